@@ -1,0 +1,1 @@
+//! Shared support for the compatibility tests: where the oracle and the golden data come from.

@@ -1,0 +1,151 @@
+//! Tensor types: one file per type that trine computes with, and the registry that lists them all.
+//!
+//! A type is a number in the file ([`TypeId`]); what is known of it stands in one [`TypeInfo`]. Ids
+//! without an entry are kept as they are: a file that holds them can still be listed and copied.
+//!
+//! All codecs work on whole rows: `n` weights, `n` a multiple of the block, little-endian bytes.
+
+use std::fmt;
+
+/// `decode(row, out)`: one row of blocks to `f32`; `out.len()` is the number of weights.
+/// Total: defined for every byte pattern. Source: ggml `dequantize_row_*`.
+pub type DecodeFn = fn(&[u8], &mut [f32]);
+
+/// `encode(x, importance, row)`: one row of `f32` to blocks. `importance` has one weight per column
+/// (ggml's `quant_weights`) and is ignored by types that ggml ignores it for.
+/// Source: ggml `quantize_row_*_ref` without importance, `quantize_*` with it.
+pub type EncodeFn = fn(&[f32], Option<&[f32]>, &mut [u8]);
+
+/// `dot_ref(w, x)`: the definition of the dot product of a weight row with an activation row that was
+/// encoded as the type's [`TypeInfo::act`]. Source: ggml `ggml_vec_dot_*_generic`.
+pub type DotFn = fn(&[u8], &[u8]) -> f32;
+
+/// A tensor type as a GGUF file names it. Ids this version does not know are representable.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct TypeId(pub u32);
+
+/// What is known of one tensor type.
+#[derive(Debug)]
+pub struct TypeInfo {
+    /// The id in GGUF files (`enum ggml_type`).
+    pub id: TypeId,
+    /// ggml's own spelling: `f32`, `q4_K`, `tq2_0`.
+    pub name: &'static str,
+    /// Weights per block; rows are whole blocks.
+    pub block: usize,
+    /// Bytes per block.
+    pub bytes: usize,
+    /// The type an activation row is encoded to before `dot_ref`.
+    pub act: Option<TypeId>,
+    /// Row decoder, where trine has one.
+    pub decode: Option<DecodeFn>,
+    /// Row encoder, where trine has one.
+    pub encode: Option<EncodeFn>,
+    /// The definition of the dot product, where trine has one.
+    pub dot_ref: Option<DotFn>,
+}
+
+impl TypeInfo {
+    /// Bytes of a row of `n` weights, or `None` when `n` is not a multiple of the block or overflows.
+    pub fn row_bytes(&self, n: u64) -> Option<u64> {
+        if !n.is_multiple_of(self.block as u64) {
+            return None;
+        }
+        (n / self.block as u64).checked_mul(self.bytes as u64)
+    }
+
+    /// Bits per weight, scales included.
+    pub fn bits_per_weight(&self) -> f64 {
+        self.bytes as f64 * 8.0 / self.block as f64
+    }
+
+    /// Whether the type is a quantization, that is, not a plain float or integer.
+    pub fn is_quantized(&self) -> bool {
+        self.block > 1
+    }
+}
+
+macro_rules! type_ids {
+    ($($name:ident = $id:expr;)*) => {
+        #[allow(missing_docs, reason = "the names are ggml's")]
+        impl TypeId { $(pub const $name: TypeId = TypeId($id);)* }
+    };
+}
+
+type_ids! {
+    F32 = 0; F16 = 1; Q4_0 = 2; Q4_1 = 3; Q5_0 = 6; Q5_1 = 7; Q8_0 = 8; Q8_1 = 9;
+    Q2_K = 10; Q3_K = 11; Q4_K = 12; Q5_K = 13; Q6_K = 14; Q8_K = 15;
+    IQ2_XXS = 16; IQ2_XS = 17; IQ3_XXS = 18; IQ1_S = 19; IQ4_NL = 20; IQ3_S = 21; IQ2_S = 22; IQ4_XS = 23;
+    I8 = 24; I16 = 25; I32 = 26; I64 = 27; F64 = 28; IQ1_M = 29; BF16 = 30;
+    TQ1_0 = 34; TQ2_0 = 35; MXFP4 = 39; NVFP4 = 40; Q1_0 = 41; Q2_0 = 42;
+}
+
+impl TypeId {
+    /// What is known of this type, if anything.
+    pub fn info(self) -> Option<&'static TypeInfo> {
+        REGISTRY.iter().find(|t| t.id == self)
+    }
+
+    /// The type with this name, in any case (`Q4_K`, `q4_k`).
+    pub fn from_name(name: &str) -> Option<TypeId> {
+        REGISTRY.iter().find(|t| t.name.eq_ignore_ascii_case(name)).map(|t| t.id)
+    }
+}
+
+impl fmt::Display for TypeId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.info() {
+            Some(t) => f.write_str(t.name),
+            None => write!(f, "type {}", self.0),
+        }
+    }
+}
+
+impl fmt::Debug for TypeId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{self}")
+    }
+}
+
+const fn size_only(id: TypeId, name: &'static str, block: usize, bytes: usize) -> TypeInfo {
+    TypeInfo { id, name, block, bytes, act: None, decode: None, encode: None, dot_ref: None }
+}
+
+/// Every type of ggml, in the order of the ids. A new type is one file and one line here.
+pub static REGISTRY: &[TypeInfo] = &[
+    size_only(TypeId::F32, "f32", 1, 4),
+    size_only(TypeId::F16, "f16", 1, 2),
+    size_only(TypeId::Q4_0, "q4_0", 32, 18),
+    size_only(TypeId::Q4_1, "q4_1", 32, 20),
+    size_only(TypeId::Q5_0, "q5_0", 32, 22),
+    size_only(TypeId::Q5_1, "q5_1", 32, 24),
+    size_only(TypeId::Q8_0, "q8_0", 32, 34),
+    size_only(TypeId::Q8_1, "q8_1", 32, 36),
+    size_only(TypeId::Q2_K, "q2_K", 256, 84),
+    size_only(TypeId::Q3_K, "q3_K", 256, 110),
+    size_only(TypeId::Q4_K, "q4_K", 256, 144),
+    size_only(TypeId::Q5_K, "q5_K", 256, 176),
+    size_only(TypeId::Q6_K, "q6_K", 256, 210),
+    size_only(TypeId::Q8_K, "q8_K", 256, 292),
+    size_only(TypeId::IQ2_XXS, "iq2_xxs", 256, 66),
+    size_only(TypeId::IQ2_XS, "iq2_xs", 256, 74),
+    size_only(TypeId::IQ3_XXS, "iq3_xxs", 256, 98),
+    size_only(TypeId::IQ1_S, "iq1_s", 256, 50),
+    size_only(TypeId::IQ4_NL, "iq4_nl", 32, 18),
+    size_only(TypeId::IQ3_S, "iq3_s", 256, 110),
+    size_only(TypeId::IQ2_S, "iq2_s", 256, 82),
+    size_only(TypeId::IQ4_XS, "iq4_xs", 256, 136),
+    size_only(TypeId::I8, "i8", 1, 1),
+    size_only(TypeId::I16, "i16", 1, 2),
+    size_only(TypeId::I32, "i32", 1, 4),
+    size_only(TypeId::I64, "i64", 1, 8),
+    size_only(TypeId::F64, "f64", 1, 8),
+    size_only(TypeId::IQ1_M, "iq1_m", 256, 56),
+    size_only(TypeId::BF16, "bf16", 1, 2),
+    size_only(TypeId::TQ1_0, "tq1_0", 256, 54),
+    size_only(TypeId::TQ2_0, "tq2_0", 256, 66),
+    size_only(TypeId::MXFP4, "mxfp4", 32, 17),
+    size_only(TypeId::NVFP4, "nvfp4", 64, 36),
+    size_only(TypeId::Q1_0, "q1_0", 128, 18),
+    size_only(TypeId::Q2_0, "q2_0", 64, 18),
+];

@@ -1,0 +1,4 @@
+//! The engine of trine: bytes in, logits out, the same bits on every machine.
+//!
+//! The numerics are those of llama.cpp's CPU backend built for plain x86-64 (no SIMD options, no FMA
+//! contraction) and run with flash attention off; `docs/determinism.md` states the contract.

@@ -5,6 +5,8 @@
 //!
 //! All codecs work on whole rows: `n` weights, `n` a multiple of the block, little-endian bytes.
 
+pub mod num;
+
 use std::fmt;
 
 /// `decode(row, out)`: one row of blocks to `f32`; `out.len()` is the number of weights.

@@ -5,6 +5,8 @@
 //!
 //! All codecs work on whole rows: `n` weights, `n` a multiple of the block, little-endian bytes.
 
+pub mod num;
+
 use std::fmt;
 
 /// `decode(row, out)`: one row of blocks to `f32`; `out.len()` is the number of weights.
@@ -88,7 +90,10 @@ impl TypeId {
 
     /// The type with this name, in any case (`Q4_K`, `q4_k`).
     pub fn from_name(name: &str) -> Option<TypeId> {
-        REGISTRY.iter().find(|t| t.name.eq_ignore_ascii_case(name)).map(|t| t.id)
+        REGISTRY
+            .iter()
+            .find(|t| t.name.eq_ignore_ascii_case(name))
+            .map(|t| t.id)
     }
 }
 
@@ -108,7 +113,16 @@ impl fmt::Debug for TypeId {
 }
 
 const fn size_only(id: TypeId, name: &'static str, block: usize, bytes: usize) -> TypeInfo {
-    TypeInfo { id, name, block, bytes, act: None, decode: None, encode: None, dot_ref: None }
+    TypeInfo {
+        id,
+        name,
+        block,
+        bytes,
+        act: None,
+        decode: None,
+        encode: None,
+        dot_ref: None,
+    }
 }
 
 /// Every type of ggml, in the order of the ids. A new type is one file and one line here.

@@ -4,3 +4,4 @@
 //! contraction) and run with flash attention off; `docs/determinism.md` states the contract.
 
 pub mod math;
+pub mod tokenizer;

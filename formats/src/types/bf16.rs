@@ -7,6 +7,7 @@
 //!       +-----+
 //! ```
 
+use super::num::{bf16_to_f32, f32_to_bf16};
 use super::{TypeId, TypeInfo};
 
 const BLOCK: usize = 1;
@@ -24,24 +25,6 @@ pub const INFO: TypeInfo = TypeInfo {
     encode: Some(encode),
     dot_ref: Some(dot_ref),
 };
-
-/// Value of a bfloat: its bits are the upper bits of the `f32`, signalling NaNs included.
-#[inline]
-pub fn bf16_to_f32(h: u16) -> f32 {
-    f32::from_bits(u32::from(h) << 16)
-}
-
-/// Nearest bfloat, ties to even; NaN keeps its sign and upper payload and becomes quiet.
-#[inline]
-pub fn f32_to_bf16(x: f32) -> u16 {
-    let bits = x.to_bits();
-    let upper = (bits >> 16) as u16;
-    if bits & 0x7FFF_FFFF > 0x7F80_0000 {
-        return upper | 0x0040;
-    }
-    // No number's bits are near enough to the top for the carry to leave 32 bits.
-    (bits.wrapping_add(0x7FFF + u32::from(upper & 1)) >> 16) as u16
-}
 
 fn decode(row: &[u8], out: &mut [f32]) {
     for (b, y) in row.as_chunks::<BYTES>().0.iter().zip(out) {

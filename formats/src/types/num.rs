@@ -1,4 +1,4 @@
-//! Scalar helpers that the tensor types share: half floats, and the roundings and casts of the
+//! Scalar helpers that the tensor types share: half and brain floats, and the roundings and casts of the
 //! reference build, spelled so that they give its bits on every machine and never panic.
 
 /// The magnitude bits of a NaN are above this (it is the pattern of infinity).
@@ -52,6 +52,24 @@ pub fn f32_to_f16(x: f32) -> u16 {
         0x7E00
     };
     sign | magnitude as u16
+}
+
+/// Value of a bfloat: its bits are the upper bits of the `f32`, signalling NaNs included.
+#[inline]
+pub fn bf16_to_f32(h: u16) -> f32 {
+    f32::from_bits(u32::from(h) << 16)
+}
+
+/// Nearest bfloat, ties to even; NaN keeps its sign and upper payload and becomes quiet.
+#[inline]
+pub fn f32_to_bf16(x: f32) -> u16 {
+    let bits = x.to_bits();
+    let upper = (bits >> 16) as u16;
+    if bits & 0x7FFF_FFFF > INF_BITS {
+        return upper | 0x0040;
+    }
+    // No number's bits are near enough to the top for the carry to leave 32 bits.
+    (bits.wrapping_add(0x7FFF + u32::from(upper & 1)) >> 16) as u16
 }
 
 /// The half float at byte `off` of a block.

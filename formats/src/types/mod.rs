@@ -21,6 +21,7 @@ mod q8_0;
 mod q8_1;
 mod tq1_0;
 mod tq2_0;
+mod weighted;
 
 use std::fmt;
 

@@ -5,6 +5,17 @@
 //!
 //! All codecs work on whole rows: `n` weights, `n` a multiple of the block, little-endian bytes.
 
+mod k_affine;
+mod k_block;
+pub mod num;
+mod q2_k;
+mod q3_k;
+mod q4_k;
+mod q5_k;
+mod q6_k;
+mod q8_k;
+mod search;
+
 use std::fmt;
 
 /// `decode(row, out)`: one row of blocks to `f32`; `out.len()` is the number of weights.
@@ -121,12 +132,12 @@ pub static REGISTRY: &[TypeInfo] = &[
     size_only(TypeId::Q5_1, "q5_1", 32, 24),
     size_only(TypeId::Q8_0, "q8_0", 32, 34),
     size_only(TypeId::Q8_1, "q8_1", 32, 36),
-    size_only(TypeId::Q2_K, "q2_K", 256, 84),
-    size_only(TypeId::Q3_K, "q3_K", 256, 110),
-    size_only(TypeId::Q4_K, "q4_K", 256, 144),
-    size_only(TypeId::Q5_K, "q5_K", 256, 176),
-    size_only(TypeId::Q6_K, "q6_K", 256, 210),
-    size_only(TypeId::Q8_K, "q8_K", 256, 292),
+    q2_k::INFO,
+    q3_k::INFO,
+    q4_k::INFO,
+    q5_k::INFO,
+    q6_k::INFO,
+    q8_k::INFO,
     size_only(TypeId::IQ2_XXS, "iq2_xxs", 256, 66),
     size_only(TypeId::IQ2_XS, "iq2_xs", 256, 74),
     size_only(TypeId::IQ3_XXS, "iq3_xxs", 256, 98),

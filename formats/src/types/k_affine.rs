@@ -60,7 +60,11 @@ fn unpack_scales(bytes: &[u8]) -> ([u8; GROUPS], [u8; GROUPS]) {
 pub(super) fn decode(header: &[u8], codes: &[u8; BLOCK], y: &mut [f32; BLOCK]) {
     let (d, dmin) = (f16_at(header, D), f16_at(header, DMIN));
     let (scales, mins) = unpack_scales(&header[SCALES..HEADER]);
-    let groups = y.as_chunks_mut::<GROUP>().0.iter_mut().zip(codes.as_chunks::<GROUP>().0);
+    let groups = y
+        .as_chunks_mut::<GROUP>()
+        .0
+        .iter_mut()
+        .zip(codes.as_chunks::<GROUP>().0);
     for ((y, codes), (s, m)) in groups.zip(scales.into_iter().zip(mins)) {
         let (dl, ml) = (d * f32::from(s), dmin * f32::from(m));
         for (y, c) in y.iter_mut().zip(codes) {
@@ -79,12 +83,21 @@ pub(super) fn encode(
 ) -> [u8; BLOCK] {
     let (fit, top) = match importance {
         None => (scales_plain(x, header, search), search.plain.top),
-        Some(qw) => (scales_important(x, qw, header, search), search.important.top),
+        Some(qw) => (
+            scales_important(x, qw, header, search),
+            search.important.top,
+        ),
     };
     let (d, dmin) = (f16_at(header, D), f16_at(header, DMIN));
     let (scales, mins) = unpack_scales(&header[SCALES..HEADER]);
     let mut codes = [0; BLOCK];
-    for (j, (codes, x)) in codes.as_chunks_mut::<GROUP>().0.iter_mut().zip(x.as_chunks::<GROUP>().0).enumerate() {
+    for (j, (codes, x)) in codes
+        .as_chunks_mut::<GROUP>()
+        .0
+        .iter_mut()
+        .zip(x.as_chunks::<GROUP>().0)
+        .enumerate()
+    {
         let dl = d * f32::from(scales[j]);
         if dl == 0.0 {
             *codes = x.map(|v| fit.code(j, v));
@@ -126,12 +139,18 @@ fn scales_plain(x: &[f32; BLOCK], header: &mut [u8], search: &Search) -> AffineF
 }
 
 /// Scales and minima are rounded by a weighted fit.
-fn scales_important(x: &[f32; BLOCK], qw: &[f32; BLOCK], header: &mut [u8], search: &Search) -> AffineFit<GROUPS> {
+fn scales_important(
+    x: &[f32; BLOCK],
+    qw: &[f32; BLOCK],
+    header: &mut [u8],
+    search: &Search,
+) -> AffineFit<GROUPS> {
     let sigma2 = 2.0 * k_block::sum_of_squares(x) / BLOCK as f32;
     let w = search::tile::<GROUP, GROUPS>(&k_block::importance_weights(x, qw, sigma2));
     let fit = fit_affine::<GROUP, GROUPS, false>(&search::tile(x), &w, search.important);
     let pairs: [[f32; 2]; GROUPS] = std::array::from_fn(|j| [fit.scale[j], fit.neg_min[j]]);
-    let ([d, dmin], [mut scales, mut mins]) = fit_unsigned(&pairs, &search::group_sums(&w), SCALE_TOP);
+    let ([d, dmin], [mut scales, mut mins]) =
+        fit_unsigned(&pairs, &search::group_sums(&w), SCALE_TOP);
     if search.cut_wrapped {
         scales = scales.map(|s| s.min(SCALE_TOP as u8));
         mins = mins.map(|m| m.min(SCALE_TOP as u8));
@@ -154,8 +173,14 @@ impl Dot {
     #[inline(always)]
     pub fn add(&mut self, header: &[u8], codes: &[u8; BLOCK], y: &[u8; q8_k::BYTES]) {
         let (scales, mins) = unpack_scales(&header[SCALES..HEADER]);
-        let sums = k_block::lane_sums(&codes.map(|c| c as i8), q8_k::quants(y), &scales.map(i32::from));
-        let minima: i32 = (0..BLOCK / 16).map(|j| q8_k::bsum(y, j) * i32::from(mins[j / 2])).sum();
+        let sums = k_block::lane_sums(
+            &codes.map(|c| c as i8),
+            q8_k::quants(y),
+            &scales.map(i32::from),
+        );
+        let minima: i32 = (0..BLOCK / 16)
+            .map(|j| q8_k::bsum(y, j) * i32::from(mins[j / 2]))
+            .sum();
         let yd = q8_k::scale(y);
         let d = f16_at(header, D) * yd;
         for (lane, sum) in self.lanes.iter_mut().zip(sums) {

@@ -14,7 +14,12 @@ pub(super) fn decode_blocks<const BYTES: usize>(
     out: &mut [f32],
     decode: impl Fn(&[u8; BYTES], &mut [f32; BLOCK]),
 ) {
-    for (block, y) in row.as_chunks::<BYTES>().0.iter().zip(out.as_chunks_mut::<BLOCK>().0) {
+    for (block, y) in row
+        .as_chunks::<BYTES>()
+        .0
+        .iter()
+        .zip(out.as_chunks_mut::<BLOCK>().0)
+    {
         decode(block, y);
     }
 }
@@ -28,7 +33,12 @@ pub(super) fn encode_blocks<const BYTES: usize>(
     encode: impl Fn(&[f32; BLOCK], Option<&[f32; BLOCK]>, &mut [u8; BYTES]),
 ) {
     let mut importance = importance.map(|q| q.as_chunks::<BLOCK>().0.iter());
-    for (x, block) in x.as_chunks::<BLOCK>().0.iter().zip(row.as_chunks_mut::<BYTES>().0) {
+    for (x, block) in x
+        .as_chunks::<BLOCK>()
+        .0
+        .iter()
+        .zip(row.as_chunks_mut::<BYTES>().0)
+    {
         encode(x, importance.as_mut().and_then(Iterator::next), block);
     }
 }
@@ -39,7 +49,10 @@ pub(super) fn block_pairs<'a, const BYTES: usize>(
     w: &'a [u8],
     act: &'a [u8],
 ) -> impl Iterator<Item = (&'a [u8; BYTES], &'a [u8; q8_k::BYTES])> {
-    w.as_chunks::<BYTES>().0.iter().zip(act.as_chunks::<{ q8_k::BYTES }>().0)
+    w.as_chunks::<BYTES>()
+        .0
+        .iter()
+        .zip(act.as_chunks::<{ q8_k::BYTES }>().0)
 }
 
 /// `qw * sqrt(sigma2 + x * x)`: the weight of an element, from its column's importance and its size
@@ -79,9 +92,17 @@ pub(super) fn round_symmetric(x: &[f32], d: f32, half: i32, codes: &mut [u8]) {
 /// first in the low bits. Only the low two bits of a code are taken.
 #[inline]
 pub(super) fn pack_2bit(codes: &[u8; BLOCK], qs: &mut [u8]) {
-    for (half, q) in codes.as_chunks::<128>().0.iter().zip(qs.as_chunks_mut::<32>().0) {
+    for (half, q) in codes
+        .as_chunks::<128>()
+        .0
+        .iter()
+        .zip(qs.as_chunks_mut::<32>().0)
+    {
         for l in 0..32 {
-            q[l] = (half[l] & 3) | (half[l + 32] & 3) << 2 | (half[l + 64] & 3) << 4 | half[l + 96] << 6;
+            q[l] = (half[l] & 3)
+                | (half[l + 32] & 3) << 2
+                | (half[l + 64] & 3) << 4
+                | half[l + 96] << 6;
         }
     }
 }
@@ -90,7 +111,12 @@ pub(super) fn pack_2bit(codes: &[u8; BLOCK], qs: &mut [u8]) {
 #[inline]
 pub(super) fn unpack_2bit(qs: &[u8]) -> [u8; BLOCK] {
     let mut codes = [0; BLOCK];
-    for (half, q) in codes.as_chunks_mut::<128>().0.iter_mut().zip(qs.as_chunks::<32>().0) {
+    for (half, q) in codes
+        .as_chunks_mut::<128>()
+        .0
+        .iter_mut()
+        .zip(qs.as_chunks::<32>().0)
+    {
         for l in 0..32 {
             half[l] = q[l] & 3;
             half[l + 32] = (q[l] >> 2) & 3;
@@ -104,10 +130,17 @@ pub(super) fn unpack_2bit(qs: &[u8]) -> [u8; BLOCK] {
 /// `sum(scale * code * q8)` over the elements whose index is `l` modulo 8, for `l = 0..8`; `scales` has
 /// one entry for each `BLOCK / scales.len()` elements. Exact: no sum leaves 32 bits.
 #[inline]
-pub(super) fn lane_sums<const S: usize>(codes: &[i8; BLOCK], q8: &[u8; BLOCK], scales: &[i32; S]) -> [i32; 8] {
+pub(super) fn lane_sums<const S: usize>(
+    codes: &[i8; BLOCK],
+    q8: &[u8; BLOCK],
+    scales: &[i32; S],
+) -> [i32; 8] {
     let mut lanes = [0; 8];
     let group = BLOCK / S;
-    for (s, (c, q)) in scales.iter().zip(codes.chunks_exact(group).zip(q8.chunks_exact(group))) {
+    for (s, (c, q)) in scales
+        .iter()
+        .zip(codes.chunks_exact(group).zip(q8.chunks_exact(group)))
+    {
         let mut products = [0i32; 8];
         for (c, q) in c.as_chunks::<8>().0.iter().zip(q.as_chunks::<8>().0) {
             for l in 0..8 {

@@ -43,7 +43,11 @@ fn decode(row: &[u8], out: &mut [f32]) {
     k_block::decode_blocks(row, out, |block: &[u8; BYTES], y| {
         let (d, dmin) = (f16_at(block, D), f16_at(block, DMIN));
         let codes = unpack_2bit(&block[QS..D]);
-        let groups = y.as_chunks_mut::<GROUP>().0.iter_mut().zip(codes.as_chunks::<GROUP>().0);
+        let groups = y
+            .as_chunks_mut::<GROUP>()
+            .0
+            .iter_mut()
+            .zip(codes.as_chunks::<GROUP>().0);
         for ((y, codes), sc) in groups.zip(&block[..GROUPS]) {
             let (dl, ml) = (d * f32::from(sc & 15), dmin * f32::from(sc >> 4));
             for (y, c) in y.iter_mut().zip(codes) {
@@ -60,8 +64,13 @@ struct Groups {
     fits: [AffineFit<LANES>; 2],
 }
 
-fn fit_groups<const ABSOLUTE: bool>(x: &[f32; BLOCK], w: &[Tile<GROUP, LANES>; 2], grid: AffineGrid) -> Groups {
-    let fits = [0, 1].map(|h| fit_affine::<GROUP, LANES, ABSOLUTE>(&search::tile(&x[128 * h..]), &w[h], grid));
+fn fit_groups<const ABSOLUTE: bool>(
+    x: &[f32; BLOCK],
+    w: &[Tile<GROUP, LANES>; 2],
+    grid: AffineGrid,
+) -> Groups {
+    let fits = [0, 1]
+        .map(|h| fit_affine::<GROUP, LANES, ABSOLUTE>(&search::tile(&x[128 * h..]), &w[h], grid));
     let (mut scales, mut mins) = ([0.0; GROUPS], [0.0; GROUPS]);
     for j in 0..GROUPS {
         scales[j] = fits[j / LANES].scale[j % LANES];
@@ -71,31 +80,51 @@ fn fit_groups<const ABSOLUTE: bool>(x: &[f32; BLOCK], w: &[Tile<GROUP, LANES>; 2
 }
 
 fn encode(x: &[f32], importance: Option<&[f32]>, row: &mut [u8]) {
-    k_block::encode_blocks(x, importance, row, |x, importance, block: &mut [u8; BYTES]| {
-        let groups = match importance {
-            None => scales_plain(x, block),
-            Some(qw) => scales_important(x, qw, block),
-        };
-        let (d, dmin) = (f16_at(block, D), f16_at(block, DMIN));
-        let mut codes = [0; BLOCK];
-        for (j, (codes, x)) in codes.as_chunks_mut::<GROUP>().0.iter_mut().zip(x.as_chunks::<GROUP>().0).enumerate() {
-            let sc = block[j];
-            let dl = d * f32::from(sc & 15);
-            if dl == 0.0 {
-                *codes = x.map(|v| groups.fits[j / LANES].code(j % LANES, v));
-            } else {
-                k_block::round_affine(x, dl, dmin * f32::from(sc >> 4), TOP as i32, codes);
+    k_block::encode_blocks(
+        x,
+        importance,
+        row,
+        |x, importance, block: &mut [u8; BYTES]| {
+            let groups = match importance {
+                None => scales_plain(x, block),
+                Some(qw) => scales_important(x, qw, block),
+            };
+            let (d, dmin) = (f16_at(block, D), f16_at(block, DMIN));
+            let mut codes = [0; BLOCK];
+            for (j, (codes, x)) in codes
+                .as_chunks_mut::<GROUP>()
+                .0
+                .iter_mut()
+                .zip(x.as_chunks::<GROUP>().0)
+                .enumerate()
+            {
+                let sc = block[j];
+                let dl = d * f32::from(sc & 15);
+                if dl == 0.0 {
+                    *codes = x.map(|v| groups.fits[j / LANES].code(j % LANES, v));
+                } else {
+                    k_block::round_affine(x, dl, dmin * f32::from(sc >> 4), TOP as i32, codes);
+                }
             }
-        }
-        pack_2bit(&codes, &mut block[QS..D]);
-    });
+            pack_2bit(&codes, &mut block[QS..D]);
+        },
+    );
 }
 
 /// Writes scales, `d` and `dmin` so that the largest scale and the largest minimum get code 15.
 fn scales_plain(x: &[f32; BLOCK], block: &mut [u8; BYTES]) -> Groups {
     let size = x.map(f32::abs);
     let w = [search::tile(&size), search::tile(&size[128..])];
-    let groups = fit_groups::<true>(x, &w, AffineGrid { top: TOP, from: -0.5, step: 0.1, last: 15 });
+    let groups = fit_groups::<true>(
+        x,
+        &w,
+        AffineGrid {
+            top: TOP,
+            from: -0.5,
+            step: 0.1,
+            last: 15,
+        },
+    );
     let largest = |v: &[f32; GROUPS]| v.iter().fold(0.0, |max, s| if *s > max { *s } else { max });
     let (max_scale, max_min) = (largest(&groups.scales), largest(&groups.mins));
     block[..GROUPS].fill(0);
@@ -111,8 +140,24 @@ fn scales_plain(x: &[f32; BLOCK], block: &mut [u8; BYTES]) -> Groups {
             *sc |= (nearest_int(inverse * m) << 4) as u8;
         }
     }
-    put_f16(block, D, if max_scale > 0.0 { max_scale / SCALE_TOP } else { 0.0 });
-    put_f16(block, DMIN, if max_min > 0.0 { max_min / SCALE_TOP } else { 0.0 });
+    put_f16(
+        block,
+        D,
+        if max_scale > 0.0 {
+            max_scale / SCALE_TOP
+        } else {
+            0.0
+        },
+    );
+    put_f16(
+        block,
+        DMIN,
+        if max_min > 0.0 {
+            max_min / SCALE_TOP
+        } else {
+            0.0
+        },
+    );
     groups
 }
 
@@ -121,7 +166,16 @@ fn scales_important(x: &[f32; BLOCK], qw: &[f32; BLOCK], block: &mut [u8; BYTES]
     let sigma2 = k_block::sum_of_squares(x) / BLOCK as f32;
     let weights = k_block::importance_weights(x, qw, sigma2);
     let w = [search::tile(&weights), search::tile(&weights[128..])];
-    let groups = fit_groups::<false>(x, &w, AffineGrid { top: TOP, from: -0.9, step: 0.05, last: 36 });
+    let groups = fit_groups::<false>(
+        x,
+        &w,
+        AffineGrid {
+            top: TOP,
+            from: -0.9,
+            step: 0.05,
+            last: 36,
+        },
+    );
     let mut group_weight = [0.0; GROUPS];
     for (h, w) in w.iter().enumerate() {
         group_weight[LANES * h..LANES * (h + 1)].copy_from_slice(&search::group_sums(w));
@@ -144,9 +198,16 @@ fn dot_ref(w: &[u8], act: &[u8]) -> f32 {
     for (x, y) in k_block::block_pairs::<BYTES>(w, act) {
         let codes = unpack_2bit(&x[QS..D]);
         let (mut scaled, mut minima) = (0, 0);
-        let groups = codes.as_chunks::<GROUP>().0.iter().zip(q8_k::quants(y).as_chunks::<GROUP>().0);
+        let groups = codes
+            .as_chunks::<GROUP>()
+            .0
+            .iter()
+            .zip(q8_k::quants(y).as_chunks::<GROUP>().0);
         for (j, ((codes, q8), sc)) in groups.zip(&x[..GROUPS]).enumerate() {
-            let products = codes.iter().zip(q8).map(|(c, q)| i32::from(*c) * i32::from(*q as i8));
+            let products = codes
+                .iter()
+                .zip(q8)
+                .map(|(c, q)| i32::from(*c) * i32::from(*q as i8));
             scaled += i32::from(sc & 15) * products.sum::<i32>();
             minima += i32::from(sc >> 4) * q8_k::bsum(y, j);
         }

@@ -64,7 +64,13 @@ fn unpack_scales(bytes: &[u8]) -> [i32; GROUPS] {
 fn unpack_codes(block: &[u8; BYTES]) -> [i8; BLOCK] {
     let low = unpack_2bit(&block[QS..SCALES]);
     let mut codes = [0; BLOCK];
-    for (p, (codes, low)) in codes.as_chunks_mut::<32>().0.iter_mut().zip(low.as_chunks::<32>().0).enumerate() {
+    for (p, (codes, low)) in codes
+        .as_chunks_mut::<32>()
+        .0
+        .iter_mut()
+        .zip(low.as_chunks::<32>().0)
+        .enumerate()
+    {
         for l in 0..32 {
             codes[l] = (low[l] | ((block[l] >> p) & 1) << 2) as i8 - HALF as i8;
         }
@@ -76,7 +82,11 @@ fn decode(row: &[u8], out: &mut [f32]) {
     k_block::decode_blocks(row, out, |block: &[u8; BYTES], y| {
         let d = f16_at(block, D);
         let codes = unpack_codes(block);
-        let groups = y.as_chunks_mut::<GROUP>().0.iter_mut().zip(codes.as_chunks::<GROUP>().0);
+        let groups = y
+            .as_chunks_mut::<GROUP>()
+            .0
+            .iter_mut()
+            .zip(codes.as_chunks::<GROUP>().0);
         for ((y, codes), sc) in groups.zip(unpack_scales(&block[SCALES..D])) {
             let dl = d * sc as f32;
             for (y, c) in y.iter_mut().zip(codes) {
@@ -87,28 +97,37 @@ fn decode(row: &[u8], out: &mut [f32]) {
 }
 
 fn encode(x: &[f32], importance: Option<&[f32]>, row: &mut [u8]) {
-    k_block::encode_blocks(x, importance, row, |x, importance, block: &mut [u8; BYTES]| {
-        let mut codes = match importance {
-            None => scales_plain(x, block),
-            Some(qw) => scales_important(x, qw, block),
-        };
-        let d = f16_at(block, D);
-        let groups = codes.as_chunks_mut::<GROUP>().0.iter_mut().zip(x.as_chunks::<GROUP>().0);
-        for ((codes, x), sc) in groups.zip(unpack_scales(&block[SCALES..D])) {
-            let dl = d * sc as f32;
-            if dl != 0.0 {
-                k_block::round_symmetric(x, dl, HALF, codes);
+    k_block::encode_blocks(
+        x,
+        importance,
+        row,
+        |x, importance, block: &mut [u8; BYTES]| {
+            let mut codes = match importance {
+                None => scales_plain(x, block),
+                Some(qw) => scales_important(x, qw, block),
+            };
+            let d = f16_at(block, D);
+            let groups = codes
+                .as_chunks_mut::<GROUP>()
+                .0
+                .iter_mut()
+                .zip(x.as_chunks::<GROUP>().0);
+            for ((codes, x), sc) in groups.zip(unpack_scales(&block[SCALES..D])) {
+                let dl = d * sc as f32;
+                if dl != 0.0 {
+                    k_block::round_symmetric(x, dl, HALF, codes);
+                }
             }
-        }
-        let mut high = [0; QS];
-        for (p, codes) in codes.as_chunks::<QS>().0.iter().enumerate() {
-            for (h, c) in high.iter_mut().zip(codes) {
-                *h |= (c >> 2) << p;
+            let mut high = [0; QS];
+            for (p, codes) in codes.as_chunks::<QS>().0.iter().enumerate() {
+                for (h, c) in high.iter_mut().zip(codes) {
+                    *h |= (c >> 2) << p;
+                }
             }
-        }
-        block[..QS].copy_from_slice(&high);
-        pack_2bit(&codes, &mut block[QS..SCALES]);
-    });
+            block[..QS].copy_from_slice(&high);
+            pack_2bit(&codes, &mut block[QS..SCALES]);
+        },
+    );
 }
 
 /// Writes scales and `d` so that the scale of largest magnitude gets code 0; returns the codes that the
@@ -119,7 +138,10 @@ fn scales_plain(x: &[f32; BLOCK], block: &mut [u8; BYTES]) -> [u8; BLOCK] {
     for (h, x) in x.as_chunks::<{ GROUP * LANES }>().0.iter().enumerate() {
         let (scale, tile) = fit_descent::<GROUP, LANES>(&search::tile(x), HALF as f32);
         scales[LANES * h..LANES * (h + 1)].copy_from_slice(&scale);
-        for (e, c) in codes[GROUP * LANES * h..GROUP * LANES * (h + 1)].iter_mut().enumerate() {
+        for (e, c) in codes[GROUP * LANES * h..GROUP * LANES * (h + 1)]
+            .iter_mut()
+            .enumerate()
+        {
             *c = tile[e % GROUP][e / GROUP] as u8;
         }
     }
@@ -166,7 +188,11 @@ fn scales_important(x: &[f32; BLOCK], qw: &[f32; BLOCK], block: &mut [u8; BYTES]
 fn dot_ref(w: &[u8], act: &[u8]) -> f32 {
     let mut lanes = [0.0f32; 8];
     for (x, y) in k_block::block_pairs::<BYTES>(w, act) {
-        let sums = k_block::lane_sums(&unpack_codes(x), q8_k::quants(y), &unpack_scales(&x[SCALES..D]));
+        let sums = k_block::lane_sums(
+            &unpack_codes(x),
+            q8_k::quants(y),
+            &unpack_scales(&x[SCALES..D]),
+        );
         let d = f16_at(x, D) * q8_k::scale(y);
         for (lane, sum) in lanes.iter_mut().zip(sums) {
             *lane += d * sum as f32;

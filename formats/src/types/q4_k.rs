@@ -28,15 +28,30 @@ pub const INFO: TypeInfo = TypeInfo {
 };
 
 const SEARCH: Search = Search {
-    plain: AffineGrid { top: 15.0, from: -1.0, step: 0.1, last: 20 },
-    important: AffineGrid { top: 15.0, from: -0.9, step: 0.05, last: 36 },
+    plain: AffineGrid {
+        top: 15.0,
+        from: -1.0,
+        step: 0.1,
+        last: 20,
+    },
+    important: AffineGrid {
+        top: 15.0,
+        from: -0.9,
+        step: 0.05,
+        last: 36,
+    },
     cut_wrapped: false,
 };
 
 /// Two codes to a byte, 32 elements apart.
 pub(super) fn unpack_nibbles(qs: &[u8]) -> [u8; BLOCK] {
     let mut codes = [0; BLOCK];
-    for (codes, q) in codes.as_chunks_mut::<64>().0.iter_mut().zip(qs.as_chunks::<32>().0) {
+    for (codes, q) in codes
+        .as_chunks_mut::<64>()
+        .0
+        .iter_mut()
+        .zip(qs.as_chunks::<32>().0)
+    {
         for l in 0..32 {
             codes[l] = q[l] & 15;
             codes[l + 32] = q[l] >> 4;
@@ -47,7 +62,12 @@ pub(super) fn unpack_nibbles(qs: &[u8]) -> [u8; BLOCK] {
 
 /// The inverse of [`unpack_nibbles`]; only the low four bits of a code are taken.
 pub(super) fn pack_nibbles(codes: &[u8; BLOCK], qs: &mut [u8]) {
-    for (c, q) in codes.as_chunks::<64>().0.iter().zip(qs.as_chunks_mut::<32>().0) {
+    for (c, q) in codes
+        .as_chunks::<64>()
+        .0
+        .iter()
+        .zip(qs.as_chunks_mut::<32>().0)
+    {
         for l in 0..32 {
             q[l] = c[l] & 15 | c[l + 32] << 4;
         }
@@ -61,10 +81,15 @@ fn decode(row: &[u8], out: &mut [f32]) {
 }
 
 fn encode(x: &[f32], importance: Option<&[f32]>, row: &mut [u8]) {
-    k_block::encode_blocks(x, importance, row, |x, importance, block: &mut [u8; BYTES]| {
-        let codes = k_affine::encode(x, importance, &mut block[..HEADER], &SEARCH);
-        pack_nibbles(&codes, &mut block[HEADER..]);
-    });
+    k_block::encode_blocks(
+        x,
+        importance,
+        row,
+        |x, importance, block: &mut [u8; BYTES]| {
+            let codes = k_affine::encode(x, importance, &mut block[..HEADER], &SEARCH);
+            pack_nibbles(&codes, &mut block[HEADER..]);
+        },
+    );
 }
 
 fn dot_ref(w: &[u8], act: &[u8]) -> f32 {

@@ -31,8 +31,18 @@ pub const INFO: TypeInfo = TypeInfo {
 };
 
 const SEARCH: Search = Search {
-    plain: AffineGrid { top: 31.0, from: -0.5, step: 0.1, last: 15 },
-    important: AffineGrid { top: 31.0, from: -0.9, step: 0.05, last: 36 },
+    plain: AffineGrid {
+        top: 31.0,
+        from: -0.5,
+        step: 0.1,
+        last: 15,
+    },
+    important: AffineGrid {
+        top: 31.0,
+        from: -0.9,
+        step: 0.05,
+        last: 36,
+    },
     cut_wrapped: true,
 };
 
@@ -63,10 +73,15 @@ fn decode(row: &[u8], out: &mut [f32]) {
 }
 
 fn encode(x: &[f32], importance: Option<&[f32]>, row: &mut [u8]) {
-    k_block::encode_blocks(x, importance, row, |x, importance, block: &mut [u8; BYTES]| {
-        let codes = k_affine::encode(x, importance, &mut block[..HEADER], &SEARCH);
-        pack_codes(&codes, block);
-    });
+    k_block::encode_blocks(
+        x,
+        importance,
+        row,
+        |x, importance, block: &mut [u8; BYTES]| {
+            let codes = k_affine::encode(x, importance, &mut block[..HEADER], &SEARCH);
+            pack_codes(&codes, block);
+        },
+    );
 }
 
 fn dot_ref(w: &[u8], act: &[u8]) -> f32 {

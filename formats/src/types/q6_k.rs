@@ -43,7 +43,11 @@ pub const INFO: TypeInfo = TypeInfo {
 /// The signed codes of a block, -32..=31.
 fn unpack_codes(block: &[u8; BYTES]) -> [i8; BLOCK] {
     let mut codes = [0; BLOCK];
-    let bytes = block[..QH].as_chunks::<64>().0.iter().zip(block[QH..SCALES].as_chunks::<32>().0);
+    let bytes = block[..QH]
+        .as_chunks::<64>()
+        .0
+        .iter()
+        .zip(block[QH..SCALES].as_chunks::<32>().0);
     for (codes, (ql, qh)) in codes.as_chunks_mut::<128>().0.iter_mut().zip(bytes) {
         for l in 0..32 {
             let (a, b, h) = (ql[l], ql[l + 32], qh[l]);
@@ -58,7 +62,11 @@ fn unpack_codes(block: &[u8; BYTES]) -> [i8; BLOCK] {
 
 fn pack_codes(codes: &[u8; BLOCK], block: &mut [u8; BYTES]) {
     let (ql, qh) = block.split_at_mut(QH);
-    let bytes = ql.as_chunks_mut::<64>().0.iter_mut().zip(qh.as_chunks_mut::<32>().0);
+    let bytes = ql
+        .as_chunks_mut::<64>()
+        .0
+        .iter_mut()
+        .zip(qh.as_chunks_mut::<32>().0);
     for (c, (ql, qh)) in codes.as_chunks::<128>().0.iter().zip(bytes) {
         for l in 0..32 {
             ql[l] = c[l] & 15 | c[l + 64] << 4;
@@ -77,7 +85,11 @@ fn decode(row: &[u8], out: &mut [f32]) {
     k_block::decode_blocks(row, out, |block: &[u8; BYTES], y| {
         let d = f16_at(block, D);
         let codes = unpack_codes(block);
-        let groups = y.as_chunks_mut::<GROUP>().0.iter_mut().zip(codes.as_chunks::<GROUP>().0);
+        let groups = y
+            .as_chunks_mut::<GROUP>()
+            .0
+            .iter_mut()
+            .zip(codes.as_chunks::<GROUP>().0);
         for ((y, codes), sc) in groups.zip(unpack_scales(block)) {
             let dl = d * sc as f32;
             for (y, c) in y.iter_mut().zip(codes) {
@@ -88,39 +100,52 @@ fn decode(row: &[u8], out: &mut [f32]) {
 }
 
 fn encode(x: &[f32], importance: Option<&[f32]>, row: &mut [u8]) {
-    k_block::encode_blocks(x, importance, row, |x, importance, block: &mut [u8; BYTES]| {
-        let weights = match importance {
-            None => x.map(|v| v * v),
-            Some(qw) => *qw,
-        };
-        let fits: [SymmetricFit<LANES>; 2] = [0, 128].map(|from| {
-            fit_symmetric::<GROUP, LANES>(&search::tile(&x[from..]), &search::tile(&weights[from..]), HALF as f32)
-        });
-        let scales: [f32; GROUPS] = std::array::from_fn(|j| fits[j / LANES].scale[j % LANES]);
-        let extreme = signed_extreme(&scales);
-        if extreme.abs() < GROUP_EPS {
-            block.fill(0);
-            return;
-        }
-        let inverse = -128.0 / extreme;
-        for (sc, s) in block[SCALES..D].iter_mut().zip(&scales) {
-            *sc = nearest_int(inverse * s).min(127) as u8;
-        }
-        put_f16(block, D, 1.0 / inverse);
-
-        let d = f16_at(block, D);
-        let mut codes = [0; BLOCK];
-        let groups = codes.as_chunks_mut::<GROUP>().0.iter_mut().zip(x.as_chunks::<GROUP>().0);
-        for (j, ((codes, x), sc)) in groups.zip(unpack_scales(block)).enumerate() {
-            let dl = d * sc as f32;
-            if dl == 0.0 {
-                *codes = x.map(|v| fits[j / LANES].code(j % LANES, v));
-            } else {
-                k_block::round_symmetric(x, dl, HALF, codes);
+    k_block::encode_blocks(
+        x,
+        importance,
+        row,
+        |x, importance, block: &mut [u8; BYTES]| {
+            let weights = match importance {
+                None => x.map(|v| v * v),
+                Some(qw) => *qw,
+            };
+            let fits: [SymmetricFit<LANES>; 2] = [0, 128].map(|from| {
+                fit_symmetric::<GROUP, LANES>(
+                    &search::tile(&x[from..]),
+                    &search::tile(&weights[from..]),
+                    HALF as f32,
+                )
+            });
+            let scales: [f32; GROUPS] = std::array::from_fn(|j| fits[j / LANES].scale[j % LANES]);
+            let extreme = signed_extreme(&scales);
+            if extreme.abs() < GROUP_EPS {
+                block.fill(0);
+                return;
             }
-        }
-        pack_codes(&codes, block);
-    });
+            let inverse = -128.0 / extreme;
+            for (sc, s) in block[SCALES..D].iter_mut().zip(&scales) {
+                *sc = nearest_int(inverse * s).min(127) as u8;
+            }
+            put_f16(block, D, 1.0 / inverse);
+
+            let d = f16_at(block, D);
+            let mut codes = [0; BLOCK];
+            let groups = codes
+                .as_chunks_mut::<GROUP>()
+                .0
+                .iter_mut()
+                .zip(x.as_chunks::<GROUP>().0);
+            for (j, ((codes, x), sc)) in groups.zip(unpack_scales(block)).enumerate() {
+                let dl = d * sc as f32;
+                if dl == 0.0 {
+                    *codes = x.map(|v| fits[j / LANES].code(j % LANES, v));
+                } else {
+                    k_block::round_symmetric(x, dl, HALF, codes);
+                }
+            }
+            pack_codes(&codes, block);
+        },
+    );
 }
 
 fn dot_ref(w: &[u8], act: &[u8]) -> f32 {

@@ -90,7 +90,11 @@ impl<const W: usize> AffineFit<W> {
         if self.flat[k] {
             return 0;
         }
-        clamp(nearest(self.inverse[k] * (x - self.offset[k])), 0.0, self.top) as u8
+        clamp(
+            nearest(self.inverse[k] * (x - self.offset[k])),
+            0.0,
+            self.top,
+        ) as u8
     }
 }
 
@@ -183,7 +187,14 @@ pub(super) fn fit_affine<const N: usize, const W: usize, const ABSOLUTE: bool>(
         neg_min[k] = if flat[k] { -lo[k] } else { -min[k] };
         scale[k] = if flat[k] { 0.0 } else { scale[k] };
     }
-    AffineFit { scale, neg_min, inverse, offset, flat, top }
+    AffineFit {
+        scale,
+        neg_min,
+        inverse,
+        offset,
+        flat,
+        top,
+    }
 }
 
 #[inline(always)]
@@ -260,7 +271,11 @@ pub(super) fn fit_symmetric<const N: usize, const W: usize>(
     let (sum_lx, sum_l2) = symmetric_sums(x, w, &inverse, half);
     let (mut scale, mut best) = ([0.0; W], [0.0; W]);
     for k in 0..W {
-        scale[k] = if sum_l2[k] != 0.0 { sum_lx[k] / sum_l2[k] } else { 0.0 };
+        scale[k] = if sum_l2[k] != 0.0 {
+            sum_lx[k] / sum_l2[k]
+        } else {
+            0.0
+        };
         best[k] = scale[k] * sum_lx[k];
     }
     for step in -9..=9 {
@@ -284,7 +299,12 @@ pub(super) fn fit_symmetric<const N: usize, const W: usize>(
     for k in 0..W {
         scale[k] = if flat[k] { 0.0 } else { scale[k] };
     }
-    SymmetricFit { scale, inverse, flat, half }
+    SymmetricFit {
+        scale,
+        inverse,
+        flat,
+        half,
+    }
 }
 
 #[inline(always)]
@@ -314,7 +334,10 @@ const DESCENT_ROUNDS: usize = 5;
 ///
 /// Source: ggml `make_q3_quants` with `do_rmse`.
 #[inline]
-pub(super) fn fit_descent<const N: usize, const W: usize>(x: &Tile<N, W>, half: f32) -> ([f32; W], Tile<N, W>) {
+pub(super) fn fit_descent<const N: usize, const W: usize>(
+    x: &Tile<N, W>,
+    half: f32,
+) -> ([f32; W], Tile<N, W>) {
     let (magnitude, extreme) = extremes(x);
     let mut inverse = [0.0; W];
     for k in 0..W {
@@ -360,7 +383,11 @@ pub(super) fn fit_descent<const N: usize, const W: usize>(x: &Tile<N, W>, half: 
     let mut scale = [0.0; W];
     for k in 0..W {
         let flat = magnitude[k] < GROUP_EPS;
-        scale[k] = if !flat & (sum_l2[k] > 0.0) { sum_lx[k] / sum_l2[k] } else { 0.0 };
+        scale[k] = if !flat & (sum_l2[k] > 0.0) {
+            sum_lx[k] / sum_l2[k]
+        } else {
+            0.0
+        };
         for row in &mut codes {
             row[k] = if flat { 0.0 } else { row[k] + half };
         }
@@ -461,7 +488,11 @@ pub(super) fn fit_unsigned<const N: usize, const W: usize>(
         if max[k] < GROUP_EPS {
             continue;
         }
-        scale[k] = if sum_l2[k] > 0.0 { sum_lx[k] / sum_l2[k] } else { 0.0 };
+        scale[k] = if sum_l2[k] > 0.0 {
+            sum_lx[k] / sum_l2[k]
+        } else {
+            0.0
+        };
         for i in 0..N {
             bytes[k][i] = codes[i][k] as u8;
         }

@@ -1,0 +1,193 @@
+//! Scalar helpers that the tensor types share: half and brain floats, and the roundings and casts of the
+//! reference build, spelled so that they give its bits on every machine and never panic.
+
+/// The magnitude bits of a NaN are above this (it is the pattern of infinity).
+const INF_BITS: u32 = 0x7F80_0000;
+
+/// Value of a half float. Quiet and signalling NaNs become quiet NaNs with the same payload.
+#[inline]
+pub fn f16_to_f32(h: u16) -> f32 {
+    const EXPONENT_SHIFT: u32 = (127 - 15) << 23;
+    const SUBNORMAL_UNIT: f32 = 1.0 / 16_777_216.0;
+    let sign = u32::from(h & 0x8000) << 16;
+    let m = u32::from(h & 0x7FFF);
+    let subnormal = (m as f32 * SUBNORMAL_UNIT).to_bits();
+    let normal = (m << 13) + EXPONENT_SHIFT;
+    let quiet = if m > 0x7C00 { 0x0040_0000 } else { 0 };
+    let special = (m << 13) | INF_BITS | quiet;
+    let magnitude = if m < 0x0400 {
+        subnormal
+    } else if m < 0x7C00 {
+        normal
+    } else {
+        special
+    };
+    f32::from_bits(sign | magnitude)
+}
+
+/// Nearest half float, ties to even; overflow gives infinity, every NaN becomes `0x7E00` with its sign
+/// (ggml's converter drops the payload, F16C would keep it).
+#[inline]
+pub fn f32_to_f16(x: f32) -> u16 {
+    const MIN_NORMAL: u32 = 0x3880_0000; // 2^-14
+    const ROUNDS_TO_INF: u32 = 0x477F_F000; // 65520
+    let bits = x.to_bits();
+    let sign = ((bits >> 16) & 0x8000) as u16;
+    let a = bits & 0x7FFF_FFFF;
+    // Adding 0.5 leaves the half's subnormal unit, 2^-24, as the last bit, so the addition rounds.
+    let subnormal = (f32::from_bits(a) + 0.5)
+        .to_bits()
+        .wrapping_sub(0x3F00_0000);
+    let normal = a
+        .wrapping_add(0x0FFF + ((a >> 13) & 1))
+        .wrapping_sub((127 - 15) << 23)
+        >> 13;
+    let magnitude = if a < MIN_NORMAL {
+        subnormal
+    } else if a < ROUNDS_TO_INF {
+        normal
+    } else if a <= INF_BITS {
+        0x7C00
+    } else {
+        0x7E00
+    };
+    sign | magnitude as u16
+}
+
+/// Value of a bfloat: its bits are the upper bits of the `f32`, signalling NaNs included.
+#[inline]
+pub fn bf16_to_f32(h: u16) -> f32 {
+    f32::from_bits(u32::from(h) << 16)
+}
+
+/// Nearest bfloat, ties to even; NaN keeps its sign and upper payload and becomes quiet.
+#[inline]
+pub fn f32_to_bf16(x: f32) -> u16 {
+    let bits = x.to_bits();
+    let upper = (bits >> 16) as u16;
+    if bits & 0x7FFF_FFFF > INF_BITS {
+        return upper | 0x0040;
+    }
+    // No number's bits are near enough to the top for the carry to leave 32 bits.
+    (bits.wrapping_add(0x7FFF + u32::from(upper & 1)) >> 16) as u16
+}
+
+/// The half float at byte `off` of a block.
+#[inline]
+pub fn f16_at(b: &[u8], off: usize) -> f32 {
+    f16_to_f32(u16::from_le_bytes([b[off], b[off + 1]]))
+}
+
+/// Stores the half float nearest to `x` at byte `off` of a block.
+#[inline]
+pub fn put_f16(b: &mut [u8], off: usize, x: f32) {
+    b[off..off + 2].copy_from_slice(&f32_to_f16(x).to_le_bytes());
+}
+
+/// Nearest integer, ties to even, of `|x| <= 4194303`, by adding 1.5 * 2^23 and reading the mantissa.
+/// Beyond that range it is whatever the low 23 bits say, as in the reference; NaN gives its payload,
+/// 0 for the default NaN.
+#[inline]
+pub fn nearest_int(x: f32) -> i32 {
+    let shifted = x + 12_582_912.0;
+    (shifted.to_bits() & 0x007F_FFFF) as i32 - 0x0040_0000
+}
+
+/// C's `roundf`: nearest integer, ties away from zero.
+#[inline]
+pub fn round_half_away(x: f32) -> f32 {
+    // 2^23 and above, infinities and NaN have no fraction to round.
+    if x.abs() < 8_388_608.0 {
+        (x + ALMOST_HALF.copysign(x)).trunc()
+    } else {
+        x
+    }
+}
+
+/// The largest float below one half. `x + ALMOST_HALF` crosses the next integer exactly when the
+/// fraction of `x` is at least one half, because the sum itself rounds to nearest.
+const ALMOST_HALF: f32 = 0.499_999_97;
+
+/// [`round_half_away`] as an integer, for values within ±2^22; NaN gives 0.
+#[inline]
+pub fn round_small(x: f32) -> i32 {
+    (x + ALMOST_HALF.copysign(x)) as i32
+}
+
+/// C's `(int) x` as x86-64 computes it: truncation, and `i32::MIN` for NaN and everything that does not
+/// fit (undefined in C; the narrower casts of the reference take the low bits of this).
+#[inline]
+pub fn c_int(x: f32) -> i32 {
+    if (-2_147_483_648.0..2_147_483_648.0).contains(&x) {
+        x as i32
+    } else {
+        i32::MIN
+    }
+}
+
+/// The low 32 bits of C's `lroundf` where `long` has 64: ties away from zero; NaN, infinities and
+/// values beyond 64 bits give the low bits of `i64::MIN`, that is 0 (undefined in C; x86-64's answer).
+#[inline]
+pub fn lround_low32(x: f32) -> i32 {
+    const LIMIT: f32 = 9_223_372_036_854_775_808.0;
+    if (-LIMIT..LIMIT).contains(&x) {
+        round_half_away(x) as i64 as i32
+    } else {
+        0
+    }
+}
+
+/// Largest magnitude in the order of the reference's `max = max > |x| ? max : |x|`, starting from 0.
+/// Without NaN that is the maximum. With NaN it is the maximum of what follows the last one, or NaN when
+/// that is the last element: a NaN wins its own comparison and loses the next. The flag says whether
+/// the result is a true maximum, that is, whether there was no NaN.
+#[inline]
+pub fn amax(x: &[f32]) -> (f32, bool) {
+    // The bits of non-negative floats are ordered as integers, and integer max has no order to keep.
+    let bits = x
+        .iter()
+        .fold(0, |m, v| m.max((v.to_bits() & 0x7FFF_FFFF) as i32)) as u32;
+    if bits <= INF_BITS {
+        return (f32::from_bits(bits), true);
+    }
+    (
+        x.iter()
+            .fold(0.0, |m, v| if m > v.abs() { m } else { v.abs() }),
+        false,
+    )
+}
+
+/// The element of largest magnitude, with its sign; the first of equals. NaN is passed over.
+#[inline]
+pub fn signed_extreme(x: &[f32]) -> f32 {
+    let mut best = 0.0f32;
+    let mut extreme = 0.0;
+    for &v in x {
+        if best < v.abs() {
+            best = v.abs();
+            extreme = v;
+        }
+    }
+    extreme
+}
+
+/// Smallest and largest element; NaN is passed over. Without any number: `(f32::MAX, f32::MIN)`.
+#[inline]
+pub fn min_max(x: &[f32]) -> (f32, f32) {
+    let (mut min, mut max) = (f32::MAX, f32::MIN);
+    for &v in x {
+        if v < min {
+            min = v;
+        }
+        if v > max {
+            max = v;
+        }
+    }
+    (min, max)
+}
+
+/// `1 / d`, or 0 for `d == 0`. NaN gives NaN, a tiny `d` may give infinity.
+#[inline]
+pub fn inverse(d: f32) -> f32 {
+    if d == 0.0 { 0.0 } else { 1.0 / d }
+}

@@ -2,6 +2,10 @@
 //!
 //! The error of element `j` weighs `importance[j] * sqrt(sigma2 + x[j]^2)`, `sigma2` the mean square of
 //! the whole row: large weights matter more, and small ones are not forgotten.
+//!
+//! A NaN anywhere in a row makes every scale of it NaN in Q4_0 and Q5_0, as in ggml (whose file writer
+//! refuses such a tensor). The bytes are ggml's except for the sign of that NaN when NaNs of both signs
+//! meet: which of two NaN operands an addition returns is undefined in C and in Rust.
 
 use super::search::{AffineGrid, fit_affine, fit_symmetric, tile};
 

@@ -9,16 +9,25 @@ mod bf16;
 mod f16;
 mod f32;
 mod iq4_nl;
+mod k_affine;
+mod k_block;
 mod mxfp4;
 pub mod num;
 mod q1_0;
 mod q2_0;
+mod q2_k;
+mod q3_k;
 mod q4_0;
 mod q4_1;
+mod q4_k;
 mod q5_0;
 mod q5_1;
+mod q5_k;
+mod q6_k;
 mod q8_0;
 mod q8_1;
+mod q8_k;
+mod search;
 mod tq1_0;
 mod tq2_0;
 
@@ -150,12 +159,12 @@ pub static REGISTRY: &[TypeInfo] = &[
     q5_1::INFO,
     q8_0::INFO,
     q8_1::INFO,
-    size_only(TypeId::Q2_K, "q2_K", 256, 84),
-    size_only(TypeId::Q3_K, "q3_K", 256, 110),
-    size_only(TypeId::Q4_K, "q4_K", 256, 144),
-    size_only(TypeId::Q5_K, "q5_K", 256, 176),
-    size_only(TypeId::Q6_K, "q6_K", 256, 210),
-    size_only(TypeId::Q8_K, "q8_K", 256, 292),
+    q2_k::INFO,
+    q3_k::INFO,
+    q4_k::INFO,
+    q5_k::INFO,
+    q6_k::INFO,
+    q8_k::INFO,
     size_only(TypeId::IQ2_XXS, "iq2_xxs", 256, 66),
     size_only(TypeId::IQ2_XS, "iq2_xs", 256, 74),
     size_only(TypeId::IQ3_XXS, "iq3_xxs", 256, 98),

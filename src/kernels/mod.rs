@@ -15,6 +15,11 @@ use trine_formats::types::{TypeId, TypeInfo};
 
 pub mod halves;
 mod scalar;
+#[cfg(target_arch = "x86_64")]
+mod x86;
+
+#[cfg(test)]
+mod tests;
 
 /// `mat_rows(w, acts, n, tokens, out)`: the products of R weight rows with `tokens` activation rows.
 ///
@@ -96,11 +101,7 @@ impl Isa {
         let wanted = Isa::ALL.into_iter().find(|isa| isa.name() == name);
         let wanted = wanted.ok_or_else(|| IsaError::Unknown(name.to_owned()))?;
         let have = Isa::detect();
-        if wanted > have {
-            Err(IsaError::Unsupported { wanted, have })
-        } else {
-            Ok(wanted)
-        }
+        if wanted > have { Err(IsaError::Unsupported { wanted, have }) } else { Ok(wanted) }
     }
 
     /// The name that `TRINE_ISA` takes.
@@ -124,47 +125,42 @@ impl fmt::Display for Isa {
 /// An `isa` beyond what the processor has counts as the best it has; a type without a kernel for
 /// `isa` gets the best there is below it, at last `dot_ref` in loops.
 pub fn mat_rows(ty: TypeId, isa: Isa) -> Option<MatRows> {
+    #[cfg(target_arch = "x86_64")]
+    if let Some(f) = x86::mat_rows(ty, isa.min(Isa::detect())) {
+        return Some(f);
+    }
     let _ = isa;
     scalar::mat_rows(ty)
 }
 
 /// The encoder of an activation type: the bits of that type's own `encode(x, None, out)`, NaN and
-/// infinities included. `None` when the type cannot encode.
-pub fn quantize_act(act: TypeId, isa: Isa) -> Option<QuantizeAct> {
+/// infinities included.
+///
+/// # Panics
+/// When `act` is no activation type: F32, F16, BF16, Q8_0, Q8_1 and Q8_K are.
+pub fn quantize_act(act: TypeId, isa: Isa) -> QuantizeAct {
+    #[cfg(target_arch = "x86_64")]
+    if let Some(f) = x86::quantize_act(act, isa.min(Isa::detect())) {
+        return f;
+    }
     let _ = isa;
-    scalar::quantize_act(act)
+    match scalar::quantize_act(act) {
+        Some(f) => f,
+        None => panic!("{act} is no activation type"),
+    }
 }
 
 /// Bytes of a row of `n` weights.
 fn row_bytes(info: &TypeInfo, n: usize) -> usize {
-    assert!(
-        n.is_multiple_of(info.block),
-        "{}: {n} columns are not whole blocks of {}",
-        info.name,
-        info.block
-    );
+    assert!(n.is_multiple_of(info.block), "{}: {n} columns are not whole blocks of {}", info.name, info.block);
     n / info.block * info.bytes
 }
 
 /// Checks that the lengths of a [`MatRows`] call fit each other; the number of rows.
 fn check(w: &[u8], acts: &[u8], row: (usize, usize), tokens: usize, out: &[f32]) -> usize {
     let rows = out.len().checked_div(tokens).unwrap_or(0);
-    assert_eq!(
-        out.len(),
-        rows * tokens,
-        "outputs are whole rows of {tokens} tokens"
-    );
-    assert_eq!(
-        w.len(),
-        rows * row.0,
-        "weights: {rows} rows of {} bytes",
-        row.0
-    );
-    assert_eq!(
-        acts.len(),
-        tokens * row.1,
-        "activations: {tokens} rows of {} bytes",
-        row.1
-    );
+    assert_eq!(out.len(), rows * tokens, "outputs are whole rows of {tokens} tokens");
+    assert_eq!(w.len(), rows * row.0, "weights: {rows} rows of {} bytes", row.0);
+    assert_eq!(acts.len(), tokens * row.1, "activations: {tokens} rows of {} bytes", row.1);
     rows
 }

@@ -24,8 +24,9 @@ const SCALES: usize = QS + BLOCK / 4;
 const D: usize = SCALES + 12;
 const _: () = assert!(D + 2 == BYTES);
 
-/// Groups that are searched side by side.
+/// Groups that are searched side by side, and the vectors they fill.
 const LANES: usize = 8;
+const V: usize = LANES / 4;
 /// The code of zero.
 const HALF: i32 = 4;
 /// The code of scale zero.
@@ -136,13 +137,13 @@ fn scales_plain(x: &[f32; BLOCK], block: &mut [u8; BYTES]) -> [u8; BLOCK] {
     let mut codes = [0; BLOCK];
     let mut scales = [0.0f32; GROUPS];
     for (h, x) in x.as_chunks::<{ GROUP * LANES }>().0.iter().enumerate() {
-        let (scale, tile) = fit_descent::<GROUP, LANES>(&search::tile(x), HALF as f32);
-        scales[LANES * h..LANES * (h + 1)].copy_from_slice(&scale);
+        let (scale, tile) = fit_descent::<GROUP, V>(&search::tile(x), HALF as f32);
+        scales[LANES * h..LANES * (h + 1)].copy_from_slice(scale.as_flattened());
         for (e, c) in codes[GROUP * LANES * h..GROUP * LANES * (h + 1)]
             .iter_mut()
             .enumerate()
         {
-            *c = tile[e % GROUP][e / GROUP] as u8;
+            *c = tile[e % GROUP].as_flattened()[e / GROUP] as u8;
         }
     }
     let extreme = super::num::signed_extreme(&scales);
@@ -165,23 +166,25 @@ fn scales_important(x: &[f32; BLOCK], qw: &[f32; BLOCK], block: &mut [u8; BYTES]
     let sigma2 = 2.0 * k_block::sum_of_squares(x) / BLOCK as f32;
     let weights = k_block::importance_weights(x, qw, sigma2);
     let mut codes = [0; BLOCK];
-    let (mut scales, mut group_weight) = ([[0.0]; GROUPS], [[0.0]; GROUPS]);
+    let (mut scales, mut group_weight) = ([0.0; GROUPS], [0.0; GROUPS]);
     for h in 0..GROUPS / LANES {
         let from = GROUP * LANES * h;
         let w = search::tile(&weights[from..]);
-        let fit = fit_symmetric::<GROUP, LANES>(&search::tile(&x[from..]), &w, HALF as f32);
-        let sums = search::group_sums(&w);
-        for k in 0..LANES {
-            scales[LANES * h + k] = [fit.scale[k]];
-            group_weight[LANES * h + k] = [sums[k]];
-        }
+        let fit = fit_symmetric::<GROUP, V>(&search::tile(&x[from..]), &w, HALF as f32);
+        scales[LANES * h..LANES * (h + 1)].copy_from_slice(fit.scale.as_flattened());
+        group_weight[LANES * h..LANES * (h + 1)]
+            .copy_from_slice(search::group_sums(&w).as_flattened());
         for (e, c) in codes[from..from + GROUP * LANES].iter_mut().enumerate() {
             *c = fit.code(e / GROUP, x[from + e]);
         }
     }
-    let fit = fit_symmetric::<GROUPS, 1>(&scales, &group_weight, SCALE_HALF as f32);
-    pack_scales(&scales.map(|[s]| fit.code(0, s)), &mut block[SCALES..D]);
-    put_f16(block, D, fit.scale[0]);
+    let fit = fit_symmetric::<GROUPS, 1>(
+        &search::tile(&scales),
+        &search::tile(&group_weight),
+        SCALE_HALF as f32,
+    );
+    pack_scales(&scales.map(|s| fit.code(0, s)), &mut block[SCALES..D]);
+    put_f16(block, D, fit.scale[0][0]);
     codes
 }
 

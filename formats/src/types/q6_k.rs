@@ -23,8 +23,9 @@ const SCALES: usize = QH + BLOCK / 4;
 const D: usize = SCALES + GROUPS;
 const _: () = assert!(D + 2 == BYTES);
 
-/// Groups that are searched side by side.
+/// Groups that are searched side by side, and the vectors they fill.
 const LANES: usize = 8;
+const V: usize = LANES / 4;
 /// The code of zero.
 const HALF: i32 = 32;
 
@@ -109,14 +110,15 @@ fn encode(x: &[f32], importance: Option<&[f32]>, row: &mut [u8]) {
                 None => x.map(|v| v * v),
                 Some(qw) => *qw,
             };
-            let fits: [SymmetricFit<LANES>; 2] = [0, 128].map(|from| {
-                fit_symmetric::<GROUP, LANES>(
+            let fits: [SymmetricFit<V>; 2] = [0, 128].map(|from| {
+                fit_symmetric::<GROUP, V>(
                     &search::tile(&x[from..]),
                     &search::tile(&weights[from..]),
                     HALF as f32,
                 )
             });
-            let scales: [f32; GROUPS] = std::array::from_fn(|j| fits[j / LANES].scale[j % LANES]);
+            let scales: [f32; GROUPS] =
+                std::array::from_fn(|j| fits[j / LANES].scale.as_flattened()[j % LANES]);
             let extreme = signed_extreme(&scales);
             if extreme.abs() < GROUP_EPS {
                 block.fill(0);

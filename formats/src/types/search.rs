@@ -1,28 +1,33 @@
-//! The scale searches behind the K-quants: given a small group of weights, find the scale (and offset)
-//! whose rounding loses least.
+//! The scale searches behind the K-quants: given small groups of weights, find for each the scale (and
+//! offset) whose rounding loses least.
 //!
-//! Every search runs on `W` groups side by side. A group is one lane and keeps its own chain of float
-//! operations in the reference's order, so the bits do not depend on `W`, while the compiler can put
-//! the lanes into vector registers. Early exits of a scalar search become selections per lane.
+//! The groups of a block lie side by side in the lanes of `V` vectors. A lane keeps its own chain of
+//! float operations in the reference's order, so the bits do not depend on what is beside it; the early
+//! exits of a scalar search become selections per lane.
 //!
 //! Products associate as written in the reference: `w * x * l` is `(w * x) * l`. Codes are kept as
 //! floats: they are small integers, which a float holds exactly.
 
+use super::lanes::{F4, Mask};
 use super::num::nearest_int;
 
 /// Groups whose largest magnitude is below this are treated as all zero.
 pub(super) const GROUP_EPS: f32 = 1e-15;
 
-/// `W` groups of `N` elements, transposed: `tile[i][k]` is element `i` of group `k`.
-pub(super) type Tile<const N: usize, const W: usize> = [[f32; W]; N];
+/// `4 * V` groups of `N` elements, transposed: lane `k % 4` of `tile[i][k / 4]` is element `i` of
+/// group `k`.
+pub(super) type Tile<const N: usize, const V: usize> = [[F4; V]; N];
 
-/// Transposes `W` consecutive groups of `N` elements.
+/// Transposes consecutive groups of `N` elements. Groups that `x` does not have are zero.
 #[inline]
-pub(super) fn tile<const N: usize, const W: usize>(x: &[f32]) -> Tile<N, W> {
-    let mut t = [[0.0; W]; N];
-    for (k, group) in x.chunks_exact(N).take(W).enumerate() {
-        for (row, v) in t.iter_mut().zip(group) {
-            row[k] = *v;
+pub(super) fn tile<const N: usize, const V: usize>(x: &[f32]) -> Tile<N, V> {
+    let mut t = [[F4::splat(0.0); V]; N];
+    let groups = x.as_chunks::<N>().0;
+    let zero = [0.0; N];
+    for v in 0..V {
+        let [a, b, c, d] = std::array::from_fn(|l| groups.get(4 * v + l).unwrap_or(&zero));
+        for i in 0..N {
+            t[i][v] = F4::new([a[i], b[i], c[i], d[i]]);
         }
     }
     t
@@ -30,32 +35,14 @@ pub(super) fn tile<const N: usize, const W: usize>(x: &[f32]) -> Tile<N, W> {
 
 /// Sum of each group, in element order from zero.
 #[inline]
-pub(super) fn group_sums<const N: usize, const W: usize>(w: &Tile<N, W>) -> [f32; W] {
-    let mut sum = [0.0; W];
+pub(super) fn group_sums<const N: usize, const V: usize>(w: &Tile<N, V>) -> [[f32; 4]; V] {
+    let mut sum = [F4::splat(0.0); V];
     for row in w {
-        for k in 0..W {
-            sum[k] += row[k];
+        for v in 0..V {
+            sum[v] = sum[v] + row[v];
         }
     }
-    sum
-}
-
-/// `nearest_int` as a float.
-#[inline(always)]
-fn nearest(v: f32) -> f32 {
-    nearest_int(v) as f32
-}
-
-#[inline(always)]
-fn clamp(l: f32, lo: f32, hi: f32) -> f32 {
-    let l = if l < hi { l } else { hi };
-    if l > lo { l } else { lo }
-}
-
-/// What an 8-bit unsigned code keeps of a small integer.
-#[inline(always)]
-fn low_byte(l: f32) -> f32 {
-    (l as i32 & 0xFF) as f32
+    sum.map(F4::to_array)
 }
 
 /// The candidates of [`fit_affine`]: inverse scales `(from + step * i + top) / range`, `i = 0..=last`.
@@ -73,28 +60,25 @@ pub(super) struct AffineGrid {
 
 /// `x ~ scale * code - neg_min` per group, `code` in `0..=top`, `neg_min >= 0`.
 #[derive(Clone, Copy)]
-pub(super) struct AffineFit<const W: usize> {
+pub(super) struct AffineFit<const V: usize> {
     /// Step between neighbouring codes.
-    pub scale: [f32; W],
+    pub scale: [[f32; 4]; V],
     /// The negated offset.
-    pub neg_min: [f32; W],
-    inverse: [f32; W],
-    offset: [f32; W],
-    flat: [bool; W],
+    pub neg_min: [[f32; 4]; V],
+    inverse: [[f32; 4]; V],
+    offset: [[f32; 4]; V],
+    flat: [[f32; 4]; V],
     top: f32,
 }
 
-impl<const W: usize> AffineFit<W> {
+impl<const V: usize> AffineFit<V> {
     /// The code that the search gave to element `x` of group `k`.
     pub fn code(&self, k: usize, x: f32) -> u8 {
-        if self.flat[k] {
+        let (v, l) = (k / 4, k % 4);
+        if self.flat[v][l] != 0.0 {
             return 0;
         }
-        clamp(
-            nearest(self.inverse[k] * (x - self.offset[k])),
-            0.0,
-            self.top,
-        ) as u8
+        nearest_int(self.inverse[v][l] * (x - self.offset[v][l])).clamp(0, self.top as i32) as u8
     }
 }
 
@@ -104,113 +88,107 @@ impl<const W: usize> AffineFit<W> {
 /// squared differences, or of absolute ones with `ABSOLUTE`.
 ///
 /// Source: ggml `make_qkx2_quants`, and `make_qkx3_quants` with weights, which computes the same.
-#[inline]
-pub(super) fn fit_affine<const N: usize, const W: usize, const ABSOLUTE: bool>(
-    x: &Tile<N, W>,
-    w: &Tile<N, W>,
+#[inline(never)]
+pub(super) fn fit_affine<const N: usize, const V: usize, const ABSOLUTE: bool>(
+    x: &Tile<N, V>,
+    w: &Tile<N, V>,
     grid: AffineGrid,
-) -> AffineFit<W> {
-    let top = grid.top;
+) -> AffineFit<V> {
+    let (zero, one) = (F4::splat(0.0), F4::splat(1.0));
+    let top = F4::splat(grid.top);
     let (mut lo, mut hi) = (x[0], x[0]);
     let mut sum_w = w[0];
-    let mut sum_x = [0.0; W];
-    for k in 0..W {
-        sum_x[k] = w[0][k] * x[0][k];
-    }
+    let mut sum_x: [F4; V] = std::array::from_fn(|v| w[0][v] * x[0][v]);
     for i in 1..N {
-        for k in 0..W {
-            lo[k] = if x[i][k] < lo[k] { x[i][k] } else { lo[k] };
-            hi[k] = if x[i][k] > hi[k] { x[i][k] } else { hi[k] };
-            sum_w[k] += w[i][k];
-            sum_x[k] += w[i][k] * x[i][k];
+        for v in 0..V {
+            lo[v] = x[i][v].or_below(lo[v]);
+            hi[v] = x[i][v].or_above(hi[v]);
+            sum_w[v] = sum_w[v] + w[i][v];
+            sum_x[v] = sum_x[v] + w[i][v] * x[i][v];
         }
     }
-    let mut flat = [false; W];
-    let mut inverse = [0.0; W];
-    let mut scale = [0.0; W];
-    for k in 0..W {
-        lo[k] = if lo[k] > 0.0 { 0.0 } else { lo[k] };
-        flat[k] = hi[k] == lo[k];
-        inverse[k] = top / (hi[k] - lo[k]);
-        scale[k] = 1.0 / inverse[k];
+    let (mut inverse, mut scale, mut flat) = ([zero; V], [zero; V], [zero; V]);
+    for v in 0..V {
+        lo[v] = lo[v].gt(zero).select(zero, lo[v]);
+        flat[v] = hi[v].eq(lo[v]).select(one, zero);
+        inverse[v] = top / (hi[v] - lo[v]);
+        scale[v] = one / inverse[v];
     }
-    let mut codes = [[0.0; W]; N];
+    let mut codes = [[zero; V]; N];
     for i in 0..N {
-        for k in 0..W {
-            codes[i][k] = clamp(nearest(inverse[k] * (x[i][k] - lo[k])), 0.0, top);
+        for v in 0..V {
+            codes[i][v] = (inverse[v] * (x[i][v] - lo[v]))
+                .nearest()
+                .or_below(top)
+                .or_above(zero);
         }
     }
-    let mut best = affine_error::<N, W, ABSOLUTE>(x, w, &codes, &scale, &lo);
+    let mut best = affine_error::<N, V, ABSOLUTE>(x, w, &codes, &scale, &lo);
     let (mut min, mut offset) = (lo, lo);
 
     for step in 0..=grid.last {
-        let numerator = grid.from + grid.step * step as f32 + top;
-        let mut inv = [0.0; W];
-        for k in 0..W {
-            inv[k] = numerator / (hi[k] - min[k]);
-        }
-        let (mut sum_l, mut sum_l2, mut sum_xl) = ([0.0; W], [0.0; W], [0.0; W]);
+        let numerator = F4::splat(grid.from + grid.step * step as f32 + grid.top);
+        let inv: [F4; V] = std::array::from_fn(|v| numerator / (hi[v] - min[v]));
+        let (mut sum_l, mut sum_l2, mut sum_xl) = ([zero; V], [zero; V], [zero; V]);
         for i in 0..N {
-            for k in 0..W {
-                let l = clamp(nearest(inv[k] * (x[i][k] - min[k])), 0.0, top);
-                let wl = w[i][k] * l;
-                sum_l[k] += wl;
-                sum_l2[k] += wl * l;
-                sum_xl[k] += wl * x[i][k];
-                codes[i][k] = l;
+            for v in 0..V {
+                let l = (inv[v] * (x[i][v] - min[v]))
+                    .nearest()
+                    .or_below(top)
+                    .or_above(zero);
+                let wl = w[i][v] * l;
+                sum_l[v] = sum_l[v] + wl;
+                sum_l2[v] = sum_l2[v] + wl * l;
+                sum_xl[v] = sum_xl[v] + wl * x[i][v];
+                codes[i][v] = l;
             }
         }
-        let (mut det, mut new_scale, mut new_min) = ([0.0; W], [0.0; W], [0.0; W]);
-        for k in 0..W {
-            det[k] = sum_w[k] * sum_l2[k] - sum_l[k] * sum_l[k];
-            new_scale[k] = (sum_w[k] * sum_xl[k] - sum_x[k] * sum_l[k]) / det[k];
-            new_min[k] = (sum_l2[k] * sum_x[k] - sum_l[k] * sum_xl[k]) / det[k];
-            if new_min[k] > 0.0 {
-                new_min[k] = 0.0;
-                new_scale[k] = sum_xl[k] / sum_l2[k];
-            }
+        let (mut det, mut new_scale, mut new_min) = ([zero; V], [zero; V], [zero; V]);
+        for v in 0..V {
+            det[v] = sum_w[v] * sum_l2[v] - sum_l[v] * sum_l[v];
+            let solved_scale = (sum_w[v] * sum_xl[v] - sum_x[v] * sum_l[v]) / det[v];
+            let solved_min = (sum_l2[v] * sum_x[v] - sum_l[v] * sum_xl[v]) / det[v];
+            let positive = solved_min.gt(zero);
+            new_min[v] = positive.select(zero, solved_min);
+            new_scale[v] = positive.select(sum_xl[v] / sum_l2[v], solved_scale);
         }
-        let error = affine_error::<N, W, ABSOLUTE>(x, w, &codes, &new_scale, &new_min);
-        for k in 0..W {
-            if (det[k] > 0.0) & (error[k] < best[k]) {
-                best[k] = error[k];
-                inverse[k] = inv[k];
-                offset[k] = min[k];
-                scale[k] = new_scale[k];
-                min[k] = new_min[k];
-            }
+        let error = affine_error::<N, V, ABSOLUTE>(x, w, &codes, &new_scale, &new_min);
+        for v in 0..V {
+            let better = det[v].gt(zero) & best[v].gt(error[v]);
+            best[v] = better.select(error[v], best[v]);
+            inverse[v] = better.select(inv[v], inverse[v]);
+            offset[v] = better.select(min[v], offset[v]);
+            scale[v] = better.select(new_scale[v], scale[v]);
+            min[v] = better.select(new_min[v], min[v]);
         }
     }
 
-    let mut neg_min = [0.0; W];
-    for k in 0..W {
-        neg_min[k] = if flat[k] { -lo[k] } else { -min[k] };
-        scale[k] = if flat[k] { 0.0 } else { scale[k] };
-    }
+    let neg_min: [F4; V] = std::array::from_fn(|v| -flat[v].ne(zero).select(lo[v], min[v]));
+    let scale: [F4; V] = std::array::from_fn(|v| flat[v].ne(zero).select(zero, scale[v]));
     AffineFit {
-        scale,
-        neg_min,
-        inverse,
-        offset,
-        flat,
-        top,
+        scale: scale.map(F4::to_array),
+        neg_min: neg_min.map(F4::to_array),
+        inverse: inverse.map(F4::to_array),
+        offset: offset.map(F4::to_array),
+        flat: flat.map(F4::to_array),
+        top: grid.top,
     }
 }
 
 #[inline(always)]
-fn affine_error<const N: usize, const W: usize, const ABSOLUTE: bool>(
-    x: &Tile<N, W>,
-    w: &Tile<N, W>,
-    codes: &Tile<N, W>,
-    scale: &[f32; W],
-    min: &[f32; W],
-) -> [f32; W] {
-    let mut error = [0.0; W];
+fn affine_error<const N: usize, const V: usize, const ABSOLUTE: bool>(
+    x: &Tile<N, V>,
+    w: &Tile<N, V>,
+    codes: &Tile<N, V>,
+    scale: &[F4; V],
+    min: &[F4; V],
+) -> [F4; V] {
+    let mut error = [F4::splat(0.0); V];
     for i in 0..N {
-        for k in 0..W {
-            let diff = scale[k] * codes[i][k] + min[k] - x[i][k];
+        for v in 0..V {
+            let diff = scale[v] * codes[i][v] + min[v] - x[i][v];
             let loss = if ABSOLUTE { diff.abs() } else { diff * diff };
-            error[k] += w[i][k] * loss;
+            error[v] = error[v] + w[i][v] * loss;
         }
     }
     error
@@ -218,34 +196,36 @@ fn affine_error<const N: usize, const W: usize, const ABSOLUTE: bool>(
 
 /// `x ~ scale * (code - half)` per group, `code` in `0..2 * half`.
 #[derive(Clone, Copy)]
-pub(super) struct SymmetricFit<const W: usize> {
+pub(super) struct SymmetricFit<const V: usize> {
     /// Step between neighbouring codes; its sign is such that the extreme element gets code 0.
-    pub scale: [f32; W],
-    inverse: [f32; W],
-    flat: [bool; W],
+    pub scale: [[f32; 4]; V],
+    inverse: [[f32; 4]; V],
+    magnitude: [[f32; 4]; V],
     half: f32,
 }
 
-impl<const W: usize> SymmetricFit<W> {
+impl<const V: usize> SymmetricFit<V> {
     /// The code that the search gave to element `x` of group `k`. All-zero groups get code 0, not the
     /// code of zero: the reference leaves them so, and their scale is 0.
     pub fn code(&self, k: usize, x: f32) -> u8 {
-        if self.flat[k] {
+        let (v, l) = (k / 4, k % 4);
+        if self.magnitude[v][l] < GROUP_EPS {
             return 0;
         }
-        (clamp(nearest(self.inverse[k] * x), -self.half, self.half - 1.0) + self.half) as u8
+        let half = self.half as i32;
+        (nearest_int(self.inverse[v][l] * x).clamp(-half, half - 1) + half) as u8
     }
 }
 
 /// Largest magnitude per group and the element that has it, the first of equals; NaN is passed over.
 #[inline(always)]
-fn extremes<const N: usize, const W: usize>(x: &Tile<N, W>) -> ([f32; W], [f32; W]) {
-    let (mut magnitude, mut extreme) = ([0.0f32; W], [0.0f32; W]);
+fn extremes<const N: usize, const V: usize>(x: &Tile<N, V>) -> ([F4; V], [F4; V]) {
+    let (mut magnitude, mut extreme) = ([F4::splat(0.0); V], [F4::splat(0.0); V]);
     for row in x {
-        for k in 0..W {
-            let a = row[k].abs();
-            extreme[k] = if a > magnitude[k] { row[k] } else { extreme[k] };
-            magnitude[k] = if a > magnitude[k] { a } else { magnitude[k] };
+        for v in 0..V {
+            let larger = row[v].abs().gt(magnitude[v]);
+            extreme[v] = larger.select(row[v], extreme[v]);
+            magnitude[v] = larger.select(row[v].abs(), magnitude[v]);
         }
     }
     (magnitude, extreme)
@@ -255,74 +235,65 @@ fn extremes<const N: usize, const W: usize>(x: &Tile<N, W>) -> ([f32; W], [f32; 
 /// steps of a tenth; for each rounding the best scale is `sum(w x l) / sum(w l l)`.
 ///
 /// Source: ggml `make_qx_quants` with `rmse_type` 1.
-#[inline]
-pub(super) fn fit_symmetric<const N: usize, const W: usize>(
-    x: &Tile<N, W>,
-    w: &Tile<N, W>,
+#[inline(never)]
+pub(super) fn fit_symmetric<const N: usize, const V: usize>(
+    x: &Tile<N, V>,
+    w: &Tile<N, V>,
     half: f32,
-) -> SymmetricFit<W> {
+) -> SymmetricFit<V> {
+    let zero = F4::splat(0.0);
     let (magnitude, extreme) = extremes(x);
-    let mut flat = [false; W];
-    let mut inverse = [0.0; W];
-    for k in 0..W {
-        flat[k] = magnitude[k] < GROUP_EPS;
-        inverse[k] = -half / extreme[k];
+    let mut wx = *w;
+    for i in 0..N {
+        for v in 0..V {
+            wx[i][v] = w[i][v] * x[i][v];
+        }
     }
-    let (sum_lx, sum_l2) = symmetric_sums(x, w, &inverse, half);
-    let (mut scale, mut best) = ([0.0; W], [0.0; W]);
-    for k in 0..W {
-        scale[k] = if sum_l2[k] != 0.0 {
-            sum_lx[k] / sum_l2[k]
-        } else {
-            0.0
-        };
-        best[k] = scale[k] * sum_lx[k];
+    let sums = |inverse: &[F4; V]| {
+        let (lowest, highest) = (F4::splat(-half), F4::splat(half - 1.0));
+        let (mut sum_lx, mut sum_l2) = ([zero; V], [zero; V]);
+        for i in 0..N {
+            for v in 0..V {
+                let l = (inverse[v] * x[i][v])
+                    .nearest()
+                    .or_below(highest)
+                    .or_above(lowest);
+                sum_lx[v] = sum_lx[v] + wx[i][v] * l;
+                sum_l2[v] = sum_l2[v] + w[i][v] * l * l;
+            }
+        }
+        (sum_lx, sum_l2)
+    };
+
+    let mut inverse: [F4; V] = std::array::from_fn(|v| F4::splat(-half) / extreme[v]);
+    let (sum_lx, sum_l2) = sums(&inverse);
+    let (mut scale, mut best) = ([zero; V], [zero; V]);
+    for v in 0..V {
+        scale[v] = sum_l2[v].ne(zero).select(sum_lx[v] / sum_l2[v], zero);
+        best[v] = scale[v] * sum_lx[v];
     }
     for step in -9..=9 {
         if step == 0 {
             continue;
         }
-        let numerator = -(half + 0.1 * step as f32);
-        let mut inv = [0.0; W];
-        for k in 0..W {
-            inv[k] = numerator / extreme[k];
-        }
-        let (sum_lx, sum_l2) = symmetric_sums(x, w, &inv, half);
-        for k in 0..W {
-            if (sum_l2[k] > 0.0) & (sum_lx[k] * sum_lx[k] > best[k] * sum_l2[k]) {
-                inverse[k] = inv[k];
-                scale[k] = sum_lx[k] / sum_l2[k];
-                best[k] = scale[k] * sum_lx[k];
-            }
+        let numerator = F4::splat(-(half + 0.1 * step as f32));
+        let inv: [F4; V] = std::array::from_fn(|v| numerator / extreme[v]);
+        let (sum_lx, sum_l2) = sums(&inv);
+        for v in 0..V {
+            let better = sum_l2[v].gt(zero) & (sum_lx[v] * sum_lx[v]).gt(best[v] * sum_l2[v]);
+            inverse[v] = better.select(inv[v], inverse[v]);
+            scale[v] = better.select(sum_lx[v] / sum_l2[v], scale[v]);
+            best[v] = better.select(scale[v] * sum_lx[v], best[v]);
         }
     }
-    for k in 0..W {
-        scale[k] = if flat[k] { 0.0 } else { scale[k] };
-    }
+    let eps = F4::splat(GROUP_EPS);
+    let scale: [F4; V] = std::array::from_fn(|v| eps.gt(magnitude[v]).select(zero, scale[v]));
     SymmetricFit {
-        scale,
-        inverse,
-        flat,
+        scale: scale.map(F4::to_array),
+        inverse: inverse.map(F4::to_array),
+        magnitude: magnitude.map(F4::to_array),
         half,
     }
-}
-
-#[inline(always)]
-fn symmetric_sums<const N: usize, const W: usize>(
-    x: &Tile<N, W>,
-    w: &Tile<N, W>,
-    inverse: &[f32; W],
-    half: f32,
-) -> ([f32; W], [f32; W]) {
-    let (mut sum_lx, mut sum_l2) = ([0.0; W], [0.0; W]);
-    for i in 0..N {
-        for k in 0..W {
-            let l = clamp(nearest(inverse[k] * x[i][k]), -half, half - 1.0);
-            sum_lx[k] += w[i][k] * x[i][k] * l;
-            sum_l2[k] += w[i][k] * l * l;
-        }
-    }
-    (sum_lx, sum_l2)
 }
 
 /// Rounds of coordinate descent that a search makes at most.
@@ -333,169 +304,137 @@ const DESCENT_ROUNDS: usize = 5;
 /// A group without a change in one round has none in the next, so all lanes go on together.
 ///
 /// Source: ggml `make_q3_quants` with `do_rmse`.
-#[inline]
-pub(super) fn fit_descent<const N: usize, const W: usize>(
-    x: &Tile<N, W>,
+#[inline(never)]
+pub(super) fn fit_descent<const N: usize, const V: usize>(
+    x: &Tile<N, V>,
     half: f32,
-) -> ([f32; W], Tile<N, W>) {
+) -> ([[f32; 4]; V], [[[f32; 4]; V]; N]) {
+    let zero = F4::splat(0.0);
+    let (lowest, highest) = (F4::splat(-half), F4::splat(half - 1.0));
     let (magnitude, extreme) = extremes(x);
-    let mut inverse = [0.0; W];
-    for k in 0..W {
-        inverse[k] = -half / extreme[k];
-    }
-    let mut codes = [[0.0; W]; N];
-    let (mut sum_lx, mut sum_l2) = ([0.0; W], [0.0; W]);
-    for i in 0..N {
-        for k in 0..W {
-            let v = x[i][k];
-            let l = clamp(nearest(inverse[k] * v), -half, half - 1.0);
-            let w = v * v;
-            sum_lx[k] += w * v * l;
-            sum_l2[k] += w * l * l;
-            codes[i][k] = l;
+    let mut codes = [[zero; V]; N];
+    let (mut sum_lx, mut sum_l2) = ([zero; V], [zero; V]);
+    for v in 0..V {
+        let inverse = lowest / extreme[v];
+        for i in 0..N {
+            let e = x[i][v];
+            let l = (inverse * e).nearest().or_below(highest).or_above(lowest);
+            let w = e * e;
+            sum_lx[v] = sum_lx[v] + w * e * l;
+            sum_l2[v] = sum_l2[v] + w * l * l;
+            codes[i][v] = l;
         }
     }
     for _ in 0..DESCENT_ROUNDS {
-        let mut changed = [false; W];
+        let mut changed = zero.ne(zero);
         for i in 0..N {
-            for k in 0..W {
-                let (v, l) = (x[i][k], codes[i][k]);
-                let w = v * v;
-                let lx_without = sum_lx[k] - w * v * l;
-                let l2_without = sum_l2[k] - w * l * l;
-                let new = clamp(nearest(v * l2_without / lx_without), -half, half - 1.0);
-                let lx = lx_without + w * v * new;
+            for v in 0..V {
+                let (e, l) = (x[i][v], codes[i][v]);
+                let w = e * e;
+                let lx_without = sum_lx[v] - w * e * l;
+                let l2_without = sum_l2[v] - w * l * l;
+                let new = (e * l2_without / lx_without)
+                    .nearest()
+                    .or_below(highest)
+                    .or_above(lowest);
+                let lx = lx_without + w * e * new;
                 let l2 = l2_without + w * new * new;
-                let better = (lx_without > 0.0)
-                    & (new != l)
-                    & (l2 > 0.0)
-                    & (lx * lx * sum_l2[k] > sum_lx[k] * sum_lx[k] * l2);
-                codes[i][k] = if better { new } else { l };
-                sum_lx[k] = if better { lx } else { sum_lx[k] };
-                sum_l2[k] = if better { l2 } else { sum_l2[k] };
-                changed[k] |= better;
+                let better: Mask = lx_without.gt(zero)
+                    & new.ne(l)
+                    & l2.gt(zero)
+                    & (lx * lx * sum_l2[v]).gt(sum_lx[v] * sum_lx[v] * l2);
+                codes[i][v] = better.select(new, l);
+                sum_lx[v] = better.select(lx, sum_lx[v]);
+                sum_l2[v] = better.select(l2, sum_l2[v]);
+                changed = changed | better;
             }
         }
-        if changed == [false; W] {
+        if !changed.any() {
             break;
         }
     }
-    let mut scale = [0.0; W];
-    for k in 0..W {
-        let flat = magnitude[k] < GROUP_EPS;
-        scale[k] = if !flat & (sum_l2[k] > 0.0) {
-            sum_lx[k] / sum_l2[k]
-        } else {
-            0.0
-        };
+    let mut scale = [zero; V];
+    for v in 0..V {
+        let flat = F4::splat(GROUP_EPS).gt(magnitude[v]);
+        let fitted = sum_l2[v].gt(zero).select(sum_lx[v] / sum_l2[v], zero);
+        scale[v] = flat.select(zero, fitted);
         for row in &mut codes {
-            row[k] = if flat { 0.0 } else { row[k] + half };
+            row[v] = flat.select(zero, row[v] + F4::splat(half));
         }
     }
-    (scale, codes)
+    (
+        scale.map(F4::to_array),
+        codes.map(|row| row.map(F4::to_array)),
+    )
 }
 
-/// Weighted fit of one non-negative scale to values that should not be negative (the scales and mins of
-/// a super-block), with codes `0..=top`: picks the inverse scale of least squared error among nine, then
-/// descends as [`fit_descent`] does. Codes of negative values wrap, as 8-bit codes do in the reference.
+/// Weighted fit of one non-negative scale to values that should not be negative (the scales or the
+/// minima of a super-block), with codes `0..=top`: picks the inverse scale of least squared error among
+/// nine, then descends as [`fit_descent`] does. Codes of negative values wrap, as 8-bit codes do in the
+/// reference.
 ///
 /// Source: ggml `make_qp_quants`.
-#[inline]
-pub(super) fn fit_unsigned<const N: usize, const W: usize>(
-    x: &Tile<N, W>,
-    w: &[f32; N],
-    top: f32,
-) -> ([f32; W], [[u8; N]; W]) {
-    let mut max = [0.0; W];
-    for row in x {
-        for k in 0..W {
-            max[k] = if max[k] > row[k] { max[k] } else { row[k] };
-        }
+pub(super) fn fit_unsigned<const N: usize>(x: &[f32; N], w: &[f32; N], top: i32) -> (f32, [u8; N]) {
+    let mut codes = [0; N];
+    let max = x.iter().fold(0.0, |max, v| if max > *v { max } else { *v });
+    if max < GROUP_EPS {
+        return (0.0, codes);
     }
-    let (mut inverse, mut best) = ([0.0; W], [0.0; W]);
-    for k in 0..W {
-        inverse[k] = top / max[k];
-        let scale = 1.0 / inverse[k];
-        for i in 0..N {
-            let diff = x[i][k] - scale * low_byte(nearest(inverse[k] * x[i][k]));
-            best[k] += w[i] * diff * diff;
-        }
+    let mut inverse = top as f32 / max;
+    let scale = 1.0 / inverse;
+    let mut best = 0.0;
+    for (x, w) in x.iter().zip(w) {
+        let diff = x - scale * f32::from(nearest_int(inverse * x) as u8);
+        best += w * diff * diff;
     }
     for step in -4..=4 {
         if step == 0 {
             continue;
         }
-        let numerator = 0.1 * step as f32 + top;
-        let (mut inv, mut scale, mut error) = ([0.0; W], [0.0; W], [0.0; W]);
-        for k in 0..W {
-            inv[k] = numerator / max[k];
-            scale[k] = 1.0 / inv[k];
+        let inv = (0.1 * step as f32 + top as f32) / max;
+        let scale = 1.0 / inv;
+        let mut error = 0.0;
+        for (x, w) in x.iter().zip(w) {
+            let diff = x - scale * nearest_int(inv * x).min(top) as f32;
+            error += w * diff * diff;
         }
-        for i in 0..N {
-            for k in 0..W {
-                let l = nearest(inv[k] * x[i][k]);
-                let diff = x[i][k] - scale[k] * if l < top { l } else { top };
-                error[k] += w[i] * diff * diff;
-            }
-        }
-        for k in 0..W {
-            if error[k] < best[k] {
-                best[k] = error[k];
-                inverse[k] = inv[k];
-            }
+        if error < best {
+            best = error;
+            inverse = inv;
         }
     }
 
-    let mut codes = [[0.0; W]; N];
-    let (mut sum_lx, mut sum_l2) = ([0.0; W], [0.0; W]);
-    for i in 0..N {
-        for k in 0..W {
-            let l = nearest(inverse[k] * x[i][k]);
-            let l = if l < top { l } else { top };
-            codes[i][k] = low_byte(l);
-            sum_lx[k] += w[i] * x[i][k] * l;
-            sum_l2[k] += w[i] * l * l;
-        }
+    let (mut sum_lx, mut sum_l2) = (0.0, 0.0);
+    for ((code, x), w) in codes.iter_mut().zip(x).zip(w) {
+        let l = nearest_int(inverse * x).min(top);
+        *code = l as u8;
+        sum_lx += w * x * l as f32;
+        sum_l2 += w * l as f32 * l as f32;
     }
     for _ in 0..DESCENT_ROUNDS {
-        let mut changed = [false; W];
-        for i in 0..N {
-            for k in 0..W {
-                let (v, l) = (x[i][k], codes[i][k]);
-                let lx_without = sum_lx[k] - w[i] * v * l;
-                let l2_without = sum_l2[k] - w[i] * l * l;
-                let new = nearest(v * l2_without / lx_without);
-                let new = if new < top { new } else { top };
-                let lx = lx_without + w[i] * v * new;
-                let l2 = l2_without + w[i] * new * new;
-                let better = (lx_without > 0.0)
-                    & (l2_without > 0.0)
-                    & (new != l)
-                    & (lx * lx * sum_l2[k] > sum_lx[k] * sum_lx[k] * l2);
-                codes[i][k] = if better { low_byte(new) } else { l };
-                sum_lx[k] = if better { lx } else { sum_lx[k] };
-                sum_l2[k] = if better { l2 } else { sum_l2[k] };
-                changed[k] |= better;
+        let mut changed = false;
+        for ((code, x), w) in codes.iter_mut().zip(x).zip(w) {
+            let l = f32::from(*code);
+            let mut lx = sum_lx - w * x * l;
+            let mut l2 = sum_l2 - w * l * l;
+            if !(lx > 0.0 && l2 > 0.0) {
+                continue;
+            }
+            let new = nearest_int(x * l2 / lx).min(top);
+            if new == i32::from(*code) {
+                continue;
+            }
+            lx += w * x * new as f32;
+            l2 += w * new as f32 * new as f32;
+            if lx * lx * sum_l2 > sum_lx * sum_lx * l2 {
+                *code = new as u8;
+                (sum_lx, sum_l2) = (lx, l2);
+                changed = true;
             }
         }
-        if changed == [false; W] {
+        if !changed {
             break;
         }
     }
-    let mut scale = [0.0; W];
-    let mut bytes = [[0; N]; W];
-    for k in 0..W {
-        if max[k] < GROUP_EPS {
-            continue;
-        }
-        scale[k] = if sum_l2[k] > 0.0 {
-            sum_lx[k] / sum_l2[k]
-        } else {
-            0.0
-        };
-        for i in 0..N {
-            bytes[k][i] = codes[i][k] as u8;
-        }
-    }
-    (scale, bytes)
+    (if sum_l2 > 0.0 { sum_lx / sum_l2 } else { 0.0 }, codes)
 }

@@ -157,6 +157,18 @@ pub fn amax(x: &[f32]) -> (f32, bool) {
     )
 }
 
+/// Largest magnitude; NaN is passed over.
+#[inline]
+pub fn largest_magnitude(x: &[f32]) -> f32 {
+    let number = |v: &f32| {
+        Some(v.to_bits() & 0x7FFF_FFFF)
+            .filter(|&b| b <= INF_BITS)
+            .unwrap_or(0)
+    };
+    // As integers, for the same reason as in `amax`.
+    f32::from_bits(x.iter().fold(0, |m, v| m.max(number(v) as i32)) as u32)
+}
+
 /// The element of largest magnitude, with its sign; the first of equals. NaN is passed over.
 #[inline]
 pub fn signed_extreme(x: &[f32]) -> f32 {
@@ -319,6 +331,8 @@ mod tests {
     fn extremes_pass_over_nan_and_keep_the_first() {
         assert_eq!(signed_extreme(&[1.0, -2.0, f32::NAN, 2.0]), -2.0);
         assert_eq!(signed_extreme(&[f32::NAN, -0.0]).to_bits(), 0);
+        assert_eq!(largest_magnitude(&[1.0, -f32::NAN, -2.0, f32::NAN]), 2.0);
+        assert_eq!(largest_magnitude(&[f32::NAN, -0.0]).to_bits(), 0);
         assert_eq!(min_max(&[1.0, f32::NAN, -2.0]), (-2.0, 1.0));
         assert_eq!(min_max(&[f32::NAN]), (f32::MAX, f32::MIN));
     }

@@ -58,22 +58,12 @@ fn unpack_scales(bytes: &[u8]) -> ([u8; GROUPS], [u8; GROUPS]) {
     (scales, mins)
 }
 
-/// Weights of a block from its header and codes.
+/// `(d * scale_j, dmin * min_j)` of each group.
 #[inline(always)]
-pub(super) fn decode(header: &[u8], codes: &[u8; BLOCK], y: &mut [f32; BLOCK]) {
+pub(super) fn steps_and_minima(header: &[u8]) -> [(f32, f32); GROUPS] {
     let (d, dmin) = (f16_at(header, D), f16_at(header, DMIN));
     let (scales, mins) = unpack_scales(&header[SCALES..HEADER]);
-    let groups = y
-        .as_chunks_mut::<GROUP>()
-        .0
-        .iter_mut()
-        .zip(codes.as_chunks::<GROUP>().0);
-    for ((y, codes), (s, m)) in groups.zip(scales.into_iter().zip(mins)) {
-        let (dl, ml) = (d * f32::from(s), dmin * f32::from(m));
-        for (y, c) in y.iter_mut().zip(codes) {
-            *y = dl * f32::from(*c) - ml;
-        }
-    }
+    std::array::from_fn(|j| (d * f32::from(scales[j]), dmin * f32::from(mins[j])))
 }
 
 /// Writes the header of a block and returns its codes.
@@ -203,5 +193,39 @@ impl Dot {
     /// The minima first, then the lanes in order.
     pub fn finish(self) -> f32 {
         self.lanes.iter().fold(self.minima, |sum, lane| sum + lane)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn scales_and_minima_lie_where_the_map_says() {
+        let (mut scales, mut mins) = ([0; GROUPS], [0; GROUPS]);
+        (scales[2], mins[3], scales[5], mins[6]) = (0b10_0001, 0b01_0010, 0b11_0101, 0b10_1001);
+        let mut bytes = [0; 12];
+        pack_scales(&scales, &mins, &mut bytes);
+        let mut expected = [0; 12];
+        expected[2] = 0b10_0001;
+        expected[4 + 3] = 0b01_0010;
+        expected[4 + 5] = 0b0101;
+        expected[5 - 4] = 0b11 << 6;
+        expected[4 + 6] = 0b1001 << 4;
+        expected[6] = 0b10 << 6;
+        assert_eq!(bytes, expected);
+    }
+
+    #[test]
+    fn scales_and_minima_come_back() {
+        for j in 0..GROUPS {
+            for v in 0..64 {
+                let (mut scales, mut mins) = ([21; GROUPS], [42; GROUPS]);
+                (scales[j], mins[GROUPS - 1 - j]) = (v, 63 - v);
+                let mut bytes = [0xFF; 12];
+                pack_scales(&scales, &mins, &mut bytes);
+                assert_eq!(unpack_scales(&bytes), (scales, mins));
+            }
+        }
     }
 }

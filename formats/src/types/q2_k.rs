@@ -215,3 +215,45 @@ fn dot_ref(w: &[u8], act: &[u8]) -> f32 {
     }
     sum
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_element_has_its_own_bits_and_its_groups_scale() {
+        for e in 0..BLOCK {
+            let (h, p, l) = (e / 128, e % 128 / 32, e % 32);
+            let mut block = [0; BYTES];
+            block[e / GROUP] = 5 << 4 | 7;
+            block[QS + 32 * h + l] = 3 << (2 * p);
+            put_f16(&mut block, D, 0.5);
+            put_f16(&mut block, DMIN, 0.25);
+            let mut y = [0.0; BLOCK];
+            decode(&block, &mut y);
+            for (i, y) in y.iter().enumerate() {
+                let min = if i / GROUP == e / GROUP {
+                    0.25 * 5.0
+                } else {
+                    0.0
+                };
+                assert_eq!(
+                    *y,
+                    if i == e { 0.5 * 7.0 * 3.0 - min } else { -min },
+                    "element {i} of {e}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn minima_of_the_dot_come_from_the_stored_sums() {
+        let mut block = [0; BYTES];
+        block[3] = 9 << 4;
+        put_f16(&mut block, DMIN, 2.0);
+        let mut act = [0; q8_k::BYTES];
+        act[..4].copy_from_slice(&0.5f32.to_le_bytes());
+        act[260 + 2 * 3] = 11;
+        assert_eq!(dot_ref(&block, &act), -(0.5 * 2.0) * (9.0 * 11.0));
+    }
+}

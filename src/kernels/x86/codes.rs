@@ -79,7 +79,7 @@ pub(super) fn load32(b: &[u8], at: usize) -> __m256i {
 }
 
 #[inline]
-fn u32_at(b: &[u8], at: usize) -> u32 {
+pub(super) fn u32_at(b: &[u8], at: usize) -> u32 {
     u32::from_le_bytes([b[at], b[at + 1], b[at + 2], b[at + 3]])
 }
 

@@ -119,7 +119,7 @@ impl Panel {
                     *codes = unsafe { C::unpack(&w[at(lane)..][..C::BYTES]) };
                 }
                 for k in 0..C::SUBS {
-                    let lines = transpose8(codes.map(|codes| codes[k]));
+                    let lines = transpose8(std::array::from_fn(|lane| codes[lane][k]));
                     for (g, line) in lines.into_iter().enumerate() {
                         let i = (b * C::SUBS + k) * 8 + g;
                         self.lines[i / per_line].0[i % per_line + half] = Piece::new(line);

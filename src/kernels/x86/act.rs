@@ -52,7 +52,7 @@ impl Act {
         match self {
             Act::Q8_0 => (34, 2),
             Act::Q8_1 => (36, 4),
-            Act::Q8_K => (292, 4),
+            Act::Q8K => (292, 4),
         }
     }
 
@@ -144,7 +144,7 @@ impl Acts {
                 self.correction[i] = if C::OFFSET != 0 { -C::OFFSET * sum_lanes(sums) } else { 0 };
                 self.d[i] = match C::ACT {
                     Act::Q8_0 | Act::Q8_1 => f16_at(b, 0),
-                    Act::Q8_K => f32::from_le_bytes([b[0], b[1], b[2], b[3]]),
+                    Act::Q8K => f32::from_le_bytes([b[0], b[1], b[2], b[3]]),
                 };
                 if C::ACT == Act::Q8_1 {
                     self.s[i] = f16_at(b, 2);

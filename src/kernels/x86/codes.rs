@@ -25,7 +25,7 @@ pub(super) enum Form {
 pub(super) enum Act {
     Q8_0,
     Q8_1,
-    Q8_K,
+    Q8K,
 }
 
 /// How a type's blocks become byte codes.
@@ -176,11 +176,11 @@ codes!(
     /// Bits 0 and 1 to codes 0 and 2: the weights are -1 and +1.
     Q1_0: 18 bytes, 4 x 32, minus 1, max 2, Nested, Q8_0, scale at 0; unpack_q1_0);
 codes!(Q2_0: 18 bytes, 2 x 32, minus 1, max 3, Nested, Q8_0, scale at 0; unpack_q2_0);
-codes!(Tq2_0: 66 bytes, 8 x 32, minus 1, max 3, ScaleFirst, Q8_K, scale at 64; unpack_tq2_0);
-codes!(Tq1_0: 54 bytes, 8 x 32, minus 1, max 2, ScaleFirst, Q8_K, scale at 52; unpack_tq1_0);
+codes!(Tq2_0: 66 bytes, 8 x 32, minus 1, max 3, ScaleFirst, Q8K, scale at 64; unpack_tq2_0);
+codes!(Tq1_0: 54 bytes, 8 x 32, minus 1, max 2, ScaleFirst, Q8K, scale at 52; unpack_tq1_0);
 codes!(
     /// Codes times their 4-bit scales: at most 3 * 15.
-    Q2K: 84 bytes, 8 x 32, minus 0, max 45, MinusMins, Q8_K, scale at 80, min at 82; unpack_q2_k;
+    Q2K: 84 bytes, 8 x 32, minus 0, max 45, MinusMins, Q8K, scale at 80, min at 82; unpack_q2_k;
     mins |b| _mm256_cvtepu8_epi16(_mm_and_si128(_mm_srli_epi16::<4>(load16(b, 0)), _mm_set1_epi8(15))));
 
 #[inline]

@@ -5,7 +5,7 @@
 
 use std::arch::x86_64::*;
 
-use super::act::{Acts, Order, Piece, WidePiece, f16_at, pieces};
+use super::act::{Acts, Order, Piece, WidePiece, pieces};
 use super::chain::{group, minima, scales};
 use super::codes::{Codes, Form};
 use super::{Call, Scratch};
@@ -192,13 +192,12 @@ pub(super) unsafe fn rows_avx512<C: Codes>(call: Call<'_>, scratch: &mut Scratch
             tile512::<C, 8>(panel, acts, b, tokens, t, sums);
             t += 8;
         }
-        let mut rest = tiles.into_remainder();
-        if let Some((sums, more)) = rest.split_at_mut_checked(4) {
+        let mut tiles = tiles.into_remainder().chunks_exact_mut(4);
+        for sums in &mut tiles {
             tile512::<C, 4>(panel, acts, b, tokens, t, sums);
             t += 4;
-            rest = more;
         }
-        for sum in rest.chunks_exact_mut(1) {
+        for sum in tiles.into_remainder().chunks_exact_mut(1) {
             tile512::<C, 1>(panel, acts, b, tokens, t, sum);
             t += 1;
         }
@@ -338,13 +337,23 @@ fn tile256<C: Codes, const T: usize>(panel: &Panel, acts: &Acts, b: usize, token
     }
 }
 
+/// [`group`] rounded down to a divisor of the eight lines of a piece.
+const fn lines_in_group<C: Codes>() -> usize {
+    match group::<C>() {
+        0 | 1 => 1,
+        2 | 3 => 2,
+        4..8 => 4,
+        _ => 8,
+    }
+}
+
 /// Codes up to 127: maddubs, added up in i16 as long as they fit.
 #[inline]
 #[target_feature(enable = "avx2,fma,f16c")]
 fn narrow<C: Codes, const T: usize>(lines: &[Line], q: &[Piece]) -> [__m256i; T] {
     let pieces = q.len() / T;
     // Each result is at most 2 * MAX * 128 <= 32512: maddubs does not saturate, nor do `group` of them.
-    let group = const { if group::<C>() < 8 { group::<C>().next_power_of_two() >> (!group::<C>().is_power_of_two()) as u32 } else { 8 } };
+    let group = const { lines_in_group::<C>() };
     let ones = _mm256_set1_epi16(1);
     let mut isum = [_mm256_setzero_si256(); T];
     for p in 0..pieces {

@@ -5,6 +5,7 @@
 
 mod cursor;
 mod error;
+mod foreign;
 mod layout;
 mod metadata;
 mod model;
@@ -15,6 +16,7 @@ pub mod write;
 
 pub use cursor::Limits;
 pub use error::{ErrorKind, GgufError};
+pub use foreign::type_note;
 pub use metadata::{Array, Metadata, Value};
 pub use model::{Blob, Bytes, ModelFile, Shard, TensorView};
 pub use strings::{GgufStr, StrArray};

@@ -89,19 +89,20 @@ pub fn expf(x: f32) -> f32 {
         return 0.0; // below ln(2^-150)
     }
     const ROUND: f64 = f64::from_bits(0x4338_0000_0000_0000); // 1.5 * 2^52
-    // x * 32 / ln 2 = k + r
-    let z = f64::from_bits(0x4047_1547_652b_82fe) * f64::from(x);
-    let shifted = z + ROUND;
+    // x * 32 / ln 2 = k + r; glibc's FMA build keeps the product unrounded in both places.
+    const INV_LN2_32: f64 = f64::from_bits(0x4047_1547_652b_82fe);
+    let wide = f64::from(x);
+    let shifted = INV_LN2_32.mul_add(wide, ROUND);
     let k = shifted.to_bits();
-    let r = z - (shifted - ROUND);
+    let r = INV_LN2_32.mul_add(wide, -(shifted - ROUND));
     // ln(2)^i / i! scaled by 32^-i, minimax
     const C3: f64 = f64::from_bits(0x3ebc_6af8_4b91_2394);
     const C2: f64 = f64::from_bits(0x3f2e_bfce_50fa_c4f3);
     const C1: f64 = f64::from_bits(0x3f96_2e42_ff0c_52d6);
     let scale = f64::from_bits(EXP2_32[(k % 32) as usize].wrapping_add(k << 47));
-    let p = C3 * r + C2;
-    let q = C1 * r + 1.0;
-    ((p * (r * r) + q) * scale) as f32
+    let p = C3.mul_add(r, C2);
+    let q = C1.mul_add(r, 1.0);
+    (p.mul_add(r * r, q) * scale) as f32
 }
 
 /// `bits(2^(i/32)) - i * 2^47`: adding `k << 47` to entry `k % 32` gives 2^(k/32).

@@ -5,7 +5,32 @@
 //!
 //! All codecs work on whole rows: `n` weights, `n` a multiple of the block, little-endian bytes.
 
+mod bf16;
+mod f16;
+mod f32;
+mod iq4_nl;
+mod k_affine;
+mod k_block;
+mod mxfp4;
 pub mod num;
+mod q1_0;
+mod q2_0;
+mod q2_k;
+mod q3_k;
+mod q4_0;
+mod q4_1;
+mod q4_k;
+mod q5_0;
+mod q5_1;
+mod q5_k;
+mod q6_k;
+mod q8_0;
+mod q8_1;
+mod q8_k;
+mod search;
+mod tq1_0;
+mod tq2_0;
+mod weighted;
 
 use std::fmt;
 
@@ -127,25 +152,25 @@ const fn size_only(id: TypeId, name: &'static str, block: usize, bytes: usize) -
 
 /// Every type of ggml, in the order of the ids. A new type is one file and one line here.
 pub static REGISTRY: &[TypeInfo] = &[
-    size_only(TypeId::F32, "f32", 1, 4),
-    size_only(TypeId::F16, "f16", 1, 2),
-    size_only(TypeId::Q4_0, "q4_0", 32, 18),
-    size_only(TypeId::Q4_1, "q4_1", 32, 20),
-    size_only(TypeId::Q5_0, "q5_0", 32, 22),
-    size_only(TypeId::Q5_1, "q5_1", 32, 24),
-    size_only(TypeId::Q8_0, "q8_0", 32, 34),
-    size_only(TypeId::Q8_1, "q8_1", 32, 36),
-    size_only(TypeId::Q2_K, "q2_K", 256, 84),
-    size_only(TypeId::Q3_K, "q3_K", 256, 110),
-    size_only(TypeId::Q4_K, "q4_K", 256, 144),
-    size_only(TypeId::Q5_K, "q5_K", 256, 176),
-    size_only(TypeId::Q6_K, "q6_K", 256, 210),
-    size_only(TypeId::Q8_K, "q8_K", 256, 292),
+    f32::INFO,
+    f16::INFO,
+    q4_0::INFO,
+    q4_1::INFO,
+    q5_0::INFO,
+    q5_1::INFO,
+    q8_0::INFO,
+    q8_1::INFO,
+    q2_k::INFO,
+    q3_k::INFO,
+    q4_k::INFO,
+    q5_k::INFO,
+    q6_k::INFO,
+    q8_k::INFO,
     size_only(TypeId::IQ2_XXS, "iq2_xxs", 256, 66),
     size_only(TypeId::IQ2_XS, "iq2_xs", 256, 74),
     size_only(TypeId::IQ3_XXS, "iq3_xxs", 256, 98),
     size_only(TypeId::IQ1_S, "iq1_s", 256, 50),
-    size_only(TypeId::IQ4_NL, "iq4_nl", 32, 18),
+    iq4_nl::INFO,
     size_only(TypeId::IQ3_S, "iq3_s", 256, 110),
     size_only(TypeId::IQ2_S, "iq2_s", 256, 82),
     size_only(TypeId::IQ4_XS, "iq4_xs", 256, 136),
@@ -155,11 +180,11 @@ pub static REGISTRY: &[TypeInfo] = &[
     size_only(TypeId::I64, "i64", 1, 8),
     size_only(TypeId::F64, "f64", 1, 8),
     size_only(TypeId::IQ1_M, "iq1_m", 256, 56),
-    size_only(TypeId::BF16, "bf16", 1, 2),
-    size_only(TypeId::TQ1_0, "tq1_0", 256, 54),
-    size_only(TypeId::TQ2_0, "tq2_0", 256, 66),
-    size_only(TypeId::MXFP4, "mxfp4", 32, 17),
+    bf16::INFO,
+    tq1_0::INFO,
+    tq2_0::INFO,
+    mxfp4::INFO,
     size_only(TypeId::NVFP4, "nvfp4", 64, 36),
-    size_only(TypeId::Q1_0, "q1_0", 128, 18),
-    size_only(TypeId::Q2_0, "q2_0", 64, 18),
+    q1_0::INFO,
+    q2_0::INFO,
 ];

@@ -1,4 +1,4 @@
-//! Scalar helpers that the tensor types share: half floats, and the roundings and casts of the
+//! Scalar helpers that the tensor types share: half and brain floats, and the roundings and casts of the
 //! reference build, spelled so that they give its bits on every machine and never panic.
 
 /// The magnitude bits of a NaN are above this (it is the pattern of infinity).
@@ -35,8 +35,13 @@ pub fn f32_to_f16(x: f32) -> u16 {
     let sign = ((bits >> 16) & 0x8000) as u16;
     let a = bits & 0x7FFF_FFFF;
     // Adding 0.5 leaves the half's subnormal unit, 2^-24, as the last bit, so the addition rounds.
-    let subnormal = (f32::from_bits(a) + 0.5).to_bits().wrapping_sub(0x3F00_0000);
-    let normal = a.wrapping_add(0x0FFF + ((a >> 13) & 1)).wrapping_sub((127 - 15) << 23) >> 13;
+    let subnormal = (f32::from_bits(a) + 0.5)
+        .to_bits()
+        .wrapping_sub(0x3F00_0000);
+    let normal = a
+        .wrapping_add(0x0FFF + ((a >> 13) & 1))
+        .wrapping_sub((127 - 15) << 23)
+        >> 13;
     let magnitude = if a < MIN_NORMAL {
         subnormal
     } else if a < ROUNDS_TO_INF {
@@ -47,6 +52,24 @@ pub fn f32_to_f16(x: f32) -> u16 {
         0x7E00
     };
     sign | magnitude as u16
+}
+
+/// Value of a bfloat: its bits are the upper bits of the `f32`, signalling NaNs included.
+#[inline]
+pub fn bf16_to_f32(h: u16) -> f32 {
+    f32::from_bits(u32::from(h) << 16)
+}
+
+/// Nearest bfloat, ties to even; NaN keeps its sign and upper payload and becomes quiet.
+#[inline]
+pub fn f32_to_bf16(x: f32) -> u16 {
+    let bits = x.to_bits();
+    let upper = (bits >> 16) as u16;
+    if bits & 0x7FFF_FFFF > INF_BITS {
+        return upper | 0x0040;
+    }
+    // No number's bits are near enough to the top for the carry to leave 32 bits.
+    (bits.wrapping_add(0x7FFF + u32::from(upper & 1)) >> 16) as u16
 }
 
 /// The half float at byte `off` of a block.
@@ -74,14 +97,18 @@ pub fn nearest_int(x: f32) -> i32 {
 #[inline]
 pub fn round_half_away(x: f32) -> f32 {
     // 2^23 and above, infinities and NaN have no fraction to round.
-    if x.abs() < 8_388_608.0 { (x + ALMOST_HALF.copysign(x)).trunc() } else { x }
+    if x.abs() < 8_388_608.0 {
+        (x + ALMOST_HALF.copysign(x)).trunc()
+    } else {
+        x
+    }
 }
 
 /// The largest float below one half. `x + ALMOST_HALF` crosses the next integer exactly when the
 /// fraction of `x` is at least one half, because the sum itself rounds to nearest.
 const ALMOST_HALF: f32 = 0.499_999_97;
 
-/// [`round_half_away`] of a value known to be finite and within ±2^22, as an integer.
+/// [`round_half_away`] as an integer, for values within ±2^22; NaN gives 0.
 #[inline]
 pub fn round_small(x: f32) -> i32 {
     (x + ALMOST_HALF.copysign(x)) as i32
@@ -91,7 +118,11 @@ pub fn round_small(x: f32) -> i32 {
 /// fit (undefined in C; the narrower casts of the reference take the low bits of this).
 #[inline]
 pub fn c_int(x: f32) -> i32 {
-    if (-2_147_483_648.0..2_147_483_648.0).contains(&x) { x as i32 } else { i32::MIN }
+    if (-2_147_483_648.0..2_147_483_648.0).contains(&x) {
+        x as i32
+    } else {
+        i32::MIN
+    }
 }
 
 /// The low 32 bits of C's `lroundf` where `long` has 64: ties away from zero; NaN, infinities and
@@ -99,20 +130,31 @@ pub fn c_int(x: f32) -> i32 {
 #[inline]
 pub fn lround_low32(x: f32) -> i32 {
     const LIMIT: f32 = 9_223_372_036_854_775_808.0;
-    if (-LIMIT..LIMIT).contains(&x) { round_half_away(x) as i64 as i32 } else { 0 }
+    if (-LIMIT..LIMIT).contains(&x) {
+        round_half_away(x) as i64 as i32
+    } else {
+        0
+    }
 }
 
 /// Largest magnitude in the order of the reference's `max = max > |x| ? max : |x|`, starting from 0.
 /// Without NaN that is the maximum. With NaN it is the maximum of what follows the last one, or NaN when
-/// that is the last element: a NaN wins its own comparison and loses the next.
+/// that is the last element: a NaN wins its own comparison and loses the next. The flag says whether
+/// the result is a true maximum, that is, whether there was no NaN.
 #[inline]
-pub fn amax(x: &[f32]) -> f32 {
+pub fn amax(x: &[f32]) -> (f32, bool) {
     // The bits of non-negative floats are ordered as integers, and integer max has no order to keep.
-    let bits = x.iter().fold(0, |m, v| m.max((v.to_bits() & 0x7FFF_FFFF) as i32)) as u32;
+    let bits = x
+        .iter()
+        .fold(0, |m, v| m.max((v.to_bits() & 0x7FFF_FFFF) as i32)) as u32;
     if bits <= INF_BITS {
-        return f32::from_bits(bits);
+        return (f32::from_bits(bits), true);
     }
-    x.iter().fold(0.0, |m, v| if m > v.abs() { m } else { v.abs() })
+    (
+        x.iter()
+            .fold(0.0, |m, v| if m > v.abs() { m } else { v.abs() }),
+        false,
+    )
 }
 
 /// The element of largest magnitude, with its sign; the first of equals. NaN is passed over.

@@ -1,1 +1,3 @@
 //! What the command-line tools share.
+
+pub mod open;

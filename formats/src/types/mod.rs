@@ -31,6 +31,7 @@ mod q8_k;
 mod search;
 mod tq1_0;
 mod tq2_0;
+mod weighted;
 
 use std::fmt;
 

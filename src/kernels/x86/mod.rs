@@ -13,6 +13,7 @@ mod codes;
 mod float;
 mod lanes;
 mod panel;
+mod quantize;
 
 use codes::Codes;
 use float::Float;
@@ -137,6 +138,6 @@ pub(super) fn mat_rows(ty: TypeId, isa: Isa) -> Option<MatRows> {
 }
 
 /// The encoder of an activation type for an instruction set that the processor has.
-pub(super) fn quantize_act(_act: TypeId, _isa: Isa) -> Option<QuantizeAct> {
-    None
+pub(super) fn quantize_act(act: TypeId, isa: Isa) -> Option<QuantizeAct> {
+    if isa == Isa::Scalar { None } else { quantize::encoder(act) }
 }

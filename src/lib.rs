@@ -4,3 +4,7 @@
 //! contraction) and run with flash attention off; `docs/determinism.md` states the contract.
 
 pub mod kernels;
+pub mod math;
+pub mod model;
+pub mod ops;
+pub mod sample;

@@ -9,6 +9,7 @@
 //! ```
 
 use super::num::{c_int, f16_at, inverse, put_f16, signed_extreme};
+use super::weighted::encode_symmetric;
 use super::{TypeId, TypeInfo, q8_0};
 
 const BLOCK: usize = 32;
@@ -24,9 +25,16 @@ pub const INFO: TypeInfo = TypeInfo {
     bytes: BYTES,
     act: Some(TypeId::Q8_0),
     decode: Some(decode),
-    encode: Some(|x, _, row| encode_plain(x, row)),
+    encode: Some(encode),
     dot_ref: Some(dot_ref),
 };
+
+/// Packs 4-bit codes into the 16 bytes of nibbles that Q4_0 and Q4_1 end with.
+pub(super) fn pack_codes(codes: &[u8; BLOCK], nibbles: &mut [u8]) {
+    for (j, q) in nibbles.iter_mut().enumerate() {
+        *q = codes[j] | codes[j + HALF] << 4;
+    }
+}
 
 fn decode(row: &[u8], out: &mut [f32]) {
     for (b, y) in row
@@ -44,6 +52,13 @@ fn decode(row: &[u8], out: &mut [f32]) {
     }
 }
 
+fn encode(x: &[f32], importance: Option<&[f32]>, row: &mut [u8]) {
+    match importance {
+        None => encode_plain(x, row),
+        Some(w) => encode_weighted(x, w, row),
+    }
+}
+
 /// The extreme element becomes code 0, so that its sign has the longer side of the range.
 fn encode_plain(x: &[f32], row: &mut [u8]) {
     for (x, b) in x
@@ -55,13 +70,23 @@ fn encode_plain(x: &[f32], row: &mut [u8]) {
         let d = signed_extreme(x) / -8.0;
         let id = inverse(d);
         put_f16(b, 0, d);
-        let (low, high) = x.split_at(HALF);
         // The reference narrows to i8 before it clamps: only infinite products notice, and give 0.
-        let code = |v: f32| (c_int(v * id + 8.5) as i8).min(15) as u8;
-        for ((q, &lo), &hi) in b[2..].iter_mut().zip(low).zip(high) {
-            *q = code(lo) | code(hi) << 4;
-        }
+        pack_codes(
+            &x.map(|v| (c_int(v * id + 8.5) as i8).min(15) as u8),
+            &mut b[2..],
+        );
     }
+}
+
+/// The scale that loses least, weighted with importance.
+fn encode_weighted(x: &[f32], importance: &[f32], row: &mut [u8]) {
+    let mut blocks = row.as_chunks_mut::<BYTES>().0.iter_mut();
+    encode_symmetric(x, importance, 8.0, |d, codes| {
+        if let Some(b) = blocks.next() {
+            put_f16(b, 0, d);
+            pack_codes(codes, &mut b[2..]);
+        }
+    });
 }
 
 /// Per block `acc += (isum * dw) * dx`.

@@ -9,6 +9,8 @@
 //! ```
 
 use super::num::{c_int, f16_at, inverse, min_max, put_f16};
+use super::q4_0::pack_codes;
+use super::weighted::encode_affine;
 use super::{TypeId, TypeInfo, q8_1};
 
 const BLOCK: usize = 32;
@@ -24,7 +26,7 @@ pub const INFO: TypeInfo = TypeInfo {
     bytes: BYTES,
     act: Some(TypeId::Q8_1),
     decode: Some(decode),
-    encode: Some(|x, _, row| encode_plain(x, row)),
+    encode: Some(encode),
     dot_ref: Some(dot_ref),
 };
 
@@ -44,6 +46,13 @@ fn decode(row: &[u8], out: &mut [f32]) {
     }
 }
 
+fn encode(x: &[f32], importance: Option<&[f32]>, row: &mut [u8]) {
+    match importance {
+        None => encode_plain(x, row),
+        Some(w) => encode_weighted(x, w, row),
+    }
+}
+
 /// Spreads the codes evenly between the smallest and the largest element.
 fn encode_plain(x: &[f32], row: &mut [u8]) {
     for (x, b) in x
@@ -57,13 +66,24 @@ fn encode_plain(x: &[f32], row: &mut [u8]) {
         let id = inverse(d);
         put_f16(b, 0, d);
         put_f16(b, 2, min);
-        let (low, high) = x.split_at(HALF);
         // The reference narrows to i8 before it clamps: only infinite products notice, and give 0.
-        let code = |v: f32| (c_int((v - min) * id + 0.5) as i8).min(15) as u8;
-        for ((q, &lo), &hi) in b[4..].iter_mut().zip(low).zip(high) {
-            *q = code(lo) | code(hi) << 4;
-        }
+        pack_codes(
+            &x.map(|v| (c_int((v - min) * id + 0.5) as i8).min(15) as u8),
+            &mut b[4..],
+        );
     }
+}
+
+/// The scale and offset that lose least, weighted with importance; the offset is never positive.
+fn encode_weighted(x: &[f32], importance: &[f32], row: &mut [u8]) {
+    let mut blocks = row.as_chunks_mut::<BYTES>().0.iter_mut();
+    encode_affine(x, importance, 15.0, |d, min, codes| {
+        if let Some(b) = blocks.next() {
+            put_f16(b, 0, d);
+            put_f16(b, 2, min);
+            pack_codes(codes, &mut b[4..]);
+        }
+    });
 }
 
 /// Per block `acc += (dw * dx) * isum + m * s`, `s` the activation block's scaled sum.

@@ -9,6 +9,7 @@
 //! ```
 
 use super::num::{c_int, f16_at, inverse, put_f16, signed_extreme};
+use super::weighted::encode_symmetric;
 use super::{TypeId, TypeInfo, q8_0};
 
 const BLOCK: usize = 32;
@@ -24,7 +25,7 @@ pub const INFO: TypeInfo = TypeInfo {
     bytes: BYTES,
     act: Some(TypeId::Q8_0),
     decode: Some(decode),
-    encode: Some(|x, _, row| encode_plain(x, row)),
+    encode: Some(encode),
     dot_ref: Some(dot_ref),
 };
 
@@ -66,6 +67,13 @@ fn decode(row: &[u8], out: &mut [f32]) {
     }
 }
 
+fn encode(x: &[f32], importance: Option<&[f32]>, row: &mut [u8]) {
+    match importance {
+        None => encode_plain(x, row),
+        Some(w) => encode_weighted(x, w, row),
+    }
+}
+
 /// The extreme element becomes code 0, so that its sign has the longer side of the range.
 fn encode_plain(x: &[f32], row: &mut [u8]) {
     for (x, b) in x
@@ -83,6 +91,17 @@ fn encode_plain(x: &[f32], row: &mut [u8]) {
             &mut b[2..],
         );
     }
+}
+
+/// The scale that loses least, weighted with importance.
+fn encode_weighted(x: &[f32], importance: &[f32], row: &mut [u8]) {
+    let mut blocks = row.as_chunks_mut::<BYTES>().0.iter_mut();
+    encode_symmetric(x, importance, 16.0, |d, codes| {
+        if let Some(b) = blocks.next() {
+            put_f16(b, 0, d);
+            pack_codes(codes, &mut b[2..]);
+        }
+    });
 }
 
 /// Per block `acc += (dw * dx) * isum`.

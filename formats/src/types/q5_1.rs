@@ -10,6 +10,7 @@
 
 use super::num::{c_int, f16_at, inverse, min_max, put_f16};
 use super::q5_0::{pack_codes, unpack_codes};
+use super::weighted::encode_affine;
 use super::{TypeId, TypeInfo, q8_1};
 
 const BLOCK: usize = 32;
@@ -24,7 +25,7 @@ pub const INFO: TypeInfo = TypeInfo {
     bytes: BYTES,
     act: Some(TypeId::Q8_1),
     decode: Some(decode),
-    encode: Some(|x, _, row| encode_plain(x, row)),
+    encode: Some(encode),
     dot_ref: Some(dot_ref),
 };
 
@@ -39,6 +40,13 @@ fn decode(row: &[u8], out: &mut [f32]) {
         for (y, code) in y.iter_mut().zip(unpack_codes(&b[4..])) {
             *y = code as f32 * d + m;
         }
+    }
+}
+
+fn encode(x: &[f32], importance: Option<&[f32]>, row: &mut [u8]) {
+    match importance {
+        None => encode_plain(x, row),
+        Some(w) => encode_weighted(x, w, row),
     }
 }
 
@@ -58,6 +66,18 @@ fn encode_plain(x: &[f32], row: &mut [u8]) {
         put_f16(b, 2, min);
         pack_codes(&x.map(|v| c_int((v - min) * id + 0.5) as u8), &mut b[4..]);
     }
+}
+
+/// The scale and offset that lose least, weighted with importance; the offset is never positive.
+fn encode_weighted(x: &[f32], importance: &[f32], row: &mut [u8]) {
+    let mut blocks = row.as_chunks_mut::<BYTES>().0.iter_mut();
+    encode_affine(x, importance, 31.0, |d, min, codes| {
+        if let Some(b) = blocks.next() {
+            put_f16(b, 0, d);
+            put_f16(b, 2, min);
+            pack_codes(codes, &mut b[4..]);
+        }
+    });
 }
 
 /// Per block `acc += (dw * dx) * isum + m * s`, `s` the activation block's scaled sum.

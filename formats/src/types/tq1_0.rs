@@ -15,13 +15,12 @@
 //! the integer part of `3 * frac(3^t * byte / 256)`: no division to decode. The last group leaves `t4` 0.
 
 use super::num::{f16_at, put_f16};
-use super::tq2_0::{act_parts, codes};
-use super::{TypeId, TypeInfo};
+use super::tq2_0::codes;
+use super::{TypeId, TypeInfo, q8_k};
 
 const BLOCK: usize = 256;
 const BYTES: usize = 54;
 const SCALE_AT: usize = 52;
-const ACT_BYTES: usize = 292;
 const _: () = assert!(BYTES == 32 + 16 + 4 + size_of::<u16>() && 5 * 32 + 5 * 16 + 4 * 4 == BLOCK);
 
 /// TQ1_0 in the registry.
@@ -112,9 +111,9 @@ fn dot_ref(w: &[u8], x: &[u8]) -> f32 {
         .as_chunks::<BYTES>()
         .0
         .iter()
-        .zip(x.as_chunks::<ACT_BYTES>().0)
+        .zip(x.as_chunks::<{ q8_k::BYTES }>().0)
     {
-        let (dx, q8) = act_parts(x);
+        let (dx, q8) = (q8_k::scale(x), q8_k::quants(x));
         let mut isum = 0;
         for_each_code(w, |e, code| {
             isum += (i32::from(code) - 1) * i32::from(q8[e] as i8)

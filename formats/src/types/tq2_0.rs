@@ -14,15 +14,13 @@
 //! Code 3 is never written; it decodes to `2 * d`, here as in every ggml kernel.
 
 use super::num::{amax, f16_at, inverse, lround_low32, put_f16};
-use super::{TypeId, TypeInfo};
+use super::{TypeId, TypeInfo, q8_k};
 
 const BLOCK: usize = 256;
 const BYTES: usize = 66;
 const CODES: usize = 64;
 /// Bytes of one half of the codes, and the distance of weights that share a byte.
 const PLANE: usize = 32;
-/// An activation block (Q8_K): f32 scale, 256 quants, 16 sums that are not needed here.
-const ACT_BYTES: usize = 292;
 const _: () =
     assert!(BYTES == CODES + size_of::<u16>() && CODES * 4 == BLOCK && PLANE * 2 == CODES);
 
@@ -115,9 +113,9 @@ fn dot_ref(w: &[u8], x: &[u8]) -> f32 {
         .as_chunks::<BYTES>()
         .0
         .iter()
-        .zip(x.as_chunks::<ACT_BYTES>().0)
+        .zip(x.as_chunks::<{ q8_k::BYTES }>().0)
     {
-        let (dx, q8) = act_parts(x);
+        let (dx, q8) = (q8_k::scale(x), q8_k::quants(x));
         let mut isum = 0;
         for (qs, q8) in w[..CODES]
             .as_chunks::<PLANE>()
@@ -134,13 +132,4 @@ fn dot_ref(w: &[u8], x: &[u8]) -> f32 {
         acc += isum as f32 * (f16_at(w, CODES) * dx);
     }
     acc
-}
-
-/// Scale and quants (as bytes) of a Q8_K block.
-#[inline]
-pub(super) fn act_parts(block: &[u8; ACT_BYTES]) -> (f32, &[u8]) {
-    (
-        f32::from_le_bytes([block[0], block[1], block[2], block[3]]),
-        &block[4..4 + BLOCK],
-    )
 }

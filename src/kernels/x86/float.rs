@@ -138,14 +138,20 @@ impl Wide for Avx2 {
     #[inline]
     #[target_feature(enable = "avx2,fma,f16c")]
     unsafe fn widen(v: __m256) -> Self::Acc {
-        [_mm256_cvtps_pd(_mm256_castps256_ps128(v)), _mm256_cvtps_pd(_mm256_extractf128_ps::<1>(v))]
+        [
+            _mm256_cvtps_pd(_mm256_castps256_ps128(v)),
+            _mm256_cvtps_pd(_mm256_extractf128_ps::<1>(v)),
+        ]
     }
 
     #[inline]
     #[target_feature(enable = "avx2,fma,f16c")]
     unsafe fn fma(acc: Self::Acc, w: Self::Acc, x: f64) -> Self::Acc {
         let x = _mm256_set1_pd(x);
-        [_mm256_fmadd_pd(w[0], x, acc[0]), _mm256_fmadd_pd(w[1], x, acc[1])]
+        [
+            _mm256_fmadd_pd(w[0], x, acc[0]),
+            _mm256_fmadd_pd(w[1], x, acc[1]),
+        ]
     }
 
     #[inline]
@@ -250,7 +256,10 @@ impl FloatScratch {
                     let high = _mm256_cvtps_pd(_mm256_extractf128_ps::<1>(x));
                     // SAFETY: `to` has eight f64; the stores ask for no alignment.
                     unsafe {
-                        _mm256_storeu_pd(to.as_mut_ptr(), _mm256_cvtps_pd(_mm256_castps256_ps128(x)));
+                        _mm256_storeu_pd(
+                            to.as_mut_ptr(),
+                            _mm256_cvtps_pd(_mm256_castps256_ps128(x)),
+                        );
                         _mm256_storeu_pd(to[4..].as_mut_ptr(), high);
                     }
                 } else {
@@ -262,7 +271,12 @@ impl FloatScratch {
 
     /// `G` groups from `group` on, `T` tokens from `t` on, over the columns of a stretch.
     #[inline(always)]
-    unsafe fn tile<F: Float, L: Wide, const G: usize, const T: usize>(&mut self, group: usize, t: usize, columns: usize) {
+    unsafe fn tile<F: Float, L: Wide, const G: usize, const T: usize>(
+        &mut self,
+        group: usize,
+        t: usize,
+        columns: usize,
+    ) {
         // Plain loops throughout: closures given to `map` or `from_fn` are not inlined across features.
         let mut panel: [&[Eight]; G] = [&[]; G];
         for (g, panel) in panel.iter_mut().enumerate() {
@@ -316,7 +330,12 @@ impl FloatScratch {
 
     /// All tokens for `G` groups.
     #[inline(always)]
-    unsafe fn tiles<F: Float, L: Wide, const G: usize, const T: usize>(&mut self, group: usize, tokens: usize, columns: usize) {
+    unsafe fn tiles<F: Float, L: Wide, const G: usize, const T: usize>(
+        &mut self,
+        group: usize,
+        tokens: usize,
+        columns: usize,
+    ) {
         let mut t = 0;
         // SAFETY: as this function.
         unsafe {
@@ -340,7 +359,10 @@ impl FloatScratch {
 
 /// All rows times all tokens; `TG` x `TT` is the tile of groups and tokens.
 #[inline(always)]
-unsafe fn all<F: Float, L: Wide, const TG: usize, const TT: usize>(call: Call<'_>, scratch: &mut Scratch) {
+unsafe fn all<F: Float, L: Wide, const TG: usize, const TT: usize>(
+    call: Call<'_>,
+    scratch: &mut Scratch,
+) {
     let row_bytes = call.n * F::BYTES;
     let s = &mut scratch.float;
     s.panel.resize(GROUPS * STRETCH, Eight([0.0; 8]));
@@ -350,10 +372,16 @@ unsafe fn all<F: Float, L: Wide, const TG: usize, const TT: usize>(call: Call<'_
     } else {
         s.plain.resize(TOKENS * STRETCH, 0.0);
     }
-    let rows = call.w.chunks(8 * GROUPS * row_bytes).zip(call.out.chunks_mut(8 * GROUPS * call.tokens));
+    let rows = call
+        .w
+        .chunks(8 * GROUPS * row_bytes)
+        .zip(call.out.chunks_mut(8 * GROUPS * call.tokens));
     for (w, out) in rows {
         let groups = (w.len() / row_bytes).div_ceil(8);
-        for (first, acts) in (0..).step_by(TOKENS).zip(call.acts.chunks(TOKENS * row_bytes)) {
+        for (first, acts) in (0..)
+            .step_by(TOKENS)
+            .zip(call.acts.chunks(TOKENS * row_bytes))
+        {
             let tokens = acts.len() / row_bytes;
             s.sums.fill(Sums([0.0; 8]));
             for k in (0..call.n).step_by(STRETCH) {

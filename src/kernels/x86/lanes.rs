@@ -109,7 +109,11 @@ impl LaneCodes for Q4K {
             codes[2 * p] = low_nibbles(q);
             codes[2 * p + 1] = high_nibbles(q);
         }
-        Block { codes, scales: twice(scales), mins: twice(mins) }
+        Block {
+            codes,
+            scales: twice(scales),
+            mins: twice(mins),
+        }
     }
 }
 
@@ -134,7 +138,11 @@ impl LaneCodes for Q5K {
             codes[2 * p + 1] = _mm256_or_si256(high_nibbles(q), second);
             fifth = _mm256_srli_epi16::<2>(fifth);
         }
-        Block { codes, scales: twice(scales), mins: twice(mins) }
+        Block {
+            codes,
+            scales: twice(scales),
+            mins: twice(mins),
+        }
     }
 }
 
@@ -159,13 +167,22 @@ impl LaneCodes for Q6K {
                 h,
                 _mm256_srli_epi16::<2>(h),
             ];
-            let low = [low_nibbles(first), low_nibbles(second), high_nibbles(first), high_nibbles(second)];
+            let low = [
+                low_nibbles(first),
+                low_nibbles(second),
+                high_nibbles(first),
+                high_nibbles(second),
+            ];
             for (j, (low, bits)) in low.into_iter().zip(bits).enumerate() {
                 codes[4 * half + j] = _mm256_or_si256(low, _mm256_and_si256(bits, upper));
             }
         }
         let scales = _mm256_cvtepi8_epi16(load16(b, 192));
-        Block { codes, scales, mins: _mm256_setzero_si256() }
+        Block {
+            codes,
+            scales,
+            mins: _mm256_setzero_si256(),
+        }
     }
 }
 
@@ -213,7 +230,11 @@ impl LaneCodes for Q3K {
         let second = join(scale(s0 >> 4, s2 >> 4), scale(s1 >> 4, s2 >> 6));
         let bytes = _mm_set_epi64x(second.cast_signed(), first.cast_signed());
         let scales = _mm256_sub_epi16(_mm256_cvtepu8_epi16(bytes), _mm256_set1_epi16(32));
-        Block { codes, scales, mins: _mm256_setzero_si256() }
+        Block {
+            codes,
+            scales,
+            mins: _mm256_setzero_si256(),
+        }
     }
 }
 
@@ -243,10 +264,16 @@ impl LaneActs {
     fn fill<C: LaneCodes>(&mut self, acts: &[u8], blocks: usize, padded: usize) {
         let tokens = acts.len() / (blocks * ACT_BYTES);
         self.q.resize(blocks * padded, ZEROS);
-        self.correction.resize(if C::OFFSET != 0 { blocks * padded } else { 0 }, ZEROS);
-        self.bsums.resize(if C::MINS { blocks * padded } else { 0 }, Piece([0; 8]));
+        self.correction
+            .resize(if C::OFFSET != 0 { blocks * padded } else { 0 }, ZEROS);
+        self.bsums
+            .resize(if C::MINS { blocks * padded } else { 0 }, Piece([0; 8]));
         self.d.resize(blocks * padded, 0.0);
-        for (t, row) in acts.chunks_exact(blocks * ACT_BYTES).enumerate().take(tokens) {
+        for (t, row) in acts
+            .chunks_exact(blocks * ACT_BYTES)
+            .enumerate()
+            .take(tokens)
+        {
             for (b, block) in row.chunks_exact(ACT_BYTES).enumerate() {
                 let i = b * padded + t;
                 for j in 0..8 {
@@ -360,7 +387,10 @@ impl LanePanel {
                     self.codes[i][1][j] = Piece::new(scales[j]);
                 }
                 self.mins[i] = Piece::new(block.mins);
-                self.d[i] = [f16_at(bytes, C::SCALE_AT), if C::MINS { f16_at(bytes, 2) } else { 0.0 }];
+                self.d[i] = [
+                    f16_at(bytes, C::SCALE_AT),
+                    if C::MINS { f16_at(bytes, 2) } else { 0.0 },
+                ];
             }
         }
     }
@@ -369,14 +399,22 @@ impl LanePanel {
 /// Panels of rows over chunks of tokens.
 #[inline(always)]
 unsafe fn panels<C: LaneCodes, L: Level>(call: Call<'_>, scratch: &mut Scratch) {
-    let Scratch { lane_acts: acts, lane_panel: panel, .. } = scratch;
+    let Scratch {
+        lane_acts: acts,
+        lane_panel: panel,
+        ..
+    } = scratch;
     let blocks = call.n / 256;
     let row_bytes = blocks * C::BYTES;
     let padded = call.tokens.next_multiple_of(8);
     // SAFETY: the caller has the features of `L`, which include AVX2, FMA and F16C.
     unsafe {
         acts.fill::<C>(call.acts, blocks, padded);
-        for (w, out) in call.w.chunks(ROWS * row_bytes).zip(call.out.chunks_mut(ROWS * call.tokens)) {
+        for (w, out) in call
+            .w
+            .chunks(ROWS * row_bytes)
+            .zip(call.out.chunks_mut(ROWS * call.tokens))
+        {
             let rows = w.len() / row_bytes;
             panel.unpack::<C>(w, rows, blocks);
             for first in (0..call.tokens).step_by(CHUNK) {
@@ -408,7 +446,13 @@ unsafe fn panels<C: LaneCodes, L: Level>(call: Call<'_>, scratch: &mut Scratch) 
 
 /// One block of one row, for the tokens from `x` on.
 #[inline(always)]
-unsafe fn add_block<C: LaneCodes, L: Level>(panel: &LanePanel, w: usize, acts: &LaneActs, x: usize, lanes: &mut [Piece]) {
+unsafe fn add_block<C: LaneCodes, L: Level>(
+    panel: &LanePanel,
+    w: usize,
+    acts: &LaneActs,
+    x: usize,
+    lanes: &mut [Piece],
+) {
     // SAFETY: the caller has the features of `L`, which include AVX2, FMA and F16C.
     unsafe {
         let [codes, scales] = &panel.codes[w];

@@ -55,7 +55,13 @@ fn run(ty: TypeId, (few, panel): (Kernel, Kernel), lanes: usize, call: Call<'_>)
     let Some((info, act)) = ty.info().and_then(|info| Some((info, info.act?.info()?))) else {
         unreachable!("only types with an activation type have kernels");
     };
-    let Call { w, acts, n, tokens, out } = call;
+    let Call {
+        w,
+        acts,
+        n,
+        tokens,
+        out,
+    } = call;
     let w_row = row_bytes(info, n);
     let rows = check(w, acts, (w_row, row_bytes(act, n)), tokens, out);
     if n == 0 {
@@ -74,43 +80,163 @@ fn run(ty: TypeId, (few, panel): (Kernel, Kernel), lanes: usize, call: Call<'_>)
         // SAFETY: `mat_rows` hands out a kernel only when the processor has its instruction set.
         unsafe {
             if !panel_w.is_empty() {
-                panel(Call { w: panel_w, acts, n, tokens, out: panel_out }, scratch);
+                panel(
+                    Call {
+                        w: panel_w,
+                        acts,
+                        n,
+                        tokens,
+                        out: panel_out,
+                    },
+                    scratch,
+                );
             }
             if !few_w.is_empty() {
-                few(Call { w: few_w, acts, n, tokens, out: few_out }, scratch);
+                few(
+                    Call {
+                        w: few_w,
+                        acts,
+                        n,
+                        tokens,
+                        out: few_out,
+                    },
+                    scratch,
+                );
             }
         }
     });
 }
 
-fn codes_avx2<C: Codes, const ID: u32>(w: &[u8], acts: &[u8], n: usize, tokens: usize, out: &mut [f32]) {
+fn codes_avx2<C: Codes, const ID: u32>(
+    w: &[u8],
+    acts: &[u8],
+    n: usize,
+    tokens: usize,
+    out: &mut [f32],
+) {
     let kernels: (Kernel, Kernel) = (chain::rows_avx2::<C>, panel::rows_avx2::<C>);
-    run(TypeId(ID), kernels, 8, Call { w, acts, n, tokens, out });
+    run(
+        TypeId(ID),
+        kernels,
+        8,
+        Call {
+            w,
+            acts,
+            n,
+            tokens,
+            out,
+        },
+    );
 }
 
-fn codes_avx512<C: Codes, const ID: u32>(w: &[u8], acts: &[u8], n: usize, tokens: usize, out: &mut [f32]) {
+fn codes_avx512<C: Codes, const ID: u32>(
+    w: &[u8],
+    acts: &[u8],
+    n: usize,
+    tokens: usize,
+    out: &mut [f32],
+) {
     let kernels: (Kernel, Kernel) = (chain::rows_avx512::<C>, panel::rows_avx512::<C>);
-    run(TypeId(ID), kernels, 16, Call { w, acts, n, tokens, out });
+    run(
+        TypeId(ID),
+        kernels,
+        16,
+        Call {
+            w,
+            acts,
+            n,
+            tokens,
+            out,
+        },
+    );
 }
 
-fn lanes_avx2<C: LaneCodes, const ID: u32>(w: &[u8], acts: &[u8], n: usize, tokens: usize, out: &mut [f32]) {
+fn lanes_avx2<C: LaneCodes, const ID: u32>(
+    w: &[u8],
+    acts: &[u8],
+    n: usize,
+    tokens: usize,
+    out: &mut [f32],
+) {
     let kernels: (Kernel, Kernel) = (lanes::few_avx2::<C>, lanes::panels_avx2::<C>);
-    run(TypeId(ID), kernels, 1, Call { w, acts, n, tokens, out });
+    run(
+        TypeId(ID),
+        kernels,
+        1,
+        Call {
+            w,
+            acts,
+            n,
+            tokens,
+            out,
+        },
+    );
 }
 
-fn lanes_avx512<C: LaneCodes, const ID: u32>(w: &[u8], acts: &[u8], n: usize, tokens: usize, out: &mut [f32]) {
+fn lanes_avx512<C: LaneCodes, const ID: u32>(
+    w: &[u8],
+    acts: &[u8],
+    n: usize,
+    tokens: usize,
+    out: &mut [f32],
+) {
     let kernels: (Kernel, Kernel) = (lanes::few_avx512::<C>, lanes::panels_avx512::<C>);
-    run(TypeId(ID), kernels, 1, Call { w, acts, n, tokens, out });
+    run(
+        TypeId(ID),
+        kernels,
+        1,
+        Call {
+            w,
+            acts,
+            n,
+            tokens,
+            out,
+        },
+    );
 }
 
-fn float_avx2<F: Float, const ID: u32>(w: &[u8], acts: &[u8], n: usize, tokens: usize, out: &mut [f32]) {
+fn float_avx2<F: Float, const ID: u32>(
+    w: &[u8],
+    acts: &[u8],
+    n: usize,
+    tokens: usize,
+    out: &mut [f32],
+) {
     let kernels: (Kernel, Kernel) = (float::rows_avx2::<F>, float::rows_avx2::<F>);
-    run(TypeId(ID), kernels, 1, Call { w, acts, n, tokens, out });
+    run(
+        TypeId(ID),
+        kernels,
+        1,
+        Call {
+            w,
+            acts,
+            n,
+            tokens,
+            out,
+        },
+    );
 }
 
-fn float_avx512<F: Float, const ID: u32>(w: &[u8], acts: &[u8], n: usize, tokens: usize, out: &mut [f32]) {
+fn float_avx512<F: Float, const ID: u32>(
+    w: &[u8],
+    acts: &[u8],
+    n: usize,
+    tokens: usize,
+    out: &mut [f32],
+) {
     let kernels: (Kernel, Kernel) = (float::rows_avx512::<F>, float::rows_avx512::<F>);
-    run(TypeId(ID), kernels, 1, Call { w, acts, n, tokens, out });
+    run(
+        TypeId(ID),
+        kernels,
+        1,
+        Call {
+            w,
+            acts,
+            n,
+            tokens,
+            out,
+        },
+    );
 }
 
 /// The kernel of a type for an instruction set that the processor has.
@@ -139,5 +265,9 @@ pub(super) fn mat_rows(ty: TypeId, isa: Isa) -> Option<MatRows> {
 
 /// The encoder of an activation type for an instruction set that the processor has.
 pub(super) fn quantize_act(act: TypeId, isa: Isa) -> Option<QuantizeAct> {
-    if isa == Isa::Scalar { None } else { quantize::encoder(act) }
+    if isa == Isa::Scalar {
+        None
+    } else {
+        quantize::encoder(act)
+    }
 }

@@ -36,7 +36,10 @@ fn finite_amax(x: &[f32]) -> Option<f32> {
 #[inline]
 #[target_feature(enable = "avx2,fma,f16c")]
 fn pack32(v: [__m256i; 4]) -> __m256i {
-    let words = _mm256_packs_epi16(_mm256_packs_epi32(v[0], v[1]), _mm256_packs_epi32(v[2], v[3]));
+    let words = _mm256_packs_epi16(
+        _mm256_packs_epi32(v[0], v[1]),
+        _mm256_packs_epi32(v[2], v[3]),
+    );
     _mm256_permutevar8x32_epi32(words, _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7))
 }
 
@@ -111,7 +114,8 @@ fn q8_1_blocks(x: &[f32], out: &mut [u8]) {
 fn first_extreme(x: &[f32], amax: f32) -> f32 {
     for x in x.chunks_exact(8) {
         let magnitude = _mm256_andnot_ps(_mm256_set1_ps(-0.0), load8(x));
-        let equal = _mm256_movemask_ps(_mm256_cmp_ps::<_CMP_EQ_OQ>(magnitude, _mm256_set1_ps(amax)));
+        let equal =
+            _mm256_movemask_ps(_mm256_cmp_ps::<_CMP_EQ_OQ>(magnitude, _mm256_set1_ps(amax)));
         if equal != 0 {
             return x[equal.trailing_zeros() as usize];
         }
@@ -140,7 +144,10 @@ fn q8_k_blocks(x: &[f32], out: &mut [u8]) {
             let q = pack32(q);
             store32(&mut out[4 + 32 * k..], q);
             // Bytes plus 128 add up within each eight; each sixteen has 16 * 128 too much.
-            let sad = _mm256_sad_epu8(_mm256_xor_si256(q, _mm256_set1_epi8(-128)), _mm256_setzero_si256());
+            let sad = _mm256_sad_epu8(
+                _mm256_xor_si256(q, _mm256_set1_epi8(-128)),
+                _mm256_setzero_si256(),
+            );
             let sad = Piece::new(sad).0;
             sums[2 * k] = (sad[0] + sad[2] - 2048) as i16;
             sums[2 * k + 1] = (sad[4] + sad[6] - 2048) as i16;

@@ -99,6 +99,7 @@ pub(super) struct FloatScratch {
 pub(super) trait Wide {
     type Acc: Copy;
 
+    unsafe fn zero() -> Self::Acc;
     unsafe fn load(sums: &Sums) -> Self::Acc;
     unsafe fn store(sums: &mut Sums, acc: Self::Acc);
     unsafe fn widen(v: __m256) -> Self::Acc;
@@ -108,6 +109,12 @@ pub(super) trait Wide {
 
 impl Wide for Avx2 {
     type Acc = [__m256d; 2];
+
+    #[inline]
+    #[target_feature(enable = "avx2,fma,f16c")]
+    unsafe fn zero() -> Self::Acc {
+        [_mm256_setzero_pd(); 2]
+    }
 
     #[inline]
     #[target_feature(enable = "avx2,fma,f16c")]
@@ -131,14 +138,20 @@ impl Wide for Avx2 {
     #[inline]
     #[target_feature(enable = "avx2,fma,f16c")]
     unsafe fn widen(v: __m256) -> Self::Acc {
-        [_mm256_cvtps_pd(_mm256_castps256_ps128(v)), _mm256_cvtps_pd(_mm256_extractf128_ps::<1>(v))]
+        [
+            _mm256_cvtps_pd(_mm256_castps256_ps128(v)),
+            _mm256_cvtps_pd(_mm256_extractf128_ps::<1>(v)),
+        ]
     }
 
     #[inline]
     #[target_feature(enable = "avx2,fma,f16c")]
     unsafe fn fma(acc: Self::Acc, w: Self::Acc, x: f64) -> Self::Acc {
         let x = _mm256_set1_pd(x);
-        [_mm256_fmadd_pd(w[0], x, acc[0]), _mm256_fmadd_pd(w[1], x, acc[1])]
+        [
+            _mm256_fmadd_pd(w[0], x, acc[0]),
+            _mm256_fmadd_pd(w[1], x, acc[1]),
+        ]
     }
 
     #[inline]
@@ -150,6 +163,12 @@ impl Wide for Avx2 {
 
 impl Wide for Avx512 {
     type Acc = __m512d;
+
+    #[inline]
+    #[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512vl,avx512dq,avx512vnni")]
+    unsafe fn zero() -> Self::Acc {
+        _mm512_setzero_pd()
+    }
 
     #[inline]
     #[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512vl,avx512dq,avx512vnni")]
@@ -208,11 +227,16 @@ impl FloatScratch {
         let row_bytes = n * F::BYTES;
         let rows = w.len() / row_bytes;
         for group in 0..rows.div_ceil(8) {
-            let row = |lane: usize| &w[(group * 8 + lane).min(rows - 1) * row_bytes..][..row_bytes];
-            let lanes: [&[u8]; 8] = std::array::from_fn(row);
+            let mut lanes: [&[u8]; 8] = [&[]; 8];
+            for (lane, row) in lanes.iter_mut().enumerate() {
+                *row = &w[(group * 8 + lane).min(rows - 1) * row_bytes..][..row_bytes];
+            }
             let panel = &mut self.panel[group * STRETCH..][..columns];
             for (i, panel) in panel.chunks_exact_mut(8).enumerate() {
-                let rows = lanes.map(|row| _mm256_castps_si256(eight::<F>(row, k + 8 * i)));
+                let mut rows = [_mm256_setzero_si256(); 8];
+                for (v, row) in rows.iter_mut().zip(lanes) {
+                    *v = _mm256_castps_si256(eight::<F>(row, k + 8 * i));
+                }
                 for (to, column) in panel.iter_mut().zip(transpose8(rows)) {
                     super::chain::store8(&mut to.0, _mm256_castsi256_ps(column));
                 }
@@ -232,7 +256,10 @@ impl FloatScratch {
                     let high = _mm256_cvtps_pd(_mm256_extractf128_ps::<1>(x));
                     // SAFETY: `to` has eight f64; the stores ask for no alignment.
                     unsafe {
-                        _mm256_storeu_pd(to.as_mut_ptr(), _mm256_cvtps_pd(_mm256_castps256_ps128(x)));
+                        _mm256_storeu_pd(
+                            to.as_mut_ptr(),
+                            _mm256_cvtps_pd(_mm256_castps256_ps128(x)),
+                        );
                         _mm256_storeu_pd(to[4..].as_mut_ptr(), high);
                     }
                 } else {
@@ -244,27 +271,48 @@ impl FloatScratch {
 
     /// `G` groups from `group` on, `T` tokens from `t` on, over the columns of a stretch.
     #[inline(always)]
-    unsafe fn tile<F: Float, L: Wide, const G: usize, const T: usize>(&mut self, group: usize, t: usize, columns: usize) {
-        let panel: [&[Eight]; G] = std::array::from_fn(|g| &self.panel[(group + g) * STRETCH..][..columns]);
+    unsafe fn tile<F: Float, L: Wide, const G: usize, const T: usize>(
+        &mut self,
+        group: usize,
+        t: usize,
+        columns: usize,
+    ) {
+        // Plain loops throughout: closures given to `map` or `from_fn` are not inlined across features.
+        let mut panel: [&[Eight]; G] = [&[]; G];
+        for (g, panel) in panel.iter_mut().enumerate() {
+            *panel = &self.panel[(group + g) * STRETCH..][..columns];
+        }
+        let mut exact: [&[f64]; T] = [&[]; T];
+        let mut plain: [&[f32]; T] = [&[]; T];
+        for i in 0..T {
+            if F::EXACT {
+                exact[i] = &self.exact[(t + i) * STRETCH..][..columns];
+            } else {
+                plain[i] = &self.plain[(t + i) * STRETCH..][..columns];
+            }
+        }
         // SAFETY: the caller has the features of `L`, which include AVX2, FMA and F16C.
         unsafe {
-            let mut acc: [[L::Acc; T]; G] =
-                std::array::from_fn(|g| std::array::from_fn(|i| L::load(&self.sums[(group + g) * TOKENS + t + i])));
-            if F::EXACT {
-                let x: [&[f64]; T] = std::array::from_fn(|i| &self.exact[(t + i) * STRETCH..][..columns]);
-                for k in 0..columns {
-                    let w: [L::Acc; G] = std::array::from_fn(|g| L::widen(super::chain::load8(&panel[g][k].0)));
+            let mut acc = [[L::zero(); T]; G];
+            for g in 0..G {
+                for i in 0..T {
+                    acc[g][i] = L::load(&self.sums[(group + g) * TOKENS + t + i]);
+                }
+            }
+            for k in 0..columns {
+                if F::EXACT {
+                    let mut w = [L::zero(); G];
+                    for g in 0..G {
+                        w[g] = L::widen(super::chain::load8(&panel[g][k].0));
+                    }
                     for i in 0..T {
                         for g in 0..G {
-                            acc[g][i] = L::fma(acc[g][i], w[g], x[i][k]);
+                            acc[g][i] = L::fma(acc[g][i], w[g], exact[i][k]);
                         }
                     }
-                }
-            } else {
-                let x: [&[f32]; T] = std::array::from_fn(|i| &self.plain[(t + i) * STRETCH..][..columns]);
-                for k in 0..columns {
+                } else {
                     for i in 0..T {
-                        let x = _mm256_set1_ps(x[i][k]);
+                        let x = _mm256_set1_ps(plain[i][k]);
                         for g in 0..G {
                             let product = _mm256_mul_ps(super::chain::load8(&panel[g][k].0), x);
                             acc[g][i] = L::add(acc[g][i], L::widen(product));
@@ -272,9 +320,9 @@ impl FloatScratch {
                     }
                 }
             }
-            for (g, acc) in acc.into_iter().enumerate() {
-                for (i, acc) in acc.into_iter().enumerate() {
-                    L::store(&mut self.sums[(group + g) * TOKENS + t + i], acc);
+            for g in 0..G {
+                for i in 0..T {
+                    L::store(&mut self.sums[(group + g) * TOKENS + t + i], acc[g][i]);
                 }
             }
         }
@@ -282,7 +330,12 @@ impl FloatScratch {
 
     /// All tokens for `G` groups.
     #[inline(always)]
-    unsafe fn tiles<F: Float, L: Wide, const G: usize, const T: usize>(&mut self, group: usize, tokens: usize, columns: usize) {
+    unsafe fn tiles<F: Float, L: Wide, const G: usize, const T: usize>(
+        &mut self,
+        group: usize,
+        tokens: usize,
+        columns: usize,
+    ) {
         let mut t = 0;
         // SAFETY: as this function.
         unsafe {
@@ -306,7 +359,10 @@ impl FloatScratch {
 
 /// All rows times all tokens; `TG` x `TT` is the tile of groups and tokens.
 #[inline(always)]
-unsafe fn all<F: Float, L: Wide, const TG: usize, const TT: usize>(call: Call<'_>, scratch: &mut Scratch) {
+unsafe fn all<F: Float, L: Wide, const TG: usize, const TT: usize>(
+    call: Call<'_>,
+    scratch: &mut Scratch,
+) {
     let row_bytes = call.n * F::BYTES;
     let s = &mut scratch.float;
     s.panel.resize(GROUPS * STRETCH, Eight([0.0; 8]));
@@ -316,10 +372,16 @@ unsafe fn all<F: Float, L: Wide, const TG: usize, const TT: usize>(call: Call<'_
     } else {
         s.plain.resize(TOKENS * STRETCH, 0.0);
     }
-    let rows = call.w.chunks(8 * GROUPS * row_bytes).zip(call.out.chunks_mut(8 * GROUPS * call.tokens));
+    let rows = call
+        .w
+        .chunks(8 * GROUPS * row_bytes)
+        .zip(call.out.chunks_mut(8 * GROUPS * call.tokens));
     for (w, out) in rows {
         let groups = (w.len() / row_bytes).div_ceil(8);
-        for (first, acts) in (0..).step_by(TOKENS).zip(call.acts.chunks(TOKENS * row_bytes)) {
+        for (first, acts) in (0..)
+            .step_by(TOKENS)
+            .zip(call.acts.chunks(TOKENS * row_bytes))
+        {
             let tokens = acts.len() / row_bytes;
             s.sums.fill(Sums([0.0; 8]));
             for k in (0..call.n).step_by(STRETCH) {

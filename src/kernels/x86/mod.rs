@@ -13,6 +13,7 @@ mod codes;
 mod float;
 mod lanes;
 mod panel;
+mod quantize;
 
 use codes::Codes;
 use float::Float;
@@ -194,14 +195,48 @@ fn lanes_avx512<C: LaneCodes, const ID: u32>(
     );
 }
 
-fn float_avx2<F: Float, const ID: u32>(w: &[u8], acts: &[u8], n: usize, tokens: usize, out: &mut [f32]) {
+fn float_avx2<F: Float, const ID: u32>(
+    w: &[u8],
+    acts: &[u8],
+    n: usize,
+    tokens: usize,
+    out: &mut [f32],
+) {
     let kernels: (Kernel, Kernel) = (float::rows_avx2::<F>, float::rows_avx2::<F>);
-    run(TypeId(ID), kernels, 1, Call { w, acts, n, tokens, out });
+    run(
+        TypeId(ID),
+        kernels,
+        1,
+        Call {
+            w,
+            acts,
+            n,
+            tokens,
+            out,
+        },
+    );
 }
 
-fn float_avx512<F: Float, const ID: u32>(w: &[u8], acts: &[u8], n: usize, tokens: usize, out: &mut [f32]) {
+fn float_avx512<F: Float, const ID: u32>(
+    w: &[u8],
+    acts: &[u8],
+    n: usize,
+    tokens: usize,
+    out: &mut [f32],
+) {
     let kernels: (Kernel, Kernel) = (float::rows_avx512::<F>, float::rows_avx512::<F>);
-    run(TypeId(ID), kernels, 1, Call { w, acts, n, tokens, out });
+    run(
+        TypeId(ID),
+        kernels,
+        1,
+        Call {
+            w,
+            acts,
+            n,
+            tokens,
+            out,
+        },
+    );
 }
 
 /// The kernel of a type for an instruction set that the processor has.
@@ -229,6 +264,10 @@ pub(super) fn mat_rows(ty: TypeId, isa: Isa) -> Option<MatRows> {
 }
 
 /// The encoder of an activation type for an instruction set that the processor has.
-pub(super) fn quantize_act(_act: TypeId, _isa: Isa) -> Option<QuantizeAct> {
-    None
+pub(super) fn quantize_act(act: TypeId, isa: Isa) -> Option<QuantizeAct> {
+    if isa == Isa::Scalar {
+        None
+    } else {
+        quantize::encoder(act)
+    }
 }

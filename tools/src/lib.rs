@@ -1,3 +1,4 @@
 //! What the command-line tools share.
 
 pub mod open;
+pub mod progress;

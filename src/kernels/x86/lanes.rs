@@ -382,9 +382,10 @@ impl LanePanel {
                 // SAFETY: this function has the features that `unpack` asks for.
                 let block = unsafe { C::unpack(bytes) };
                 let scales = spread(block.scales);
+                let [codes_to, scales_to] = &mut self.codes[i];
                 for j in 0..8 {
-                    self.codes[i][0][j] = Piece::new(block.codes[j]);
-                    self.codes[i][1][j] = Piece::new(scales[j]);
+                    codes_to[j] = Piece::new(block.codes[j]);
+                    scales_to[j] = Piece::new(scales[j]);
                 }
                 self.mins[i] = Piece::new(block.mins);
                 self.d[i] = [

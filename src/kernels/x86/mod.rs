@@ -202,7 +202,7 @@ fn float_avx2<F: Float, const ID: u32>(
     tokens: usize,
     out: &mut [f32],
 ) {
-    let kernels: (Kernel, Kernel) = (float::rows_avx2::<F>, float::rows_avx2::<F>);
+    let kernels: (Kernel, Kernel) = (float::few_avx2::<F>, float::rows_avx2::<F>);
     run(
         TypeId(ID),
         kernels,
@@ -224,7 +224,7 @@ fn float_avx512<F: Float, const ID: u32>(
     tokens: usize,
     out: &mut [f32],
 ) {
-    let kernels: (Kernel, Kernel) = (float::rows_avx512::<F>, float::rows_avx512::<F>);
+    let kernels: (Kernel, Kernel) = (float::few_avx512::<F>, float::rows_avx512::<F>);
     run(
         TypeId(ID),
         kernels,

@@ -432,12 +432,20 @@ unsafe fn few<F: Float, L: Wide>(call: Call<'_>, scratch: &mut Scratch) {
     let x = &mut scratch.float.plain;
     x.resize(columns.max(x.len()), 0.0);
     // 2.5 covers the factor 2, the second-order terms and the f32 rounding of `magnitude`: n is below 2^17.
-    let unit = if call.n < 1 << 17 { 2.5 * (call.n + 16) as f64 / (1u64 << 53) as f64 } else { f64::INFINITY };
+    let unit = if call.n < 1 << 17 {
+        2.5 * (call.n + 16) as f64 / (1u64 << 53) as f64
+    } else {
+        f64::INFINITY
+    };
     for (t, act) in call.acts.chunks_exact(row_bytes).enumerate() {
         // SAFETY: the caller has the features of `L`, which include AVX2, FMA and F16C.
         unsafe {
             for (i, x) in x[..columns].chunks_exact_mut(8).enumerate() {
-                let v = if 8 * i < call.n { eight::<F>(act, 8 * i) } else { _mm256_setzero_ps() };
+                let v = if 8 * i < call.n {
+                    eight::<F>(act, 8 * i)
+                } else {
+                    _mm256_setzero_ps()
+                };
                 super::chain::store8(x, v);
             }
             let rows = call.w.chunks_exact(row_bytes);
@@ -445,7 +453,11 @@ unsafe fn few<F: Float, L: Wide>(call: Call<'_>, scratch: &mut Scratch) {
                 let (sum, magnitude) = any_order::<F, L>(row, &x[..columns]);
                 let bound = unit * f64::from(magnitude);
                 let (low, high) = ((sum - bound) as f32, (sum + bound) as f32);
-                *out = if low.to_bits() == high.to_bits() { low } else { dot(row, act) };
+                *out = if low.to_bits() == high.to_bits() {
+                    low
+                } else {
+                    dot(row, act)
+                };
             }
         }
     }
@@ -478,7 +490,10 @@ unsafe fn any_order<F: Float, L: Wide>(row: &[u8], x: &[f32]) -> (f64, f32) {
         L::store(&mut eight, total);
         let low = _mm256_add_ps(magnitudes[0], magnitudes[1]);
         let mut magnitude = [0.0; 8];
-        super::chain::store8(&mut magnitude, _mm256_add_ps(low, _mm256_add_ps(magnitudes[2], magnitudes[3])));
+        super::chain::store8(
+            &mut magnitude,
+            _mm256_add_ps(low, _mm256_add_ps(magnitudes[2], magnitudes[3])),
+        );
         (eight.0.iter().sum(), magnitude.iter().sum())
     }
 }

@@ -20,7 +20,9 @@ impl Class {
             let mut table = vec![0u8; 0x11_0000];
             for (i, &run) in RUNS.iter().enumerate() {
                 let start = run as usize & 0xff_ffff;
-                let end = RUNS.get(i + 1).map_or(table.len(), |&r| r as usize & 0xff_ffff);
+                let end = RUNS
+                    .get(i + 1)
+                    .map_or(table.len(), |&r| r as usize & 0xff_ffff);
                 table[start..end].fill((run >> 24) as u8);
             }
             for c in (0..=0x3000).filter_map(char::from_u32) {
@@ -125,7 +127,12 @@ mod tests {
                 continue;
             }
             let expected = sets.iter().position(|r| r.is_match(s)).map_or(0, |i| i + 1);
-            assert_eq!(usize::from(Class::of(c).0 & 7), expected, "U+{:04X}", c as u32);
+            assert_eq!(
+                usize::from(Class::of(c).0 & 7),
+                expected,
+                "U+{:04X}",
+                c as u32
+            );
             checked += 1;
         }
         assert!(checked > 140_000, "{checked}");

@@ -107,6 +107,18 @@ fn shapes(info: &TypeInfo) -> Vec<(usize, usize, usize)> {
             (19, 6, blocks * step),
         ]);
     }
+    if info.block == 1 {
+        for n in [1, 2, 7, 8, 9, 15, 127, 129, 255, 1000] {
+            all.extend([
+                (1, 1, n),
+                (9, 2, n),
+                (40, 3, n),
+                (35, 5, n),
+                (65, 13, n),
+                (10, 100, n),
+            ]);
+        }
+    }
     all.extend([
         (33, 7, 2560),
         (17, 1, 2560),

@@ -3,3 +3,4 @@
 pub mod exit;
 pub mod inspect;
 pub mod open;
+pub mod progress;

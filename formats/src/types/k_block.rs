@@ -72,11 +72,14 @@ pub(super) fn sum_of_squares(x: &[f32; BLOCK]) -> f32 {
     x.iter().fold(0.0, |sum, v| sum + v * v)
 }
 
-/// Codes `0..=top` of `(x + dm) / d`.
+/// Codes `0..=top` of `(x + dm) / d`. A NaN element gives the code of its own payload, also where `dm` is
+/// NaN (0 times an infinite `dmin`): there the reference's answer changes with the position, because its
+/// compiler swaps the operands in the tail of the loop.
 #[inline(always)]
 pub(super) fn round_affine(x: &[f32], d: f32, dm: f32, top: i32, codes: &mut [u8]) {
     for (l, v) in codes.iter_mut().zip(x) {
-        *l = nearest_int((v + dm) / d).min(top).max(0) as u8;
+        let lifted = if v.is_nan() { *v } else { v + dm };
+        *l = nearest_int(lifted / d).min(top).max(0) as u8;
     }
 }
 

@@ -278,10 +278,13 @@ fn add_up<C: Codes>(panel: &[u8], units: usize, terms: &[f32], out: &mut [f32], 
         }
     } else {
         // Rows that are not there read leftovers, which nobody looks at.
-        let terms: [&[f32]; ROWS] = std::array::from_fn(|r| &terms[r * units..][..units]);
+        let mut chains: [&[f32]; ROWS] = [&[]; ROWS];
+        for (chain, terms) in chains.iter_mut().zip(terms.chunks_exact(units)) {
+            *chain = &terms[..units];
+        }
         for u in 0..units {
-            for (acc, terms) in acc.iter_mut().zip(&terms) {
-                *acc += terms[u];
+            for (acc, chain) in acc.iter_mut().zip(&chains) {
+                *acc += chain[u];
             }
         }
     }

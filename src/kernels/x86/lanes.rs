@@ -297,8 +297,11 @@ impl LaneActs {
 #[inline]
 #[target_feature(enable = "avx2,fma,f16c")]
 fn spread(v: __m256i) -> [__m256i; 8] {
-    let dwords = Piece::new(v).0;
-    dwords.map(|dword| _mm256_set1_epi32(dword))
+    let mut all = [v; 8];
+    for (v, dword) in all.iter_mut().zip(Piece::new(v).0) {
+        *v = _mm256_set1_epi32(dword);
+    }
+    all
 }
 
 /// The lanes' integers of one block and token.

@@ -1,0 +1,74 @@
+//! Tokens to text, piece by piece.
+
+use super::Tokenizer;
+
+/// Turns a stream of tokens into text and never emits part of a character.
+///
+/// Bytes that no continuation can turn into a character come out as U+FFFD, one for each maximal
+/// invalid sequence.
+pub struct Detokenizer<'a> {
+    tokenizer: &'a Tokenizer,
+    special: bool,
+    pending: Vec<u8>,
+}
+
+impl<'a> Detokenizer<'a> {
+    pub(super) fn new(tokenizer: &'a Tokenizer, special: bool) -> Self {
+        Detokenizer {
+            tokenizer,
+            special,
+            pending: Vec::new(),
+        }
+    }
+
+    /// The characters that `id` completes.
+    pub fn push(&mut self, id: u32) -> String {
+        self.pending.extend(self.tokenizer.piece(id, self.special));
+        let (text, rest) = whole_chars(&self.pending);
+        let done = self.pending.len() - rest;
+        self.pending.drain(..done);
+        text
+    }
+
+    /// U+FFFD if the tokens ended within a character. The next [`push`](Self::push) starts afresh.
+    pub fn finish(&mut self) -> String {
+        String::from_utf8_lossy(&std::mem::take(&mut self.pending)).into_owned()
+    }
+}
+
+/// The text of `bytes` and how many bytes at the end may still become a character.
+fn whole_chars(mut bytes: &[u8]) -> (String, usize) {
+    let mut text = String::new();
+    loop {
+        match std::str::from_utf8(bytes) {
+            Ok(valid) => {
+                text.push_str(valid);
+                return (text, 0);
+            }
+            Err(e) => {
+                let (valid, rest) = bytes.split_at(e.valid_up_to());
+                text.push_str(&String::from_utf8_lossy(valid));
+                match e.error_len() {
+                    None => return (text, rest.len()),
+                    Some(n) => {
+                        text.push(char::REPLACEMENT_CHARACTER);
+                        bytes = &rest[n..];
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::whole_chars;
+
+    #[test]
+    fn a_started_character_waits_and_a_broken_one_is_replaced() {
+        assert_eq!(whole_chars(b"a\xe2\x82"), ("a".into(), 2));
+        assert_eq!(whole_chars(b"a\xe2\x82\xacb"), ("a€b".into(), 0));
+        assert_eq!(whole_chars(b"\xe2\x82x\xff\xf0"), ("\u{fffd}x\u{fffd}".into(), 1));
+        assert_eq!(whole_chars(b"\x80"), ("\u{fffd}".into(), 0));
+    }
+}

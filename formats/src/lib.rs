@@ -5,4 +5,5 @@
 #![forbid(unsafe_code)]
 
 pub mod gguf;
+pub mod imatrix;
 pub mod types;

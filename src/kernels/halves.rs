@@ -31,7 +31,10 @@ pub fn accumulate(
         return;
     }
     assert!(m.len() >= (steps - 1) * stride + LANES, "matrix too short");
-    assert!(coef.len() >= (acc.len() - 1) * coef_stride + steps, "coefficients too short");
+    assert!(
+        coef.len() >= (acc.len() - 1) * coef_stride + steps,
+        "coefficients too short"
+    );
     let _ = isa;
     #[cfg(target_arch = "x86_64")]
     match isa {
@@ -89,7 +92,16 @@ mod x86 {
         coef_stride: usize,
         acc: &mut [[f64; LANES]],
     ) {
-        by_queries!(tile512, m, stride, steps, coef, coef_stride, acc, [8, 4, 2, 1]);
+        by_queries!(
+            tile512,
+            m,
+            stride,
+            steps,
+            coef,
+            coef_stride,
+            acc,
+            [8, 4, 2, 1]
+        );
     }
 
     /// # Safety
@@ -118,7 +130,12 @@ mod x86 {
         let mut a = [[_mm512_setzero_pd(); 2]; Q];
         for (a, from) in a.iter_mut().zip(&*acc) {
             // SAFETY: a row of `acc` is 16 doubles.
-            *a = unsafe { [_mm512_loadu_pd(from.as_ptr()), _mm512_loadu_pd(from.as_ptr().add(8))] };
+            *a = unsafe {
+                [
+                    _mm512_loadu_pd(from.as_ptr()),
+                    _mm512_loadu_pd(from.as_ptr().add(8)),
+                ]
+            };
         }
         for s in 0..steps {
             // SAFETY: (steps - 1) * stride + 16 half floats were asserted to be there.
@@ -129,7 +146,10 @@ mod x86 {
             for (q, a) in a.iter_mut().enumerate() {
                 // SAFETY: (queries - 1) * coef_stride + steps coefficients were asserted to be there.
                 let c = _mm512_set1_pd(unsafe { *coef.get_unchecked(q * coef_stride + s) });
-                *a = [_mm512_fmadd_pd(low, c, a[0]), _mm512_fmadd_pd(high, c, a[1])];
+                *a = [
+                    _mm512_fmadd_pd(low, c, a[0]),
+                    _mm512_fmadd_pd(high, c, a[1]),
+                ];
             }
         }
         for (a, to) in a.iter().zip(acc) {

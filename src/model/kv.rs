@@ -35,8 +35,15 @@ pub struct LayerCache {
 impl LayerCache {
     /// An empty cache.
     pub fn new(n_head: usize, head_dim: usize) -> LayerCache {
-        let head = || HeadCache { value_stride: head_dim.next_multiple_of(TILE), head_dim, ..HeadCache::default() };
-        LayerCache { heads: (0..n_head).map(|_| head()).collect(), head_dim }
+        let head = || HeadCache {
+            value_stride: head_dim.next_multiple_of(TILE),
+            head_dim,
+            ..HeadCache::default()
+        };
+        LayerCache {
+            heads: (0..n_head).map(|_| head()).collect(),
+            head_dim,
+        }
     }
 
     /// Stores the keys and values of consecutive positions from `first`, each row all heads in order,
@@ -67,6 +74,9 @@ impl LayerCache {
 
     /// Bytes held.
     pub fn bytes(&self) -> usize {
-        self.heads.iter().map(|h| 2 * (h.keys.capacity() + h.values.capacity())).sum()
+        self.heads
+            .iter()
+            .map(|h| 2 * (h.keys.capacity() + h.values.capacity()))
+            .sum()
     }
 }

@@ -12,9 +12,23 @@ const CHUNK: usize = 1 << 14;
 
 /// `gate = silu(gate) * up`, element by element (ggml `ggml_vec_swiglu_f32`, its 4-lane form).
 pub fn swiglu(gate: &mut [f32], up: &[f32]) {
-    gate.par_chunks_mut(CHUNK).zip(up.par_chunks(CHUNK)).for_each(|(g, u)| {
-        g.iter_mut().zip(u).for_each(|(g, u)| *g = silu(*g) * u);
-    });
+    gate.par_chunks_mut(CHUNK)
+        .zip(up.par_chunks(CHUNK))
+        .for_each(|(g, u)| {
+            g.iter_mut().zip(u).for_each(|(g, u)| *g = silu(*g) * u);
+        });
+}
+
+/// `gate = relu(gate)^2 * up`, element by element: ReLU, square, product, each rounded.
+pub fn squared_reglu(gate: &mut [f32], up: &[f32]) {
+    gate.par_chunks_mut(CHUNK)
+        .zip(up.par_chunks(CHUNK))
+        .for_each(|(g, u)| {
+            g.iter_mut().zip(u).for_each(|(g, u)| {
+                let r = if *g > 0.0 { *g } else { 0.0 };
+                *g = (r * r) * u;
+            });
+        });
 }
 
 /// `gate = gelu(gate) * up`, element by element (ggml `ggml_vec_geglu_f32`).
@@ -23,17 +37,19 @@ pub fn swiglu(gate: &mut [f32], up: &[f32]) {
 /// above 10 GELU is the identity.
 pub fn geglu(gate: &mut [f32], up: &[f32]) {
     let table = &**GELU;
-    gate.par_chunks_mut(CHUNK).zip(up.par_chunks(CHUNK)).for_each(|(g, u)| {
-        g.iter_mut().zip(u).for_each(|(g, u)| {
-            *g = if *g <= -10.0 {
-                0.0
-            } else if *g >= 10.0 {
-                *g * u
-            } else {
-                table[usize::from(f32_to_f16(*g))] * u
-            };
+    gate.par_chunks_mut(CHUNK)
+        .zip(up.par_chunks(CHUNK))
+        .for_each(|(g, u)| {
+            g.iter_mut().zip(u).for_each(|(g, u)| {
+                *g = if *g <= -10.0 {
+                    0.0
+                } else if *g >= 10.0 {
+                    *g * u
+                } else {
+                    table[usize::from(f32_to_f16(*g))] * u
+                };
+            });
         });
-    });
 }
 
 /// The tanh form of GELU for every half float, rounded to half and widened again.

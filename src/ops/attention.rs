@@ -51,7 +51,13 @@ impl Attention<'_> {
                 let t1 = (t0 + tokens_per_task).min(tokens);
                 let queries: Vec<Query> = (t0..t1)
                     .flat_map(|t| (0..shared).map(move |s| (t, kv_head * shared + s)))
-                    .map(|(t, head)| Query::new(&q[t * width + head * hd..][..hd], self.first + t, self.window))
+                    .map(|(t, head)| {
+                        Query::new(
+                            &q[t * width + head * hd..][..hd],
+                            self.first + t,
+                            self.window,
+                        )
+                    })
                     .collect();
                 self.task(kv_head, &queries)
             })
@@ -78,10 +84,21 @@ impl Attention<'_> {
         let mut probs = vec![0f64; GROUP * cells];
         for (queries, out) in queries.chunks(GROUP).zip(out.chunks_mut(GROUP * hd)) {
             let n = queries.len();
-            let coef: Vec<f64> = queries.iter().flat_map(|q| q.halves.iter().copied()).collect();
+            let coef: Vec<f64> = queries
+                .iter()
+                .flat_map(|q| q.halves.iter().copied())
+                .collect();
             for tile in 0..cells / TILE {
                 let mut acc = [[0f64; TILE]; GROUP];
-                halves::accumulate(self.isa, head.key_tile(begin / TILE + tile), TILE, hd, &coef, hd, &mut acc[..n]);
+                halves::accumulate(
+                    self.isa,
+                    head.key_tile(begin / TILE + tile),
+                    TILE,
+                    hd,
+                    &coef,
+                    hd,
+                    &mut acc[..n],
+                );
                 for (i, lanes) in acc[..n].iter().enumerate() {
                     let row = &mut scores[i * cells + tile * TILE..][..TILE];
                     row.iter_mut().zip(lanes).for_each(|(s, &a)| *s = a as f32);
@@ -90,12 +107,25 @@ impl Attention<'_> {
             for (i, q) in queries.iter().enumerate() {
                 let visible = q.begin - begin..q.end - begin;
                 let row = i * cells..(i + 1) * cells;
-                soft_max(&mut scores[row.clone()], visible, self.scale, &mut probs[row]);
+                soft_max(
+                    &mut scores[row.clone()],
+                    visible,
+                    self.scale,
+                    &mut probs[row],
+                );
             }
             for d in (0..hd).step_by(TILE) {
                 let mut acc = [[0f64; TILE]; GROUP];
                 let values = &head.values[begin * head.value_stride + d..];
-                halves::accumulate(self.isa, values, head.value_stride, end - begin, &probs, cells, &mut acc[..n]);
+                halves::accumulate(
+                    self.isa,
+                    values,
+                    head.value_stride,
+                    end - begin,
+                    &probs,
+                    cells,
+                    &mut acc[..n],
+                );
                 let lanes = TILE.min(hd - d);
                 for (i, a) in acc[..n].iter().enumerate() {
                     let row = &mut out[i * hd + d..][..lanes];
@@ -119,8 +149,15 @@ struct Query {
 impl Query {
     fn new(head: &[f32], position: usize, window: Option<usize>) -> Query {
         let begin = window.map_or(0, |w| (position + 1).saturating_sub(w));
-        let halves = head.iter().map(|&v| f64::from(f16_to_f32(f32_to_f16(v)))).collect();
-        Query { halves, begin, end: position + 1 }
+        let halves = head
+            .iter()
+            .map(|&v| f64::from(f16_to_f32(f32_to_f16(v))))
+            .collect();
+        Query {
+            halves,
+            begin,
+            end: position + 1,
+        }
     }
 }
 
@@ -129,11 +166,18 @@ impl Query {
 fn soft_max(w: &mut [f32], visible: std::ops::Range<usize>, scale: f32, p: &mut [f64]) {
     let seen = &mut w[visible.clone()];
     seen.iter_mut().for_each(|v| *v = *v * scale + 0.0);
-    let max = seen.iter().copied().fold(f32::NEG_INFINITY, |m, v| if v > m { v } else { m });
+    let max = seen
+        .iter()
+        .copied()
+        .fold(f32::NEG_INFINITY, |m, v| if v > m { v } else { m });
     seen.iter_mut().for_each(|v| *v = pexp(*v - max));
     w[..visible.start].fill(0.0);
     w[visible.end..].fill(0.0);
-    let total = w.chunks_exact(4).fold(0f64, |t, e| t + f64::from((e[0] + e[1]) + (e[2] + e[3])));
+    let total = w
+        .chunks_exact(4)
+        .fold(0f64, |t, e| t + f64::from((e[0] + e[1]) + (e[2] + e[3])));
     let inverse = (1.0 / total) as f32;
-    p.iter_mut().zip(&*w).for_each(|(p, &e)| *p = f64::from(f16_to_f32(f32_to_f16(e * inverse))));
+    p.iter_mut()
+        .zip(&*w)
+        .for_each(|(p, &e)| *p = f64::from(f16_to_f32(f32_to_f16(e * inverse))));
 }

@@ -35,7 +35,39 @@ impl Matrix {
         if rows.checked_mul(row_bytes)? != data.len() {
             return None;
         }
-        Some(Matrix { ty, cols, rows, data, row_bytes, kernel: kernels::mat_rows(ty, isa)?, act: info.act? })
+        Some(Matrix {
+            ty,
+            cols,
+            rows,
+            data,
+            row_bytes,
+            kernel: kernels::mat_rows(ty, isa)?,
+            act: info.act?,
+        })
+    }
+
+    /// A matrix of no rows, for loading to go on with after a problem was noted.
+    pub(crate) fn empty() -> Matrix {
+        let never: MatRows = |_, _, _, _, _| ();
+        Matrix {
+            ty: TypeId::F32,
+            cols: 0,
+            rows: 0,
+            data: Blob::from_vec(Vec::new()),
+            row_bytes: 0,
+            kernel: never,
+            act: TypeId::F32,
+        }
+    }
+
+    /// Rows `range` as a matrix of their own.
+    pub(crate) fn rows(&self, range: std::ops::Range<usize>) -> Option<Matrix> {
+        let bytes = range.start * self.row_bytes..range.end * self.row_bytes;
+        Some(Matrix {
+            rows: range.len(),
+            data: self.data.slice(bytes)?,
+            ..self.clone()
+        })
     }
 
     /// Row `i`, encoded.
@@ -56,7 +88,12 @@ impl<'a> Activations<'a> {
     /// Rows of `cols` values.
     pub fn new(x: &'a [f32], cols: usize, isa: Isa) -> Activations<'a> {
         debug_assert!(x.len().is_multiple_of(cols));
-        Activations { x, cols, isa, encoded: Mutex::new(Vec::new()) }
+        Activations {
+            x,
+            cols,
+            isa,
+            encoded: Mutex::new(Vec::new()),
+        }
     }
 
     /// Number of rows.
@@ -69,7 +106,9 @@ impl<'a> Activations<'a> {
         if let Some((_, bytes)) = forms.iter().find(|(t, _)| *t == ty) {
             return bytes.clone();
         }
-        let info = ty.info().expect("a type that is an activation form is in the registry");
+        let info = ty
+            .info()
+            .expect("a type that is an activation form is in the registry");
         let row_bytes = self.cols / info.block * info.bytes;
         let encode = kernels::quantize_act(ty, self.isa);
         let mut bytes = vec![0u8; row_bytes * self.tokens()];

@@ -20,7 +20,8 @@ pub fn add(x: &mut [f32], y: &[f32]) {
 
 /// Adds `bias` to every row of `x`.
 pub fn add_rows(x: &mut [f32], bias: &[f32]) {
-    x.chunks_exact_mut(bias.len()).for_each(|row| add(row, bias));
+    x.chunks_exact_mut(bias.len())
+        .for_each(|row| add(row, bias));
 }
 
 /// `x *= s`.

@@ -22,7 +22,9 @@ pub fn rms_in_place(x: &mut [f32], weight: &[f32], eps: f32) {
             let sum = row.iter().fold(0f64, |s, &v| s + f64::from(v * v));
             let mean = (sum / n as f64) as f32;
             let r = 1.0 / (mean + eps).sqrt();
-            row.iter_mut().zip(weight).for_each(|(v, w)| *v = (*v * r) * w);
+            row.iter_mut()
+                .zip(weight)
+                .for_each(|(v, w)| *v = (*v * r) * w);
         });
     });
 }

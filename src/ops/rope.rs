@@ -43,13 +43,24 @@ pub struct Rope {
 
 impl Yarn {
     /// The band of pairs between extrapolation and interpolation (ggml `ggml_rope_yarn_corr_dims`).
-    pub fn new(n_rot: usize, n_ctx_orig: u32, base: f32, ext_factor: f32, beta_fast: f32, beta_slow: f32) -> Yarn {
+    pub fn new(
+        n_rot: usize,
+        n_ctx_orig: u32,
+        base: f32,
+        ext_factor: f32,
+        beta_fast: f32,
+        beta_slow: f32,
+    ) -> Yarn {
         let dim = |turns: f32| {
-            n_rot as f32 * logf(n_ctx_orig as f32 / (turns * 2.0 * std::f32::consts::PI)) / (2.0 * logf(base))
+            n_rot as f32 * logf(n_ctx_orig as f32 / (turns * 2.0 * std::f32::consts::PI))
+                / (2.0 * logf(base))
         };
         let low = dim(beta_fast).floor().max(0.0);
         let high = dim(beta_slow).ceil().min(n_rot as f32 - 1.0);
-        Yarn { ext_factor, corr_dims: [low, high] }
+        Yarn {
+            ext_factor,
+            corr_dims: [low, high],
+        }
     }
 }
 
@@ -68,15 +79,21 @@ impl Rope {
         let half = self.n_rot / 2;
         let step = powf(self.base, -2.0 / self.n_rot as f32);
         let mut pairs = vec![(0.0, 0.0); half * count];
-        pairs.par_chunks_mut(half.max(1)).enumerate().for_each(|(i, row)| {
-            let mut theta = (from + i) as f32;
-            for (j, pair) in row.iter_mut().enumerate() {
-                let factor = self.freq_factors.get(j).copied().unwrap_or(1.0);
-                *pair = self.cos_sin(theta / factor, j);
-                theta *= step;
-            }
-        });
-        Table { pairs, per_position: half }
+        pairs
+            .par_chunks_mut(half.max(1))
+            .enumerate()
+            .for_each(|(i, row)| {
+                let mut theta = (from + i) as f32;
+                for (j, pair) in row.iter_mut().enumerate() {
+                    let factor = self.freq_factors.get(j).copied().unwrap_or(1.0);
+                    *pair = self.cos_sin(theta / factor, j);
+                    theta *= step;
+                }
+            });
+        Table {
+            pairs,
+            per_position: half,
+        }
     }
 
     fn cos_sin(&self, extrapolated: f32, pair: usize) -> (f32, f32) {
@@ -97,24 +114,26 @@ impl Rope {
     /// Elements beyond `n_rot` keep their value.
     pub fn apply(&self, x: &mut [f32], width: usize, head_dim: usize, table: &Table) {
         let half = self.n_rot / 2;
-        x.par_chunks_mut(width).enumerate().for_each(|(token, row)| {
-            let pairs = &table.pairs[token * table.per_position..][..half];
-            for head in row.chunks_exact_mut(head_dim) {
-                match self.pairing {
-                    Pairing::Adjacent => {
-                        for (x, &(c, s)) in head[..self.n_rot].chunks_exact_mut(2).zip(pairs) {
-                            (x[0], x[1]) = rotate(x[0], x[1], c, s);
+        x.par_chunks_mut(width)
+            .enumerate()
+            .for_each(|(token, row)| {
+                let pairs = &table.pairs[token * table.per_position..][..half];
+                for head in row.chunks_exact_mut(head_dim) {
+                    match self.pairing {
+                        Pairing::Adjacent => {
+                            for (x, &(c, s)) in head[..self.n_rot].chunks_exact_mut(2).zip(pairs) {
+                                (x[0], x[1]) = rotate(x[0], x[1], c, s);
+                            }
                         }
-                    }
-                    Pairing::Halves => {
-                        let (first, second) = head[..self.n_rot].split_at_mut(half);
-                        for ((a, b), &(c, s)) in first.iter_mut().zip(second).zip(pairs) {
-                            (*a, *b) = rotate(*a, *b, c, s);
+                        Pairing::Halves => {
+                            let (first, second) = head[..self.n_rot].split_at_mut(half);
+                            for ((a, b), &(c, s)) in first.iter_mut().zip(second).zip(pairs) {
+                                (*a, *b) = rotate(*a, *b, c, s);
+                            }
                         }
                     }
                 }
-            }
-        });
+            });
     }
 }
 

@@ -82,7 +82,7 @@ fn prints_pieces_ids_and_json() {
 fn errors_are_one_line_with_the_place() {
     let model = gpt2();
     let e = failure(rtokenize().args(["-m", "no-such.gguf", "-p", "x"]));
-    assert_eq!(e, "error: 'no-such.gguf' does not exist\n");
+    assert_eq!(e, "rtokenize: error: 'no-such.gguf' does not exist\n");
 
     let readme = repository("testdata/vocab/README.md");
     let e = failure(rtokenize().arg("-m").arg(readme).args(["-p", "x"]));
@@ -94,7 +94,10 @@ fn errors_are_one_line_with_the_place() {
             .arg(model.path())
             .args(["-f", "no-such.txt"]),
     );
-    assert!(e.starts_with("error: cannot read 'no-such.txt': "), "{e}");
+    assert!(
+        e.starts_with("rtokenize: error: cannot read 'no-such.txt': "),
+        "{e}"
+    );
 
     let e = failure(
         rtokenize()
@@ -102,12 +105,15 @@ fn errors_are_one_line_with_the_place() {
             .arg(model.path())
             .write_stdin(&b"ab\xff"[..]),
     );
-    assert_eq!(e, "error: standard input is not UTF-8 at byte 2\n");
+    assert_eq!(
+        e,
+        "rtokenize: error: standard input is not UTF-8 at byte 2\n"
+    );
 
     let e = failure(rtokenize().arg("-m").arg(model.path()).write_stdin(""));
     assert_eq!(
         e,
-        "error: no text: give one with -p, -f or on standard input\n"
+        "rtokenize: error: no text: give one with -p, -f or on standard input\n"
     );
 
     let e = failure(rtokenize().args(["-p", "x"]));

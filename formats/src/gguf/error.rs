@@ -121,6 +121,10 @@ pub enum ErrorKind {
         "the file is truncated: the tensor needs bytes {start}..{end}, the file has {len}; download it again"
     )]
     DataTruncated { start: u64, end: u64, len: u64 },
+    #[error("has {found} bytes of data where its shape and type take {expected}")]
+    DataLength { found: u64, expected: u64 },
+    #[error("the size of {ty} is not known; it can only be copied whole")]
+    UnknownSize { ty: TypeId },
     #[error("{0}")]
     Split(String),
 }

@@ -1,17 +1,22 @@
 //! GGUF, the container: typed metadata, a tensor table and aligned tensor data.
 //!
-//! [`Gguf::parse`] reads the header of one file from memory, [`ModelFile`] joins the shards of a model.
+//! [`Gguf::parse`] reads the header of one file from memory, [`ModelFile`] joins the shards of a model,
+//! [`write::Writer`] writes one.
 
 mod cursor;
 mod error;
+mod foreign;
+mod layout;
 mod metadata;
 mod model;
 mod read;
 pub mod split;
 mod strings;
+pub mod write;
 
 pub use cursor::Limits;
 pub use error::{ErrorKind, GgufError};
+pub use foreign::type_note;
 pub use metadata::{Array, Metadata, Value};
 pub use model::{Blob, Bytes, ModelFile, Shard, TensorView};
 pub use strings::{GgufStr, StrArray};

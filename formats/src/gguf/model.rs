@@ -25,6 +25,16 @@ impl Blob {
         Some(Blob { owner, range })
     }
 
+    /// A part of this blob; `None` when it is not all there.
+    pub fn slice(&self, range: Range<usize>) -> Option<Blob> {
+        self.get(range.clone())?;
+        let start = self.range.start + range.start;
+        Some(Blob {
+            owner: self.owner.clone(),
+            range: start..start + range.len(),
+        })
+    }
+
     /// Bytes that nothing else owns.
     pub fn from_vec(bytes: Vec<u8>) -> Blob {
         let range = 0..bytes.len();

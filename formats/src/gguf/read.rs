@@ -23,11 +23,13 @@ use super::{Array, Gguf, Metadata, TensorInfo, Value};
 use crate::types::TypeId;
 
 /// Most dimensions of a tensor (`GGML_MAX_DIMS`).
-const MAX_DIMS: usize = 4;
+pub(crate) const MAX_DIMS: usize = 4;
 /// Longest tensor name; ggml's buffer holds one byte more, for the NUL.
-const MAX_NAME: u64 = 63;
+pub(crate) const MAX_NAME: u64 = 63;
+/// The key that sets the alignment of the data section and of every tensor.
+const KEY_ALIGNMENT: &str = "general.alignment";
 /// Alignment of a file that does not say.
-pub(crate) const DEFAULT_ALIGNMENT: u64 = 32;
+const DEFAULT_ALIGNMENT: u64 = 32;
 /// Bytes of the smallest pair: key of one byte, type, one byte of value.
 const MIN_PAIR: u64 = 8 + 1 + 4 + 1;
 /// Bytes of the smallest tensor row: name of no byte, one dimension.
@@ -147,6 +149,12 @@ fn metadata(c: &mut Cursor<'_>, n: u64, limits: &Limits) -> Result<Metadata, Ggu
         c.charge(key.len() as u64 + HEAP).of(field)?;
         let value = value(c).of(field)?;
         meta.push_new(key.to_owned(), value);
+        if key == KEY_ALIGNMENT {
+            alignment(&meta, limits).map_err(|e| GgufError {
+                offset: Some(at),
+                ..e
+            })?;
+        }
     }
     Ok(meta)
 }
@@ -263,22 +271,21 @@ fn strings(c: &mut Cursor<'_>) -> Result<StrArray, Unnamed> {
     Ok(out)
 }
 
-fn alignment(meta: &Metadata, limits: &Limits) -> Result<u64, GgufError> {
-    const KEY: &str = "general.alignment";
-    match meta.get(KEY) {
+pub(crate) fn alignment(meta: &Metadata, limits: &Limits) -> Result<u64, GgufError> {
+    match meta.get(KEY_ALIGNMENT) {
         None => Ok(DEFAULT_ALIGNMENT),
         Some(&Value::U32(a)) if a.is_power_of_two() && u64::from(a) <= limits.alignment => {
             Ok(a.into())
         }
         Some(&Value::U32(found)) => Err(GgufError::key(
-            KEY,
+            KEY_ALIGNMENT,
             ErrorKind::Alignment {
                 found,
                 max: limits.alignment,
             },
         )),
         Some(v) => Err(GgufError::key(
-            KEY,
+            KEY_ALIGNMENT,
             ErrorKind::WrongType {
                 expected: "u32",
                 found: v.type_name(),

@@ -1,0 +1,19 @@
+//! Tensor type ids that this version cannot read, and what is known of them.
+
+use crate::types::TypeId;
+
+/// What an id without registry entry stands for, as far as it is known.
+pub fn type_note(ty: TypeId) -> Option<&'static str> {
+    Some(match ty.0 {
+        _ if ty.info().is_some() => return None,
+        4 => "q4_2, removed from ggml in 2023",
+        5 => "q4_3, removed from ggml in 2023",
+        31 => "q4_0_4_4, removed from ggml: quantize to q4_0, it is repacked at load",
+        32 => "q4_0_4_8, removed from ggml: quantize to q4_0, it is repacked at load",
+        33 => "q4_0_8_8, removed from ggml: quantize to q4_0, it is repacked at load",
+        36 => "i2_s in bitnet.cpp's files, iq4_nl_4_4 (removed) in ggml's",
+        37 => "iq4_nl_4_8, removed from ggml",
+        38 => "iq4_nl_8_8, removed from ggml",
+        _ => "not known to this version",
+    })
+}

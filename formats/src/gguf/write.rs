@@ -1,0 +1,323 @@
+//! Writes GGUF files: a plan first, then the data in order, and the file appears under its name only
+//! when it is whole.
+//!
+//! Everything goes to a temporary file beside the target (`NAME.PID.part`) that is synced and renamed
+//! at the end. An unfinished [`Writer`] removes it when dropped; [`remove_unfinished`] does so for a
+//! program that is about to be killed.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, BufWriter, Write};
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use thiserror::Error;
+
+pub use super::layout::{Layout, NewTensor, ggml_shape};
+
+/// Why a file could not be written.
+#[allow(missing_docs, reason = "the messages say what the fields are")]
+#[derive(Debug, Error)]
+pub enum WriteError {
+    #[error("cannot {action} '{path}': {source}")]
+    Io {
+        action: &'static str,
+        path: PathBuf,
+        source: io::Error,
+    },
+    #[error(
+        "cannot write '{path}': the disk is full, the file needs {need} bytes in all; free some space or write elsewhere"
+    )]
+    DiskFull { path: PathBuf, need: u64 },
+    #[error("cannot write '{0}': it is a directory; give the name of a file")]
+    Directory(PathBuf),
+    #[error("cannot write '{0}': it exists and is not a regular file")]
+    NotAFile(PathBuf),
+    #[error("cannot write '{0}': the directory it should lie in does not exist")]
+    NoDirectory(PathBuf),
+    #[error("cannot write '{0}': it is also the input; give another name for the output")]
+    IsInput(PathBuf),
+    #[error("tensor '{expected}' comes next in the file, not '{found}'")]
+    Order { expected: String, found: String },
+    #[error("tensor '{name}' takes {expected} bytes, {found} were given")]
+    Length {
+        name: String,
+        expected: u64,
+        found: u64,
+    },
+    #[error("{0} bytes were given after the last tensor")]
+    TooMuch(u64),
+    #[error("the file is not whole: tensor '{name}' lacks {missing} of its bytes")]
+    Unfinished { name: String, missing: u64 },
+}
+
+/// Temporary files of all writers of this process that are neither finished nor dropped.
+static UNFINISHED: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
+
+fn unfinished() -> MutexGuard<'static, Vec<PathBuf>> {
+    UNFINISHED.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Removes the temporary files of all unfinished writers and returns their paths. To be called from a
+/// thread, such as a Ctrl-C handler's, just before the process exits: writers still at work will fail.
+pub fn remove_unfinished() -> Vec<PathBuf> {
+    let paths = std::mem::take(&mut *unfinished());
+    paths
+        .into_iter()
+        .filter(|p| fs::remove_file(p).is_ok())
+        .collect()
+}
+
+/// A file under a temporary name that goes away unless it is kept.
+struct TempFile {
+    path: PathBuf,
+}
+
+impl TempFile {
+    /// Creates `NAME.PID.part` beside `target`, or `NAME.PID.N.part` when a file of that name is there.
+    fn create(target: &Path) -> Result<(TempFile, File), WriteError> {
+        let name = target
+            .file_name()
+            .ok_or_else(|| WriteError::Directory(target.to_owned()))?;
+        let mut n = 0;
+        loop {
+            let mut temp = name.to_owned();
+            temp.push(format!(".{}", std::process::id()));
+            if n > 0 {
+                temp.push(format!(".{n}"));
+            }
+            temp.push(".part");
+            let path = target.with_file_name(temp);
+            // Registered under the lock, so that no moment is left in which a kill would leave the file.
+            let mut list = unfinished();
+            match OpenOptions::new().write(true).create_new(true).open(&path) {
+                Ok(file) => {
+                    list.push(path.clone());
+                    return Ok((TempFile { path }, file));
+                }
+                Err(e) if e.kind() == io::ErrorKind::AlreadyExists && n < 1000 => n += 1,
+                Err(source) => {
+                    return Err(WriteError::Io {
+                        action: "create",
+                        path,
+                        source,
+                    });
+                }
+            }
+        }
+    }
+
+    fn forget(&self) {
+        unfinished().retain(|p| *p != self.path);
+    }
+}
+
+impl Drop for TempFile {
+    fn drop(&mut self) {
+        let mine = unfinished().contains(&self.path);
+        if mine {
+            // What cannot be removed now could not be removed later either.
+            let _ = fs::remove_file(&self.path);
+            self.forget();
+        }
+    }
+}
+
+/// Writes one file tensor by tensor, in the order of its [`Layout`].
+pub struct Writer {
+    out: BufWriter<File>,
+    temp: TempFile,
+    target: PathBuf,
+    layout: Layout,
+    /// The tensor that is being written.
+    current: usize,
+    /// Bytes of it that are written.
+    written: u64,
+}
+
+impl Writer {
+    /// Starts the file `target`, which must be none of `inputs`, under a temporary name.
+    ///
+    /// # Errors
+    /// A target that is a directory, a device, in no directory, an input, or not writable.
+    pub fn create(target: &Path, layout: Layout, inputs: &[&Path]) -> Result<Writer, WriteError> {
+        let target = check_target(target, inputs)?;
+        let (temp, file) = TempFile::create(&target)?;
+        let out = BufWriter::with_capacity(1 << 20, file);
+        let mut writer = Writer {
+            out,
+            temp,
+            target,
+            layout,
+            current: 0,
+            written: 0,
+        };
+        writer
+            .out
+            .write_all(writer.layout.header())
+            .map_err(|e| writer.failed("write", e))?;
+        writer.skip_complete()?;
+        Ok(writer)
+    }
+
+    /// The tensor that is to be written next, or whose rest is.
+    pub fn next_tensor(&self) -> Option<&super::TensorInfo> {
+        self.layout.tensors().get(self.current)
+    }
+
+    /// Writes the next tensor whole. `name` is checked against the plan.
+    ///
+    /// # Errors
+    /// The wrong tensor or the wrong number of bytes; I/O.
+    pub fn tensor(&mut self, name: &str, data: &[u8]) -> Result<(), WriteError> {
+        let planned = self.layout.tensors().iter().find(|t| t.name == name);
+        if planned.is_some_and(|t| t.bytes == 0) && data.is_empty() {
+            return Ok(());
+        }
+        let Some(next) = self.next_tensor() else {
+            return Err(WriteError::TooMuch(data.len() as u64));
+        };
+        if next.name != name || self.written > 0 {
+            return Err(WriteError::Order {
+                expected: next.name.clone(),
+                found: name.to_owned(),
+            });
+        }
+        if next.bytes != data.len() as u64 {
+            let (name, expected) = (next.name.clone(), next.bytes);
+            return Err(WriteError::Length {
+                name,
+                expected,
+                found: data.len() as u64,
+            });
+        }
+        self.write(data)
+    }
+
+    /// Writes the next bytes of the current tensor; they must not reach past its end.
+    ///
+    /// # Errors
+    /// More bytes than the tensor has; I/O.
+    pub fn write(&mut self, data: &[u8]) -> Result<(), WriteError> {
+        if data.is_empty() {
+            return Ok(());
+        }
+        let Some(next) = self.next_tensor() else {
+            return Err(WriteError::TooMuch(data.len() as u64));
+        };
+        let total = self.written + data.len() as u64;
+        if total > next.bytes {
+            return Err(WriteError::Length {
+                name: next.name.clone(),
+                expected: next.bytes,
+                found: total,
+            });
+        }
+        self.put(data)?;
+        self.written = total;
+        self.skip_complete()
+    }
+
+    /// Pads and steps over every tensor that has all its bytes.
+    fn skip_complete(&mut self) -> Result<(), WriteError> {
+        while let Some(t) = self.layout.tensors().get(self.current)
+            && t.bytes == self.written
+        {
+            let padding = self.layout.padding(self.written) as usize;
+            self.put(&vec![0; padding])?;
+            self.current += 1;
+            self.written = 0;
+        }
+        Ok(())
+    }
+
+    /// Checks that every tensor is there, syncs the file to disk and gives it its name. Returns the size.
+    ///
+    /// # Errors
+    /// Missing data; I/O. The target is untouched then.
+    pub fn finish(mut self) -> Result<u64, WriteError> {
+        if let Some(t) = self.next_tensor() {
+            return Err(WriteError::Unfinished {
+                name: t.name.clone(),
+                missing: t.bytes - self.written,
+            });
+        }
+        let synced = self
+            .out
+            .flush()
+            .and_then(|()| self.out.get_ref().sync_all());
+        synced.map_err(|e| self.failed("write", e))?;
+        fs::rename(&self.temp.path, &self.target)
+            .map_err(|e| self.failed("rename the finished file to", e))?;
+        self.temp.forget();
+        sync_directory(&self.target);
+        Ok(self.layout.file_bytes())
+    }
+
+    fn put(&mut self, bytes: &[u8]) -> Result<(), WriteError> {
+        self.out
+            .write_all(bytes)
+            .map_err(|e| self.failed("write", e))
+    }
+
+    fn failed(&self, action: &'static str, source: io::Error) -> WriteError {
+        let path = self.target.clone();
+        match source.kind() {
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => WriteError::DiskFull {
+                path,
+                need: self.layout.file_bytes(),
+            },
+            _ => WriteError::Io {
+                action,
+                path,
+                source,
+            },
+        }
+    }
+}
+
+/// The path to replace: links are followed, so that the link stays and the file behind it changes.
+fn check_target(target: &Path, inputs: &[&Path]) -> Result<PathBuf, WriteError> {
+    let Ok(meta) = fs::metadata(target) else {
+        let dir = target.parent().filter(|d| !d.as_os_str().is_empty());
+        if dir.is_some_and(|d| !d.is_dir()) {
+            return Err(WriteError::NoDirectory(target.to_owned()));
+        }
+        return Ok(target.to_owned());
+    };
+    if meta.is_dir() {
+        return Err(WriteError::Directory(target.to_owned()));
+    }
+    if !meta.is_file() {
+        return Err(WriteError::NotAFile(target.to_owned()));
+    }
+    if inputs.iter().any(|input| same_file(&meta, target, input)) {
+        return Err(WriteError::IsInput(target.to_owned()));
+    }
+    fs::canonicalize(target).map_err(|source| WriteError::Io {
+        action: "resolve",
+        path: target.to_owned(),
+        source,
+    })
+}
+
+#[cfg(unix)]
+fn same_file(target: &fs::Metadata, _: &Path, input: &Path) -> bool {
+    use std::os::unix::fs::MetadataExt;
+    fs::metadata(input).is_ok_and(|i| (i.dev(), i.ino()) == (target.dev(), target.ino()))
+}
+
+#[cfg(not(unix))]
+fn same_file(_: &fs::Metadata, target: &Path, input: &Path) -> bool {
+    matches!((fs::canonicalize(target), fs::canonicalize(input)), (Ok(a), Ok(b)) if a == b)
+}
+
+/// Makes the rename itself durable, where directories can be synced; elsewhere the system does.
+fn sync_directory(target: &Path) {
+    let dir = target
+        .parent()
+        .filter(|d| !d.as_os_str().is_empty())
+        .unwrap_or(Path::new("."));
+    if let Ok(dir) = File::open(dir) {
+        let _ = dir.sync_all();
+    }
+}

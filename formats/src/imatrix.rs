@@ -1,0 +1,284 @@
+//! Importance matrices: per column of a weight matrix, the mean square of the activations it meets.
+//!
+//! Two forms are read as llama-quantize reads them. The GGUF form holds, for each weight `NAME`, the
+//! sums of squares `NAME.in_sum2` and the token counts `NAME.counts`, one per expert. The legacy form is
+//!
+//! ```text
+//! n_entries i32
+//! n_entries x { name length i32, name, calls i32, n i32, f32 x n: mean square times calls }
+//! optional: chunks i32, data set length i32, data set name
+//! ```
+
+use std::collections::BTreeMap;
+
+use thiserror::Error;
+
+use crate::gguf::{ErrorKind, Gguf, GgufError, Limits, TensorInfo};
+use crate::types::TypeId;
+
+/// Why an importance matrix was refused.
+#[allow(missing_docs, reason = "the messages say what the fields are")]
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum ImatrixError {
+    #[error(transparent)]
+    Gguf(#[from] GgufError),
+    #[error("the file holds no importance matrix: {0}")]
+    NoData(&'static str),
+    #[error("the file is neither a GGUF nor a legacy importance matrix: {what} (at byte {offset})")]
+    Legacy { what: String, offset: u64 },
+    #[error("'{name}': {what}")]
+    Entry { name: String, what: String },
+}
+
+/// The collected statistics of one weight matrix, as the file holds them.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Entry {
+    /// GGUF form: sums of squares, `columns` values per expert. Legacy form: mean squares times calls.
+    pub sums: Vec<f32>,
+    /// GGUF form: tokens seen, one count per expert. Legacy form: the number of calls, alone.
+    pub counts: Vec<i64>,
+}
+
+/// An importance matrix file.
+#[derive(Clone, Debug, PartialEq, Default)]
+pub struct Imatrix {
+    /// Statistics by weight name, such as `blk.0.attn_q.weight`, in byte order.
+    pub entries: BTreeMap<String, Entry>,
+    /// The texts it was computed on.
+    pub datasets: Vec<String>,
+    /// Number of chunks it was computed on; 0 when not stored.
+    pub chunk_count: u32,
+    /// Tokens per chunk; 0 in the legacy form, which does not store it.
+    pub chunk_size: u32,
+    /// Whether the file is of the legacy form.
+    pub legacy: bool,
+}
+
+impl Imatrix {
+    /// Reads either form.
+    ///
+    /// # Errors
+    /// Whatever llama-quantize refuses, and what it would read out of bounds or divide by zero for:
+    /// counts that do not divide the sums, lengths beyond the file.
+    pub fn parse(bytes: &[u8]) -> Result<Imatrix, ImatrixError> {
+        if bytes.is_empty() {
+            return Err(ImatrixError::NoData("it is empty"));
+        }
+        if bytes.starts_with(b"GGUF") {
+            from_gguf(bytes)
+        } else {
+            from_legacy(bytes)
+        }
+    }
+
+    /// The importance of every column of `name`, expert after expert, as llama-quantize passes it to the
+    /// encoders: mean squares, 1 for experts that saw no token. `None` when the file lacks the weight.
+    pub fn importance(&self, name: &str) -> Option<Vec<f32>> {
+        self.entries.get(name).map(|e| {
+            if self.legacy {
+                e.legacy_means()
+            } else {
+                e.means()
+            }
+        })
+    }
+}
+
+impl Entry {
+    fn means(&self) -> Vec<f32> {
+        let columns = (self.sums.len() / self.counts.len().max(1)).max(1);
+        let experts = self.sums.chunks_exact(columns).zip(&self.counts);
+        let mean = |(sums, &count): (&[f32], &i64)| -> Vec<f32> {
+            let count = count as f32;
+            sums.iter()
+                .map(|&s| if count > 0.0 { s / count } else { 1.0 })
+                .collect()
+        };
+        experts.flat_map(mean).collect()
+    }
+
+    fn legacy_means(&self) -> Vec<f32> {
+        match self.counts.first() {
+            Some(&calls) if calls > 0 => self.sums.iter().map(|&s| s / calls as f32).collect(),
+            _ => self.sums.clone(),
+        }
+    }
+}
+
+const SUMS: &str = ".in_sum2";
+const COUNTS: &str = ".counts";
+
+fn from_gguf(bytes: &[u8]) -> Result<Imatrix, ImatrixError> {
+    let gguf = Gguf::parse(bytes, &Limits::default())?;
+    if gguf.tensors.is_empty() {
+        return Err(ImatrixError::NoData("it has no tensors"));
+    }
+    let required = |key: &str, value: Option<u32>| {
+        value.ok_or_else(|| GgufError::key(key, ErrorKind::Missing))
+    };
+    let meta = &gguf.meta;
+    let datasets = meta.get_strs("imatrix.datasets")?;
+    let datasets =
+        datasets.ok_or_else(|| GgufError::key("imatrix.datasets", ErrorKind::Missing))?;
+    let mut out = Imatrix {
+        datasets: datasets
+            .iter()
+            .map(|s| String::from_utf8_lossy(s).into_owned())
+            .collect(),
+        chunk_count: required("imatrix.chunk_count", meta.get_u32("imatrix.chunk_count")?)?,
+        chunk_size: required("imatrix.chunk_size", meta.get_u32("imatrix.chunk_size")?)?,
+        ..Imatrix::default()
+    };
+    let mut pairs: BTreeMap<&str, [Option<&TensorInfo>; 2]> = BTreeMap::new();
+    for t in &gguf.tensors {
+        if let Some(name) = t.name.strip_suffix(SUMS) {
+            pairs.entry(name).or_default()[0] = Some(t);
+        } else if let Some(name) = t.name.strip_suffix(COUNTS) {
+            pairs.entry(name).or_default()[1] = Some(t);
+        }
+    }
+    for (name, pair) in pairs {
+        let refuse = |what: &str| {
+            Err(ImatrixError::Entry {
+                name: name.to_owned(),
+                what: what.to_owned(),
+            })
+        };
+        let [Some(sums), Some(counts)] = pair else {
+            return refuse("only one of .in_sum2 and .counts is there");
+        };
+        let (Some(sums), Some(counts)) = (floats(&gguf, bytes, sums), floats(&gguf, bytes, counts))
+        else {
+            return refuse("sums and counts must be of type f32");
+        };
+        if counts.is_empty() || sums.is_empty() || sums.len() % counts.len() != 0 {
+            return refuse(&format!(
+                "{} counts cannot belong to {} sums",
+                counts.len(),
+                sums.len()
+            ));
+        }
+        let counts = counts.into_iter().map(round).collect();
+        out.entries.insert(name.to_owned(), Entry { sums, counts });
+    }
+    if out.entries.is_empty() {
+        return Err(ImatrixError::NoData(
+            "it has no tensor named *.in_sum2; is it a model?",
+        ));
+    }
+    Ok(out)
+}
+
+/// C's `lround`: to the nearest integer, halves away from zero; saturating where C leaves it open.
+fn round(count: f32) -> i64 {
+    count.round() as i64
+}
+
+fn floats(gguf: &Gguf, bytes: &[u8], t: &TensorInfo) -> Option<Vec<f32>> {
+    if t.ty != TypeId::F32 {
+        return None;
+    }
+    let start = usize::try_from(gguf.data_offset + t.offset).ok()?;
+    let data = bytes.get(start..)?.get(..usize::try_from(t.bytes).ok()?)?;
+    Some(to_floats(data))
+}
+
+fn to_floats(data: &[u8]) -> Vec<f32> {
+    data.as_chunks::<4>()
+        .0
+        .iter()
+        .map(|b| f32::from_le_bytes(*b))
+        .collect()
+}
+
+/// What is left of a legacy file.
+struct Rest<'a> {
+    bytes: &'a [u8],
+    pos: usize,
+}
+
+impl<'a> Rest<'a> {
+    fn take(&mut self, n: usize, what: &str) -> Result<&'a [u8], ImatrixError> {
+        let left = &self.bytes[self.pos..];
+        match left.get(..n) {
+            Some(taken) => {
+                self.pos += n;
+                Ok(taken)
+            }
+            None => self.refuse(format!(
+                "{what} needs {n} bytes where {} are left",
+                left.len()
+            )),
+        }
+    }
+
+    fn i32(&mut self, what: &str) -> Result<i32, ImatrixError> {
+        let mut b = [0; 4];
+        b.copy_from_slice(self.take(4, what)?);
+        Ok(i32::from_le_bytes(b))
+    }
+
+    /// A length, which must not be negative.
+    fn len(&mut self, what: &str) -> Result<usize, ImatrixError> {
+        let n = self.i32(what)?;
+        match usize::try_from(n) {
+            Ok(n) => Ok(n),
+            Err(_) => self.refuse(format!("{what} is {n}")),
+        }
+    }
+
+    fn refuse<T>(&self, what: String) -> Result<T, ImatrixError> {
+        Err(ImatrixError::Legacy {
+            what,
+            offset: self.pos as u64,
+        })
+    }
+}
+
+/// Text up to the first NUL, as C takes it.
+fn c_text(bytes: &[u8]) -> String {
+    let end = bytes.iter().position(|&b| b == 0).unwrap_or(bytes.len());
+    String::from_utf8_lossy(&bytes[..end]).into_owned()
+}
+
+fn from_legacy(bytes: &[u8]) -> Result<Imatrix, ImatrixError> {
+    let mut rest = Rest { bytes, pos: 0 };
+    let n_entries = rest.i32("the number of entries")?;
+    if n_entries < 1 {
+        return rest.refuse(format!("the number of entries is {n_entries}"));
+    }
+    let mut out = Imatrix {
+        legacy: true,
+        ..Imatrix::default()
+    };
+    for i in 1..=n_entries {
+        let len = rest.len(&format!("entry {i}: the length of the name"))?;
+        let name = c_text(rest.take(len, &format!("entry {i}: the name"))?);
+        let calls = rest.i32(&format!("entry {i}: the number of calls"))?;
+        let n = rest.len(&format!("entry {i}: the number of values"))?;
+        if n == 0 {
+            return rest.refuse(format!("entry {i} has no values"));
+        }
+        let values = rest.take(n.saturating_mul(4), &format!("entry {i}: {n} values"))?;
+        // A name that comes twice keeps its last values.
+        out.entries.insert(
+            name,
+            Entry {
+                sums: to_floats(values),
+                counts: vec![calls.into()],
+            },
+        );
+    }
+    // Old files end here; what follows is taken as far as it goes.
+    if let Ok(chunks) = rest.i32("the number of chunks") {
+        out.chunk_count = chunks.max(0) as u32;
+        if let Ok(name) = rest
+            .len("the data set")
+            .and_then(|n| rest.take(n, "the data set"))
+            && !name.is_empty()
+        {
+            out.datasets.push(c_text(name));
+        }
+    }
+    Ok(out)
+}

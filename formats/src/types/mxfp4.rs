@@ -1,0 +1,206 @@
+//! MXFP4: 4-bit floats (E2M1) under a shared power of two (E8M0), as in the OCP microscaling formats.
+//!
+//! ```text
+//! byte  0  1                             16
+//!       +--+-------------------------------+
+//!       |e | low nibble of byte j: weight j |   weight = E2M1(code) * 2^(e - 127)
+//!       |u8| high nibble:     weight j + 16 |
+//!       +--+-------------------------------+
+//! ```
+//!
+//! The levels are kept doubled, so that they are integers, and the scale halved: `2^(e - 128)`.
+//! `e = 255` is an ordinary exponent here, as in ggml, and not the standard's NaN.
+
+use super::num::largest_magnitude;
+use super::{TypeId, TypeInfo, q8_0};
+
+const BLOCK: usize = 32;
+const BYTES: usize = 17;
+const HALF: usize = BLOCK / 2;
+const _: () = assert!(BYTES == 1 + HALF);
+
+/// Twice the value of each E2M1 code.
+const LEVELS: [i8; 16] = [0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12];
+
+/// MXFP4 in the registry.
+pub const INFO: TypeInfo = TypeInfo {
+    id: TypeId::MXFP4,
+    name: "mxfp4",
+    block: BLOCK,
+    bytes: BYTES,
+    act: Some(TypeId::Q8_0),
+    decode: Some(decode),
+    encode: Some(encode),
+    dot_ref: Some(dot_ref),
+};
+
+/// `2^(e - 128)`; the two smallest are subnormal.
+#[inline]
+fn half_scale(e: u8) -> f32 {
+    f32::from_bits(if e < 2 {
+        0x0020_0000 << e
+    } else {
+        u32::from(e - 1) << 23
+    })
+}
+
+fn decode(row: &[u8], out: &mut [f32]) {
+    for (b, y) in row
+        .as_chunks::<BYTES>()
+        .0
+        .iter()
+        .zip(out.as_chunks_mut::<BLOCK>().0)
+    {
+        let d = half_scale(b[0]);
+        let (low, high) = y.split_at_mut(HALF);
+        for ((q, lo), hi) in b[1..].iter().zip(low).zip(high) {
+            *lo = f32::from(LEVELS[usize::from(q & 15)]) * d;
+            *hi = f32::from(LEVELS[usize::from(q >> 4)]) * d;
+        }
+    }
+}
+
+/// The level nearest to `x / d`, the first of equals; 0 for NaN.
+fn nearest_code(x: f32, d: f32) -> u8 {
+    let error = |level: i8| (f32::from(level) * d - x).abs();
+    let mut best = (0, error(LEVELS[0]));
+    for (code, &level) in LEVELS.iter().enumerate().skip(1) {
+        let e = error(level);
+        if e < best.1 {
+            best = (code as u8, e);
+        }
+    }
+    best.0
+}
+
+/// `floor(log2f(x))` of a positive finite `x`, where `log2f` is the logarithm rounded to single precision:
+/// within half a unit in the last place below a power of two it already gives the next integer.
+/// Equal to glibc's for every float.
+fn floor_log2(x: f32) -> i32 {
+    /// How many floats below 2^(k+1) round up, by the bit length of |k| (k >= 0) or |k + 1|:
+    /// floor(ln 2 * 2^(length - 1)).
+    const ROUNDS_UP: [u32; 9] = [0, 0, 1, 2, 5, 11, 22, 44, 88];
+    let bits = x.to_bits();
+    let subnormal = bits < 0x0080_0000;
+    let k = if subnormal {
+        bits.ilog2() as i32 - 149
+    } else {
+        (bits >> 23) as i32 - 127
+    };
+    let magnitude = if k < 0 { -k - 1 } else { k } as u32;
+    let reach = ROUNDS_UP[(32 - magnitude.leading_zeros()) as usize];
+    let (next, reach) = if subnormal {
+        // The floats are further apart here, so that fewer of them are that near.
+        (1u32 << (k + 150), reach >> (-126 - k))
+    } else {
+        (((k + 128) as u32) << 23, reach)
+    };
+    k + i32::from(next - bits <= reach)
+}
+
+/// The exponent puts the largest magnitude between 4 and 8 units of E2M1, whose largest level is 6.
+fn encode(x: &[f32], _importance: Option<&[f32]>, row: &mut [u8]) {
+    for (x, b) in x
+        .as_chunks::<BLOCK>()
+        .0
+        .iter()
+        .zip(row.as_chunks_mut::<BYTES>().0)
+    {
+        let amax = largest_magnitude(x);
+        // Infinity and magnitudes below 2^-125 have no exponent that fits. C leaves both undefined; these
+        // are the bits of x86-64: zero, and the low 8 of the negative number.
+        b[0] = if amax > 0.0 && amax.is_finite() {
+            (floor_log2(amax) - 2 + 127) as u8
+        } else {
+            0
+        };
+        let d = half_scale(b[0]);
+        let (low, high) = x.split_at(HALF);
+        for ((q, &lo), &hi) in b[1..].iter_mut().zip(low).zip(high) {
+            *q = nearest_code(lo, d) | nearest_code(hi, d) << 4;
+        }
+    }
+}
+
+/// Per block `acc += (dx * 2^(e - 128)) * isum`.
+fn dot_ref(w: &[u8], x: &[u8]) -> f32 {
+    let mut acc = 0.0f32;
+    for (w, x) in w.as_chunks::<BYTES>().0.iter().zip(q8_0::blocks(x)) {
+        let mut isum = 0;
+        for (j, q) in w[1..].iter().enumerate() {
+            isum += i32::from(LEVELS[usize::from(q & 15)]) * q8_0::quant(x, j);
+            isum += i32::from(LEVELS[usize::from(q >> 4)]) * q8_0::quant(x, j + HALF);
+        }
+        acc += (q8_0::scale(x) * half_scale(w[0])) * isum as f32;
+    }
+    acc
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// glibc's answers around powers of two, counted there over all floats of each binade.
+    #[test]
+    fn log2_rounds_up_just_below_powers_of_two() {
+        let cases = [
+            (127, 44),
+            (64, 44),
+            (63, 22),
+            (16, 11),
+            (15, 5),
+            (8, 5),
+            (7, 2),
+            (4, 2),
+            (3, 1),
+            (2, 1),
+            (1, 0),
+            (0, 0),
+            (-2, 0),
+            (-3, 1),
+            (-4, 1),
+            (-5, 2),
+            (-9, 5),
+            (-16, 5),
+            (-17, 11),
+            (-64, 22),
+            (-65, 44),
+            (-126, 44),
+            (-127, 22),
+            (-128, 11),
+            (-129, 11),
+            (-130, 5),
+            (-131, 2),
+            (-132, 1),
+            (-133, 0),
+            (-149, 0),
+        ];
+        for (k, reach) in cases {
+            let power = |k: i32| {
+                if k < -126 {
+                    1u32 << (k + 149)
+                } else {
+                    ((k + 127) as u32) << 23
+                }
+            };
+            let (first, next) = (power(k), power(k + 1));
+            assert_eq!(floor_log2(f32::from_bits(first)), k, "2^{k}");
+            let up = next - reach;
+            if reach > 0 {
+                assert_eq!(
+                    floor_log2(f32::from_bits(up)),
+                    k + 1,
+                    "{reach} below 2^{}",
+                    k + 1
+                );
+            }
+            assert_eq!(
+                floor_log2(f32::from_bits(up - 1)),
+                k,
+                "{} below 2^{}",
+                reach + 1,
+                k + 1
+            );
+        }
+    }
+}

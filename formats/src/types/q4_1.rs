@@ -1,0 +1,101 @@
+//! Q4_1: 4-bit codes with a scale and an offset.
+//!
+//! ```text
+//! byte  0    1 2    3 4                             19
+//!       +-----+------+-------------------------------+
+//!       |  d  |  m   | low nibble of byte j: weight j |   weight = code * d + m
+//!       | f16 | f16  | high nibble:     weight j + 16 |
+//!       +-----+------+-------------------------------+
+//! ```
+
+use super::num::{c_int, f16_at, inverse, min_max, put_f16};
+use super::q4_0::pack_codes;
+use super::weighted::encode_affine;
+use super::{TypeId, TypeInfo, q8_1};
+
+const BLOCK: usize = 32;
+const BYTES: usize = 20;
+const HALF: usize = BLOCK / 2;
+const _: () = assert!(BYTES == 2 * size_of::<u16>() + HALF);
+
+/// Q4_1 in the registry.
+pub const INFO: TypeInfo = TypeInfo {
+    id: TypeId::Q4_1,
+    name: "q4_1",
+    block: BLOCK,
+    bytes: BYTES,
+    act: Some(TypeId::Q8_1),
+    decode: Some(decode),
+    encode: Some(encode),
+    dot_ref: Some(dot_ref),
+};
+
+fn decode(row: &[u8], out: &mut [f32]) {
+    for (b, y) in row
+        .as_chunks::<BYTES>()
+        .0
+        .iter()
+        .zip(out.as_chunks_mut::<BLOCK>().0)
+    {
+        let (d, m) = (f16_at(b, 0), f16_at(b, 2));
+        let (low, high) = y.split_at_mut(HALF);
+        for ((q, lo), hi) in b[4..].iter().zip(low).zip(high) {
+            *lo = f32::from(q & 15) * d + m;
+            *hi = f32::from(q >> 4) * d + m;
+        }
+    }
+}
+
+fn encode(x: &[f32], importance: Option<&[f32]>, row: &mut [u8]) {
+    match importance {
+        None => encode_plain(x, row),
+        Some(w) => encode_weighted(x, w, row),
+    }
+}
+
+/// Spreads the codes evenly between the smallest and the largest element.
+fn encode_plain(x: &[f32], row: &mut [u8]) {
+    for (x, b) in x
+        .as_chunks::<BLOCK>()
+        .0
+        .iter()
+        .zip(row.as_chunks_mut::<BYTES>().0)
+    {
+        let (min, max) = min_max(x);
+        let d = (max - min) / 15.0;
+        let id = inverse(d);
+        put_f16(b, 0, d);
+        put_f16(b, 2, min);
+        // The reference narrows to i8 before it clamps: only infinite products notice, and give 0.
+        pack_codes(
+            &x.map(|v| (c_int((v - min) * id + 0.5) as i8).min(15) as u8),
+            &mut b[4..],
+        );
+    }
+}
+
+/// The scale and offset that lose least, weighted with importance; the offset is never positive.
+fn encode_weighted(x: &[f32], importance: &[f32], row: &mut [u8]) {
+    let mut blocks = row.as_chunks_mut::<BYTES>().0.iter_mut();
+    encode_affine(x, importance, 15.0, |d, min, codes| {
+        if let Some(b) = blocks.next() {
+            put_f16(b, 0, d);
+            put_f16(b, 2, min);
+            pack_codes(codes, &mut b[4..]);
+        }
+    });
+}
+
+/// Per block `acc += (dw * dx) * isum + m * s`, `s` the activation block's scaled sum.
+fn dot_ref(w: &[u8], x: &[u8]) -> f32 {
+    let mut acc = 0.0f32;
+    for (w, x) in w.as_chunks::<BYTES>().0.iter().zip(q8_1::blocks(x)) {
+        let mut isum = 0;
+        for (j, q) in w[4..].iter().enumerate() {
+            isum += i32::from(q & 15) * q8_1::quant(x, j);
+            isum += i32::from(q >> 4) * q8_1::quant(x, j + HALF);
+        }
+        acc += (f16_at(w, 0) * q8_1::scale(x)) * isum as f32 + f16_at(w, 2) * q8_1::sum(x);
+    }
+    acc
+}

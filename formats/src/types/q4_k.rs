@@ -1,0 +1,144 @@
+//! Q4_K: 4-bit codes in 8 groups of 32, each with a 6-bit scale and a 6-bit minimum.
+//!
+//! ```text
+//! byte   0        2           4              16           144
+//!        | d: f16 | dmin: f16 | scales: 12 B | qs: 128 B  |      first 16 bytes: see k_affine.rs
+//! qs[32 h + l], nibble p = element 64 h + 32 p + l               (h < 4, p < 2, l < 32)
+//! x[e] = (d * scale_j) * code[e] - (dmin * min_j)                group j = elements 32 j .. 32 j + 31
+//! ```
+
+use super::k_affine::{self, Dot, HEADER, Search};
+use super::k_block::{self, BLOCK};
+use super::search::AffineGrid;
+use super::{TypeId, TypeInfo};
+
+const BYTES: usize = 144;
+const _: () = assert!(HEADER + BLOCK / 2 == BYTES);
+
+/// The registry's entry.
+pub const INFO: TypeInfo = TypeInfo {
+    id: TypeId::Q4_K,
+    name: "q4_K",
+    block: BLOCK,
+    bytes: BYTES,
+    act: Some(TypeId::Q8_K),
+    decode: Some(decode),
+    encode: Some(encode),
+    dot_ref: Some(dot_ref),
+};
+
+const SEARCH: Search = Search {
+    plain: AffineGrid {
+        top: 15.0,
+        from: -1.0,
+        step: 0.1,
+        last: 20,
+    },
+    important: AffineGrid {
+        top: 15.0,
+        from: -0.9,
+        step: 0.05,
+        last: 36,
+    },
+    cut_wrapped: false,
+};
+
+/// Two codes to a byte, 32 elements apart.
+pub(super) fn unpack_nibbles(qs: &[u8]) -> [u8; BLOCK] {
+    let mut codes = [0; BLOCK];
+    for (codes, q) in codes
+        .as_chunks_mut::<64>()
+        .0
+        .iter_mut()
+        .zip(qs.as_chunks::<32>().0)
+    {
+        for l in 0..32 {
+            codes[l] = q[l] & 15;
+            codes[l + 32] = q[l] >> 4;
+        }
+    }
+    codes
+}
+
+/// The inverse of [`unpack_nibbles`]; only the low four bits of a code are taken.
+pub(super) fn pack_nibbles(codes: &[u8; BLOCK], qs: &mut [u8]) {
+    for (c, q) in codes
+        .as_chunks::<64>()
+        .0
+        .iter()
+        .zip(qs.as_chunks_mut::<32>().0)
+    {
+        for l in 0..32 {
+            q[l] = c[l] & 15 | c[l + 32] << 4;
+        }
+    }
+}
+
+fn decode(row: &[u8], out: &mut [f32]) {
+    k_block::decode_blocks(row, out, |block: &[u8; BYTES], y| {
+        let groups = k_affine::steps_and_minima(&block[..HEADER]);
+        let bytes = block[HEADER..].as_chunks::<32>().0;
+        for ((y, q), steps) in y
+            .as_chunks_mut::<64>()
+            .0
+            .iter_mut()
+            .zip(bytes)
+            .zip(groups.chunks_exact(2))
+        {
+            for l in 0..32 {
+                y[l] = steps[0].0 * f32::from(q[l] & 15) - steps[0].1;
+                y[l + 32] = steps[1].0 * f32::from(q[l] >> 4) - steps[1].1;
+            }
+        }
+    });
+}
+
+fn encode(x: &[f32], importance: Option<&[f32]>, row: &mut [u8]) {
+    k_block::encode_blocks(
+        x,
+        importance,
+        row,
+        |x, importance, block: &mut [u8; BYTES]| {
+            let codes = k_affine::encode(x, importance, &mut block[..HEADER], &SEARCH);
+            pack_nibbles(&codes, &mut block[HEADER..]);
+        },
+    );
+}
+
+fn dot_ref(w: &[u8], act: &[u8]) -> f32 {
+    let mut dot = Dot::default();
+    for (x, y) in k_block::block_pairs::<BYTES>(w, act) {
+        dot.add(&x[..HEADER], &unpack_nibbles(&x[HEADER..]), y);
+    }
+    dot.finish()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_element_has_its_own_nibble() {
+        for e in 0..BLOCK {
+            let mut codes = [0; BLOCK];
+            codes[e] = 13;
+            let mut qs = [0; BLOCK / 2];
+            pack_nibbles(&codes, &mut qs);
+            let mut expected = [0; BLOCK / 2];
+            expected[32 * (e / 64) + e % 32] = 13 << (4 * (e % 64 / 32));
+            assert_eq!(qs, expected, "element {e}");
+            assert_eq!(unpack_nibbles(&qs), codes, "element {e}");
+        }
+    }
+
+    #[test]
+    fn an_exact_block_comes_back() {
+        let x: [f32; BLOCK] = std::array::from_fn(|e| 0.5 * (e % 32 % 16) as f32 - 2.0);
+        let mut block = [0; BYTES];
+        encode(&x, None, &mut block);
+        let mut y = [0.0; BLOCK];
+        decode(&block, &mut y);
+        // The scale 0.5 is stored as 63 times a half float next to 0.5 / 63.
+        assert!(x.iter().zip(&y).all(|(x, y)| (x - y).abs() < 0.005));
+    }
+}

@@ -1,0 +1,203 @@
+//! Q6_K: 6-bit codes in 16 groups of 16, each with a signed 8-bit scale.
+//!
+//! ```text
+//! byte   0            128          192               208      210
+//!        | ql: 128 B  | qh: 64 B   | scales: 16 x i8 | d: f16 |
+//! element 128 h + 32 p + l                                  (h < 2, p < 4, l < 32)
+//!   low 4 bits : ql[64 h + 32 (p % 2) + l], nibble p / 2
+//!   high 2 bits: qh[32 h + l], 2-bit field p
+//! x[e] = (d * scale_j) * (code[e] - 32)                     group j = elements 16 j .. 16 j + 15
+//! ```
+
+use super::k_block::{self, BLOCK};
+use super::num::{f16_at, nearest_int, put_f16, signed_extreme};
+use super::q8_k;
+use super::search::{self, GROUP_EPS, SymmetricFit, fit_symmetric};
+use super::{TypeId, TypeInfo};
+
+const BYTES: usize = 210;
+const GROUP: usize = 16;
+const GROUPS: usize = BLOCK / GROUP;
+const QH: usize = BLOCK / 2;
+const SCALES: usize = QH + BLOCK / 4;
+const D: usize = SCALES + GROUPS;
+const _: () = assert!(D + 2 == BYTES);
+
+/// Groups that are searched side by side, and the vectors they fill.
+const LANES: usize = 8;
+const V: usize = LANES / 4;
+/// The code of zero.
+const HALF: i32 = 32;
+
+/// The registry's entry.
+pub const INFO: TypeInfo = TypeInfo {
+    id: TypeId::Q6_K,
+    name: "q6_K",
+    block: BLOCK,
+    bytes: BYTES,
+    act: Some(TypeId::Q8_K),
+    decode: Some(decode),
+    encode: Some(encode),
+    dot_ref: Some(dot_ref),
+};
+
+/// The signed codes of a block, -32..=31.
+fn unpack_codes(block: &[u8; BYTES]) -> [i8; BLOCK] {
+    let mut codes = [0; BLOCK];
+    let bytes = block[..QH]
+        .as_chunks::<64>()
+        .0
+        .iter()
+        .zip(block[QH..SCALES].as_chunks::<32>().0);
+    for (codes, (ql, qh)) in codes.as_chunks_mut::<128>().0.iter_mut().zip(bytes) {
+        for l in 0..32 {
+            let (a, b, h) = (ql[l], ql[l + 32], qh[l]);
+            codes[l] = (a & 15 | (h & 3) << 4) as i8 - HALF as i8;
+            codes[l + 32] = (b & 15 | (h >> 2 & 3) << 4) as i8 - HALF as i8;
+            codes[l + 64] = (a >> 4 | (h >> 4 & 3) << 4) as i8 - HALF as i8;
+            codes[l + 96] = (b >> 4 | (h >> 6) << 4) as i8 - HALF as i8;
+        }
+    }
+    codes
+}
+
+fn pack_codes(codes: &[u8; BLOCK], block: &mut [u8; BYTES]) {
+    let (ql, qh) = block.split_at_mut(QH);
+    let bytes = ql
+        .as_chunks_mut::<64>()
+        .0
+        .iter_mut()
+        .zip(qh.as_chunks_mut::<32>().0);
+    for (c, (ql, qh)) in codes.as_chunks::<128>().0.iter().zip(bytes) {
+        for l in 0..32 {
+            ql[l] = c[l] & 15 | c[l + 64] << 4;
+            ql[l + 32] = c[l + 32] & 15 | c[l + 96] << 4;
+            qh[l] = c[l] >> 4 | c[l + 32] >> 4 << 2 | c[l + 64] >> 4 << 4 | c[l + 96] >> 4 << 6;
+        }
+    }
+}
+
+/// The scales of the groups.
+fn unpack_scales(block: &[u8; BYTES]) -> [i32; GROUPS] {
+    std::array::from_fn(|j| i32::from(block[SCALES + j] as i8))
+}
+
+fn decode(row: &[u8], out: &mut [f32]) {
+    k_block::decode_blocks(row, out, |block: &[u8; BYTES], y| {
+        let d = f16_at(block, D);
+        let codes = unpack_codes(block);
+        let groups = y
+            .as_chunks_mut::<GROUP>()
+            .0
+            .iter_mut()
+            .zip(codes.as_chunks::<GROUP>().0);
+        for ((y, codes), sc) in groups.zip(unpack_scales(block)) {
+            let dl = d * sc as f32;
+            for (y, c) in y.iter_mut().zip(codes) {
+                *y = dl * f32::from(*c);
+            }
+        }
+    });
+}
+
+fn encode(x: &[f32], importance: Option<&[f32]>, row: &mut [u8]) {
+    k_block::encode_blocks(
+        x,
+        importance,
+        row,
+        |x, importance, block: &mut [u8; BYTES]| {
+            let weights = match importance {
+                None => x.map(|v| v * v),
+                Some(qw) => *qw,
+            };
+            let fits: [SymmetricFit<V>; 2] = [0, 128].map(|from| {
+                fit_symmetric::<GROUP, V>(
+                    &search::tile(&x[from..]),
+                    &search::tile(&weights[from..]),
+                    HALF as f32,
+                )
+            });
+            let scales: [f32; GROUPS] =
+                std::array::from_fn(|j| fits[j / LANES].scale.as_flattened()[j % LANES]);
+            let extreme = signed_extreme(&scales);
+            if extreme.abs() < GROUP_EPS {
+                block.fill(0);
+                return;
+            }
+            let inverse = -128.0 / extreme;
+            for (sc, s) in block[SCALES..D].iter_mut().zip(&scales) {
+                *sc = nearest_int(inverse * s).min(127) as u8;
+            }
+            put_f16(block, D, 1.0 / inverse);
+
+            let d = f16_at(block, D);
+            let mut codes = [0; BLOCK];
+            let groups = codes
+                .as_chunks_mut::<GROUP>()
+                .0
+                .iter_mut()
+                .zip(x.as_chunks::<GROUP>().0);
+            for (j, ((codes, x), sc)) in groups.zip(unpack_scales(block)).enumerate() {
+                let dl = d * sc as f32;
+                if dl == 0.0 {
+                    *codes = x.map(|v| fits[j / LANES].code(j % LANES, v));
+                } else {
+                    k_block::round_symmetric(x, dl, HALF, codes);
+                }
+            }
+            pack_codes(&codes, block);
+        },
+    );
+}
+
+fn dot_ref(w: &[u8], act: &[u8]) -> f32 {
+    let mut lanes = [0.0f32; 8];
+    for (x, y) in k_block::block_pairs::<BYTES>(w, act) {
+        let sums = k_block::lane_sums(&unpack_codes(x), q8_k::quants(y), &unpack_scales(x));
+        let d = f16_at(x, D) * q8_k::scale(y);
+        for (lane, sum) in lanes.iter_mut().zip(sums) {
+            *lane += d * sum as f32;
+        }
+    }
+    lanes.iter().fold(0.0, |sum, lane| sum + lane)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_element_has_its_own_bits() {
+        for e in 0..BLOCK {
+            let (h, p, l) = (e / 128, e % 128 / 32, e % 32);
+            let mut codes = [0; BLOCK];
+            codes[e] = 0b10_1101;
+            let mut block = [0; BYTES];
+            pack_codes(&codes, &mut block);
+            let mut expected = [0; BYTES];
+            expected[64 * h + 32 * (p % 2) + l] = 0b1101 << (4 * (p / 2));
+            expected[QH + 32 * h + l] = 0b10 << (2 * p);
+            assert_eq!(block, expected, "element {e}");
+            assert_eq!(
+                unpack_codes(&block),
+                codes.map(|c| c as i8 - 32),
+                "element {e}"
+            );
+        }
+    }
+
+    #[test]
+    fn scales_are_signed_and_belong_to_16_elements() {
+        let mut block = [0; BYTES];
+        block[SCALES + 5] = -3i8 as u8;
+        put_f16(&mut block, D, 0.5);
+        let mut y = [0.0; BLOCK];
+        decode(&block, &mut y);
+        assert!((0..BLOCK).all(|e| y[e]
+            == if e / GROUP == 5 {
+                0.5 * -3.0 * -32.0
+            } else {
+                0.0
+            }));
+    }
+}

@@ -1,0 +1,125 @@
+//! TQ1_0: ternary weights, five base-3 digits to a byte.
+//!
+//! ```text
+//! byte  0                 31 32               47 48             51 52   53
+//!       +-------------------+-------------------+-----------------+-------+
+//!       | weights 0..160    | weights 160..240  | weights 240..256|   d   |
+//!       | 32 bytes, 5 trits | 16 bytes, 5 trits | 4 bytes, 4 trits|  f16  |
+//!       +-------------------+-------------------+-----------------+-------+
+//!
+//! group of B bytes from weight s: trit t of byte m is weight  s + t * B + m;
+//! digit 0, 1, 2 = -1, 0, +1 times d
+//! ```
+//!
+//! A byte is the fraction `0.t0 t1 t2 t3 t4` in base 3, scaled to 256 and rounded up, so that trit `t` is
+//! the integer part of `3 * frac(3^t * byte / 256)`: no division to decode. The last group leaves `t4` 0.
+//! It is the packing of 5 trits in 8 bits of [`super::trits`], where it is said why nothing is lost.
+
+use super::num::{f16_at, put_f16};
+use super::tq2_0::codes;
+use super::{TypeId, TypeInfo, q8_k};
+
+const BLOCK: usize = 256;
+const BYTES: usize = 54;
+const SCALE_AT: usize = 52;
+const _: () = assert!(BYTES == 32 + 16 + 4 + size_of::<u16>() && 5 * 32 + 5 * 16 + 4 * 4 == BLOCK);
+
+/// TQ1_0 in the registry.
+pub const INFO: TypeInfo = TypeInfo {
+    id: TypeId::TQ1_0,
+    name: "tq1_0",
+    block: BLOCK,
+    bytes: BYTES,
+    act: Some(TypeId::Q8_K),
+    decode: Some(decode),
+    encode: Some(encode),
+    dot_ref: Some(dot_ref),
+};
+
+/// The three groups of a block: first byte, bytes, trits in each, first weight.
+const GROUPS: [(usize, usize, usize, usize); 3] =
+    [(0, 32, 5, 0), (32, 16, 5, 160), (48, 4, 4, 240)];
+
+const POW3: [u8; 5] = [1, 3, 9, 27, 81];
+
+/// Trit `t` of a packed byte, as its code 0, 1 or 2. Defined for all 256 bytes, although only 243 are
+/// ever written.
+#[inline]
+fn trit(byte: u8, t: usize) -> u8 {
+    ((u16::from(byte.wrapping_mul(POW3[t])) * 3) >> 8) as u8
+}
+
+/// Packs a base-3 number of five digits.
+#[inline]
+fn pack(number: u8) -> u8 {
+    // A number above 242 comes only from codes above 2 (a block with NaN); its byte wraps.
+    (u32::from(number) * 256).div_ceil(243) as u8
+}
+
+/// Calls `f(weight, code)` for each weight of a block, group by group.
+#[inline]
+fn for_each_code(block: &[u8; BYTES], mut f: impl FnMut(usize, u8)) {
+    for (at, len, trits, first) in GROUPS {
+        for t in 0..trits {
+            for (m, &byte) in block[at..at + len].iter().enumerate() {
+                f(first + t * len + m, trit(byte, t));
+            }
+        }
+    }
+}
+
+fn decode(row: &[u8], out: &mut [f32]) {
+    for (b, y) in row
+        .as_chunks::<BYTES>()
+        .0
+        .iter()
+        .zip(out.as_chunks_mut::<BLOCK>().0)
+    {
+        let d = f16_at(b, SCALE_AT);
+        for_each_code(b, |e, code| y[e] = (i32::from(code) - 1) as f32 * d);
+    }
+}
+
+fn encode(x: &[f32], _importance: Option<&[f32]>, row: &mut [u8]) {
+    let mut code = [0; BLOCK];
+    for (x, b) in x
+        .as_chunks::<BLOCK>()
+        .0
+        .iter()
+        .zip(row.as_chunks_mut::<BYTES>().0)
+    {
+        let d = codes(x, &mut code);
+        put_f16(b, SCALE_AT, d);
+        for (at, len, trits, first) in GROUPS {
+            for m in 0..len {
+                let digits = (0..5).map(|t| {
+                    if t < trits {
+                        code[first + t * len + m]
+                    } else {
+                        0
+                    }
+                });
+                b[at + m] = pack(digits.fold(0u8, |n, c| n.wrapping_mul(3).wrapping_add(c)));
+            }
+        }
+    }
+}
+
+/// Per block `acc += isum * (dw * dx)`, `isum = sum of (code - 1) * q8`: the same as for TQ2_0.
+fn dot_ref(w: &[u8], x: &[u8]) -> f32 {
+    let mut acc = 0.0f32;
+    for (w, x) in w
+        .as_chunks::<BYTES>()
+        .0
+        .iter()
+        .zip(x.as_chunks::<{ q8_k::BYTES }>().0)
+    {
+        let (dx, q8) = (q8_k::scale(x), q8_k::quants(x));
+        let mut isum = 0;
+        for_each_code(w, |e, code| {
+            isum += (i32::from(code) - 1) * i32::from(q8[e] as i8)
+        });
+        acc += isum as f32 * (f16_at(w, SCALE_AT) * dx);
+    }
+    acc
+}

@@ -1,0 +1,52 @@
+//! The portable kernels: each type's own `dot_ref` and `encode` in loops.
+
+use trine_formats::types::TypeId;
+
+use super::{MatRows, QuantizeAct};
+
+/// Dispatch from a type id to a function that knows the id at compile time: a `MatRows` carries no state.
+macro_rules! by_id {
+    ($ty:expr, $f:ident: $($id:ident)*) => {
+        match $ty {
+            $(TypeId::$id => $f::<{ TypeId::$id.0 }>,)*
+            _ => return None,
+        }
+    };
+}
+
+pub(super) fn mat_rows(ty: TypeId) -> Option<MatRows> {
+    ty.info()?.dot_ref?;
+    Some(by_id!(ty, rows:
+        F32 F16 BF16 Q4_0 Q4_1 Q5_0 Q5_1 Q8_0 Q2_K Q3_K Q4_K Q5_K Q6_K IQ2_XXS IQ2_XS IQ2_S IQ3_XXS IQ3_S
+        IQ1_S IQ1_M IQ4_NL IQ4_XS TQ1_0 TQ2_0 MXFP4 NVFP4 Q1_0 Q2_0))
+}
+
+pub(super) fn quantize_act(act: TypeId) -> Option<QuantizeAct> {
+    act.info()?.encode?;
+    Some(by_id!(act, encode: F32 F16 BF16 Q8_0 Q8_1 Q8_K))
+}
+
+fn rows<const ID: u32>(w: &[u8], acts: &[u8], n: usize, tokens: usize, out: &mut [f32]) {
+    let Some((info, dot, act)) = TypeId(ID)
+        .info()
+        .and_then(|i| Some((i, i.dot_ref?, i.act?.info()?)))
+    else {
+        unreachable!("handed out only for types with a dot product");
+    };
+    let w_row = super::row_bytes(info, n);
+    let a_row = super::row_bytes(act, n);
+    let rows = super::check(w, acts, (w_row, a_row), tokens, out);
+    for r in 0..rows {
+        let w = &w[r * w_row..][..w_row];
+        for t in 0..tokens {
+            out[r * tokens + t] = dot(w, &acts[t * a_row..][..a_row]);
+        }
+    }
+}
+
+fn encode<const ID: u32>(x: &[f32], out: &mut [u8]) {
+    let Some(encode) = TypeId(ID).info().and_then(|i| i.encode) else {
+        unreachable!("handed out only for types with an encoder");
+    };
+    encode(x, None, out);
+}

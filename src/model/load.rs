@@ -1,0 +1,240 @@
+//! Tensors by name and shape, with every problem collected before any is reported.
+
+use std::collections::HashSet;
+
+use trine_formats::gguf::{ModelFile, TensorView};
+
+use super::{Arch, Config, ModelError};
+use crate::kernels::Isa;
+use crate::ops;
+use crate::ops::matmul::{Activations, Matrix, matmul};
+
+/// Takes tensors out of a file. After a problem it returns an empty stand-in, so that one pass finds
+/// all of them; [`Loader::finish`] must be asked before anything is used.
+pub struct Loader<'a> {
+    file: &'a ModelFile,
+    isa: Isa,
+    problems: Vec<String>,
+    used: HashSet<String>,
+}
+
+impl<'a> Loader<'a> {
+    pub fn new(file: &'a ModelFile, isa: Isa) -> Loader<'a> {
+        Loader {
+            file,
+            isa,
+            problems: Vec::new(),
+            used: HashSet::new(),
+        }
+    }
+
+    /// Ends the loading: no problem was found and no tensor is left over.
+    pub fn finish(mut self) -> Result<(), ModelError> {
+        let unused: Vec<&str> = self
+            .file
+            .tensors()
+            .map(|t| t.name.as_str())
+            .filter(|n| !self.used.contains(*n))
+            .collect();
+        if self.problems.is_empty() && !unused.is_empty() {
+            let more = if unused.len() > 8 {
+                format!(" and {} more", unused.len() - 8)
+            } else {
+                String::new()
+            };
+            self.problems.push(format!(
+                "the architecture has no place for {}{more}",
+                unused
+                    .iter()
+                    .take(8)
+                    .copied()
+                    .collect::<Vec<_>>()
+                    .join(", ")
+            ));
+        }
+        if self.problems.is_empty() {
+            Ok(())
+        } else {
+            Err(ModelError::Invalid(self.problems))
+        }
+    }
+
+    fn take(&mut self, name: &str, shape: &[usize]) -> Option<TensorView> {
+        let view = self.file.tensor(name)?;
+        self.used.insert(name.to_owned());
+        let found = &view.info.shape;
+        let same = (0..found.len().max(shape.len())).all(|d| {
+            found.get(d).copied().unwrap_or(1) == shape.get(d).copied().unwrap_or(1) as u64
+        });
+        if !same {
+            self.problems.push(format!(
+                "tensor {name} has shape {found:?}, expected {shape:?}"
+            ));
+            return None;
+        }
+        Some(view)
+    }
+
+    fn missing(&mut self, name: &str) {
+        if !self.used.contains(name) {
+            self.problems.push(format!("tensor {name} is missing"));
+        }
+    }
+
+    /// A matrix that may be absent.
+    pub fn optional_matrix(&mut self, name: &str, cols: usize, rows: usize) -> Option<Matrix> {
+        let view = self.take(name, &[cols, rows])?;
+        let matrix = Matrix::new(view.info.ty, cols, rows, view.data, self.isa);
+        if matrix.is_none() {
+            self.problems.push(format!(
+                "tensor {name}: trine cannot multiply by {} yet",
+                view.info.ty
+            ));
+        }
+        matrix
+    }
+
+    /// A required matrix.
+    pub fn matrix(&mut self, name: &str, cols: usize, rows: usize) -> Matrix {
+        self.optional_matrix(name, cols, rows).unwrap_or_else(|| {
+            self.missing(name);
+            Matrix::empty()
+        })
+    }
+
+    /// A vector that may be absent, widened to `f32`.
+    pub fn optional_vector(&mut self, name: &str, n: usize) -> Option<Vec<f32>> {
+        let view = self.take(name, &[n])?;
+        let info = view.info.ty.info().filter(|t| !t.is_quantized());
+        let Some(decode) = info.and_then(|t| t.decode) else {
+            self.problems.push(format!(
+                "tensor {name} has type {}, expected a float type",
+                view.info.ty
+            ));
+            return None;
+        };
+        let mut out = vec![0f32; n];
+        decode(&view.data, &mut out);
+        Some(out)
+    }
+
+    /// A required vector.
+    pub fn vector(&mut self, name: &str, n: usize) -> Vec<f32> {
+        self.optional_vector(name, n).unwrap_or_else(|| {
+            self.missing(name);
+            Vec::new()
+        })
+    }
+
+    /// `NAME.weight` with its optional `NAME.scale` and `NAME.bias`.
+    pub fn linear(&mut self, name: &str, cols: usize, rows: usize) -> Linear {
+        let weight = self.matrix(&format!("{name}.weight"), cols, rows);
+        Linear {
+            weight,
+            scale: self
+                .optional_vector(&format!("{name}.scale"), 1)
+                .map(|s| s[0]),
+            bias: self.optional_vector(&format!("{name}.bias"), rows),
+        }
+    }
+
+    /// The three projections of a layer, from separate tensors or one fused `attn_qkv`.
+    pub fn qkv(&mut self, layer: usize, c: &Config) -> [Linear; 3] {
+        let (q, kv) = (c.n_head * c.head_dim, c.n_head_kv * c.head_dim);
+        let fused = format!("blk.{layer}.attn_qkv");
+        if self.file.tensor_info(&format!("{fused}.weight")).is_none() {
+            return [("attn_q", q), ("attn_k", kv), ("attn_v", kv)]
+                .map(|(name, rows)| self.linear(&format!("blk.{layer}.{name}"), c.n_embd, rows));
+        }
+        let all = self.linear(&fused, c.n_embd, q + 2 * kv);
+        let parts = [("attn_q", 0, q), ("attn_k", q, kv), ("attn_v", q + kv, kv)];
+        parts.map(|(name, from, rows)| {
+            let separate = self.optional_vector(&format!("blk.{layer}.{name}.bias"), rows);
+            Linear {
+                weight: all
+                    .weight
+                    .rows(from..from + rows)
+                    .unwrap_or_else(Matrix::empty),
+                scale: all.scale,
+                bias: all
+                    .bias
+                    .as_ref()
+                    .map(|b| b[from..from + rows].to_vec())
+                    .or(separate),
+            }
+        })
+    }
+}
+
+/// The tensors before and after the blocks.
+pub struct Ends {
+    pub embedding: Matrix,
+    pub output: Matrix,
+    pub output_bias: Option<Vec<f32>>,
+    pub output_norm: Vec<f32>,
+}
+
+/// Loads the ends; a model without `output.weight` projects with its embeddings.
+pub fn ends(loader: &mut Loader<'_>, c: &Config) -> Ends {
+    let embedding = loader.matrix("token_embd.weight", c.n_embd, c.n_vocab);
+    if embedding.ty.info().is_none_or(|t| t.decode.is_none()) {
+        loader.problems.push(format!(
+            "token_embd.weight: trine cannot decode {} yet",
+            embedding.ty
+        ));
+    }
+    let output = match c.arch {
+        arch if arch.is_bitnet() => None,
+        Arch::Olmo2 => Some(loader.matrix("output.weight", c.n_embd, c.n_vocab)),
+        _ => loader.optional_matrix("output.weight", c.n_embd, c.n_vocab),
+    };
+    let output_bias = match c.arch {
+        Arch::Qwen2 => loader.optional_vector("output.bias", c.n_vocab),
+        _ => None,
+    };
+    Ends {
+        output: output.unwrap_or_else(|| embedding.clone()),
+        output_bias,
+        output_norm: loader.vector("output_norm.weight", c.n_embd),
+        embedding,
+    }
+}
+
+/// `y = W x`, with the per-tensor scale and the bias some models have.
+pub struct Linear {
+    weight: Matrix,
+    scale: Option<f32>,
+    bias: Option<Vec<f32>>,
+}
+
+impl Linear {
+    /// `(W x) * scale + bias` for every row of `x`.
+    pub fn apply(&self, x: &Activations<'_>) -> Vec<f32> {
+        let mut y = self.product(x);
+        if let Some(s) = self.scale {
+            ops::scale(&mut y, s);
+        }
+        if let Some(b) = &self.bias {
+            ops::add_rows(&mut y, b);
+        }
+        y
+    }
+
+    /// `(W x + bias) * scale`: the order of the feed-forward projections.
+    pub fn apply_bias_first(&self, x: &Activations<'_>) -> Vec<f32> {
+        let mut y = self.product(x);
+        if let Some(b) = &self.bias {
+            ops::add_rows(&mut y, b);
+        }
+        if let Some(s) = self.scale {
+            ops::scale(&mut y, s);
+        }
+        y
+    }
+
+    fn product(&self, x: &Activations<'_>) -> Vec<f32> {
+        let mut y = vec![0f32; x.tokens() * self.weight.rows];
+        matmul(&self.weight, x, &mut y);
+        y
+    }
+}

@@ -1,0 +1,149 @@
+//! Models: checked configuration, one file per architecture, and the session that runs them.
+
+mod bitnet;
+mod config;
+mod gemma3;
+pub mod kv;
+mod llama;
+mod load;
+mod olmo2;
+mod session;
+
+use std::sync::Arc;
+
+use trine_formats::gguf::{GgufError, ModelFile};
+
+use crate::kernels::Isa;
+use crate::ops::matmul::Matrix;
+use crate::ops::rope::Rope;
+
+pub use config::{Arch, Config};
+pub use session::{EvalError, Session, SessionOptions};
+
+/// Why a model cannot be loaded.
+#[derive(Debug, thiserror::Error)]
+pub enum ModelError {
+    /// `general.architecture` is missing or not text.
+    #[error(
+        "the file names no architecture (general.architecture): it is not a language model trine can run"
+    )]
+    NoArchitecture,
+    /// An architecture trine does not have.
+    #[error("architecture '{0}' is not supported; trine runs {known}", known = Arch::names())]
+    UnknownArchitecture(String),
+    /// Everything that is wrong with the metadata and the tensors, at once.
+    #[error("the model cannot run: {}", .0.join("; "))]
+    Invalid(Vec<String>),
+    /// A metadata value of the wrong type.
+    #[error(transparent)]
+    Gguf(#[from] GgufError),
+    /// The thread pool could not be made.
+    #[error("cannot start {threads} threads: {reason}")]
+    Threads {
+        /// Threads asked for.
+        threads: usize,
+        /// What the system said.
+        reason: String,
+    },
+}
+
+/// How to load a model.
+#[derive(Clone, Copy, Debug)]
+pub struct LoadOptions {
+    /// Instruction set of the kernels; changes no bit.
+    pub isa: Isa,
+    /// Threads of the forward pass; changes no bit.
+    pub threads: usize,
+}
+
+/// A loaded model. Cloning shares it.
+#[derive(Clone)]
+pub struct Model {
+    inner: Arc<Inner>,
+}
+
+/// Indices into a model's RoPE tables.
+const GLOBAL: usize = 0;
+const WINDOW: usize = 1;
+
+struct Inner {
+    config: Config,
+    isa: Isa,
+    pool: rayon::ThreadPool,
+    /// Token embeddings; also the output projection of models that tie the two.
+    embedding: Matrix,
+    output: Matrix,
+    output_bias: Option<Vec<f32>>,
+    output_norm: Vec<f32>,
+    blocks: Vec<Box<dyn Block>>,
+    ropes: Vec<Rope>,
+}
+
+/// One transformer block.
+trait Block: Send + Sync {
+    /// Adds the block's attention and feed-forward to `x`, `[tokens][n_embd]`.
+    fn run(&self, x: &mut [f32], pass: &mut session::Pass<'_>);
+}
+
+impl Model {
+    /// Checks and loads the model of `file`. The weights stay where the file's bytes are.
+    ///
+    /// # Errors
+    /// [`ModelError::Invalid`] lists every missing key, missing tensor and wrong shape at once.
+    pub fn load(file: &ModelFile, options: &LoadOptions) -> Result<Model, ModelError> {
+        let config = Config::read(file)?;
+        let mut loader = load::Loader::new(file, options.isa);
+        let load::Ends {
+            embedding,
+            output,
+            output_bias,
+            output_norm,
+        } = load::ends(&mut loader, &config);
+        let mut ropes = vec![config.rope.clone(), config.window_rope.clone()];
+        let blocks = match config.arch {
+            Arch::Llama => {
+                // One set of divisors for all layers, in the file of llama 3.
+                let factors = loader.optional_vector("rope_freqs.weight", config.rope.n_rot / 2);
+                ropes[GLOBAL].freq_factors = factors.unwrap_or_default();
+                llama::load(&mut loader, &config)
+            }
+            Arch::Qwen2 | Arch::Qwen3 => llama::load(&mut loader, &config),
+            Arch::Gemma3 => gemma3::load(&mut loader, &config),
+            Arch::Olmo2 => olmo2::load(&mut loader, &config),
+            Arch::Bitnet | Arch::Bitnet25 | Arch::BitnetB158 => bitnet::load(&mut loader, &config),
+        };
+        loader.finish()?;
+        let pool = rayon::ThreadPoolBuilder::new()
+            .num_threads(options.threads.max(1))
+            .thread_name(|i| format!("trine-{i}"))
+            .build()
+            .map_err(|e| ModelError::Threads {
+                threads: options.threads,
+                reason: e.to_string(),
+            })?;
+        let inner = Inner {
+            config,
+            isa: options.isa,
+            pool,
+            embedding,
+            output,
+            output_bias,
+            output_norm,
+            blocks,
+            ropes,
+        };
+        Ok(Model {
+            inner: Arc::new(inner),
+        })
+    }
+
+    /// The checked configuration.
+    pub fn config(&self) -> &Config {
+        &self.inner.config
+    }
+
+    /// Number of logits per position.
+    pub fn n_vocab(&self) -> usize {
+        self.inner.config.n_vocab
+    }
+}

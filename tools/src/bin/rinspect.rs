@@ -1,0 +1,70 @@
+//! `rinspect`: what is in a GGUF file.
+
+use std::io::{self, BufWriter, Write};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::Result;
+use clap::Parser;
+use trine_tools::inspect::{Report, TextOptions, write_json, write_text};
+use trine_tools::{exit, open};
+
+/// Show what is in a GGUF model: metadata, tensors, sizes, and which matrices are ternary.
+///
+/// Give any shard of a split model to see all of it. Every tensor's place is checked, so a file that
+/// was cut off by an interrupted download is found out.
+#[derive(Parser)]
+#[command(
+    name = "rinspect",
+    version,
+    after_help = "\
+Examples:
+  rinspect model.gguf                      metadata, totals per type, ternary summary
+  rinspect model.gguf --tensors            and the tensor table
+  rinspect model.gguf --hash               and the SHA-256 of every tensor's data
+  rinspect model.gguf --json | jq '.total.bits_per_weight'
+
+\"ternary by\" says how far one scale s reaches in a matrix whose values are all -s, 0 or +s:
+the tensor, each row, or blocks of 32 to 256 weights of a row. Vectors are not judged."
+)]
+struct Args {
+    /// The model; any shard of a split one
+    model: PathBuf,
+
+    /// Write everything as JSON, arrays in full
+    #[arg(long)]
+    json: bool,
+
+    /// Show the table of tensors
+    #[arg(long)]
+    tensors: bool,
+
+    /// Show the SHA-256 of every tensor's data (implies --tensors)
+    #[arg(long)]
+    hash: bool,
+
+    /// Read the file into memory instead of mapping it
+    #[arg(long)]
+    no_mmap: bool,
+}
+
+fn main() -> ExitCode {
+    exit::run("rinspect", || inspect(&Args::parse()))
+}
+
+fn inspect(args: &Args) -> Result<()> {
+    let model = open::open_model(&args.model, !args.no_mmap)?;
+    let report = Report::new(&model, args.hash);
+    let mut out = BufWriter::new(io::stdout().lock());
+    if args.json {
+        write_json(&report, &mut out)?;
+    } else {
+        let options = TextOptions {
+            tensors: args.tensors || args.hash,
+            hash: args.hash,
+        };
+        write_text(&report, options, &mut out)?;
+    }
+    out.flush()?;
+    Ok(())
+}

@@ -1,0 +1,157 @@
+//! What `rinspect` finds out about a model and how it shows it.
+
+mod json;
+mod ternary;
+mod text;
+
+use std::collections::BTreeMap;
+use std::io;
+
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use rayon::prelude::*;
+use sha2::{Digest, Sha256};
+use trine_formats::gguf::{ModelFile, TensorInfo};
+use trine_formats::types::TypeId;
+
+pub use json::write_json;
+pub use ternary::{Reach, Ternary, check};
+pub use text::{TextOptions, write_text};
+
+/// What was found out about one tensor.
+pub struct TensorReport {
+    /// The row of the tensor table.
+    pub info: TensorInfo,
+    /// Number of the shard that holds it, from 0.
+    pub shard: usize,
+    /// Where its data starts in that file.
+    pub file_offset: u64,
+    /// `None` for vectors and types without decoder, `Some(None)` for matrices that are not ternary.
+    pub ternary: Option<Option<Ternary>>,
+    /// SHA-256 of the data, when asked for.
+    pub sha256: Option<String>,
+}
+
+/// Sums over all tensors of one type.
+#[derive(Clone, Copy, Default, Debug)]
+pub struct Total {
+    /// Number of tensors.
+    pub tensors: u64,
+    /// Number of weights.
+    pub weights: u64,
+    /// Bytes of data without padding.
+    pub bytes: u64,
+}
+
+impl Total {
+    /// Bits per weight; 0 without weights.
+    pub fn bits_per_weight(&self) -> f64 {
+        if self.weights == 0 {
+            0.0
+        } else {
+            self.bytes as f64 * 8.0 / self.weights as f64
+        }
+    }
+
+    fn add(&mut self, t: &TensorInfo) {
+        self.tensors += 1;
+        self.weights = self.weights.saturating_add(t.elements());
+        self.bytes = self.bytes.saturating_add(t.bytes);
+    }
+}
+
+/// Everything that is shown.
+pub struct Report<'a> {
+    /// The model.
+    pub model: &'a ModelFile,
+    /// All tensors in file order.
+    pub tensors: Vec<TensorReport>,
+    /// Sums by type id.
+    pub types: BTreeMap<TypeId, Total>,
+    /// Sums over everything.
+    pub total: Total,
+}
+
+impl<'a> Report<'a> {
+    /// Reads the tensors, in parallel and with a progress bar on stderr when that is a terminal; `hash`
+    /// asks for their SHA-256.
+    pub fn new(model: &'a ModelFile, hash: bool) -> Report<'a> {
+        let mut rows = Vec::new();
+        for (s, shard) in model.shards().iter().enumerate() {
+            rows.extend(
+                shard
+                    .gguf
+                    .tensors
+                    .iter()
+                    .map(|t| (s, shard.gguf.data_offset + t.offset, t)),
+            );
+        }
+        let bar = progress_bar(rows.iter().map(|(_, _, t)| t.bytes).sum());
+        let tensors: Vec<TensorReport> = rows
+            .into_par_iter()
+            .map(|(shard, file_offset, info)| {
+                let view = model.tensor(&info.name);
+                let ternary = view.as_ref().and_then(check);
+                let sha256 = view
+                    .filter(|_| hash)
+                    .map(|v| hex(&Sha256::digest(&*v.data)));
+                bar.inc(info.bytes);
+                TensorReport {
+                    info: info.clone(),
+                    shard,
+                    file_offset,
+                    ternary,
+                    sha256,
+                }
+            })
+            .collect();
+        bar.finish_and_clear();
+        let mut types: BTreeMap<TypeId, Total> = BTreeMap::new();
+        let mut total = Total::default();
+        for t in &tensors {
+            types.entry(t.info.ty).or_default().add(&t.info);
+            total.add(&t.info);
+        }
+        Report {
+            model,
+            tensors,
+            types,
+            total,
+        }
+    }
+
+    /// Size of all files together.
+    pub fn file_bytes(&self) -> u64 {
+        self.model
+            .shards()
+            .iter()
+            .map(|s| (*s.bytes).as_ref().len() as u64)
+            .sum()
+    }
+}
+
+fn progress_bar(bytes: u64) -> ProgressBar {
+    let bar = ProgressBar::with_draw_target(Some(bytes), ProgressDrawTarget::stderr());
+    if let Ok(style) = ProgressStyle::with_template("{wide_bar} {bytes}/{total_bytes} {eta}") {
+        bar.set_style(style);
+    }
+    bar
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|b| format!("{b:02x}")).collect()
+}
+
+/// A float as the shortest decimal that names it, so that an `f32` is not shown with an `f64`'s digits;
+/// what JSON has no number for becomes text.
+fn shortest(v: f32) -> serde_json::Value {
+    let text = format!("{v:?}");
+    match text.parse::<f64>() {
+        Ok(wide) if wide.is_finite() => wide.into(),
+        _ => text.into(),
+    }
+}
+
+/// Writes one line; kept apart so that every report line ends in the same way.
+fn line(out: &mut dyn io::Write, text: &str) -> io::Result<()> {
+    writeln!(out, "{}", text.trim_end())
+}

@@ -1,0 +1,259 @@
+//! The report for people.
+
+use std::collections::BTreeMap;
+use std::io::{self, Write};
+
+use trine_formats::gguf::{Value, type_note};
+
+use super::{Reach, Report, TensorReport, Total, line};
+
+/// What the text shows beside metadata and totals.
+#[derive(Clone, Copy, Default)]
+pub struct TextOptions {
+    /// The tensor table.
+    pub tensors: bool,
+    /// A column of hashes in it.
+    pub hash: bool,
+}
+
+/// Longest text and most array elements of a metadata value that are shown.
+const MAX_CHARS: usize = 72;
+const MAX_ELEMENTS: usize = 6;
+
+/// Writes the report.
+///
+/// # Errors
+/// Those of `out`.
+pub fn write_text(
+    report: &Report<'_>,
+    options: TextOptions,
+    out: &mut dyn Write,
+) -> io::Result<()> {
+    for shard in report.model.shards() {
+        let g = &shard.gguf;
+        let size = mebibytes((*shard.bytes).as_ref().len() as u64);
+        let path = shard.path.display();
+        line(
+            out,
+            &format!(
+                "{path}: GGUF version {}, {size}, alignment {}",
+                g.version, g.alignment
+            ),
+        )?;
+    }
+    metadata(report, out)?;
+    if options.tensors {
+        tensor_table(report, options, out)?;
+    }
+    totals(report, out)?;
+    ternary(report, out)
+}
+
+fn metadata(report: &Report<'_>, out: &mut dyn Write) -> io::Result<()> {
+    let meta = report.model.meta();
+    line(out, &format!("\nmetadata: {} keys", meta.len()))?;
+    let key_width = meta
+        .iter()
+        .map(|(k, _)| k.chars().count())
+        .max()
+        .unwrap_or(0)
+        .min(48);
+    let type_width = meta
+        .iter()
+        .map(|(_, v)| type_name(v).len())
+        .max()
+        .unwrap_or(0);
+    for (key, value) in meta.iter() {
+        let key = key.escape_debug().to_string();
+        line(
+            out,
+            &format!(
+                "  {key:key_width$}  {:type_width$}  {}",
+                type_name(value),
+                shown(value)
+            ),
+        )?;
+    }
+    Ok(())
+}
+
+fn type_name(value: &Value) -> String {
+    match value {
+        Value::Array(a) => format!(
+            "{}[{}]",
+            value.type_name().trim_start_matches("array of "),
+            a.len()
+        ),
+        _ => value.type_name().to_owned(),
+    }
+}
+
+fn shown(value: &Value) -> String {
+    match value {
+        Value::U8(v) => v.to_string(),
+        Value::I8(v) => v.to_string(),
+        Value::U16(v) => v.to_string(),
+        Value::I16(v) => v.to_string(),
+        Value::U32(v) => v.to_string(),
+        Value::I32(v) => v.to_string(),
+        Value::U64(v) => v.to_string(),
+        Value::I64(v) => v.to_string(),
+        Value::F32(v) => format!("{v:?}"),
+        Value::F64(v) => format!("{v:?}"),
+        Value::Bool(v) => v.to_string(),
+        Value::Str(s) => {
+            let text = s.lossy();
+            let head: String = text.chars().take(MAX_CHARS).collect();
+            let more = if head.len() < text.len() { "…" } else { "" };
+            format!("\"{}\"{more}", head.escape_debug())
+        }
+        Value::Array(a) => {
+            let first: Vec<String> = (0..MAX_ELEMENTS)
+                .filter_map(|i| a.value(i))
+                .map(|v| shown(&v))
+                .collect();
+            let more = if a.len() > first.len() { ", …" } else { "" };
+            format!("{}{more}", first.join(", "))
+        }
+    }
+}
+
+fn tensor_table(report: &Report<'_>, options: TextOptions, out: &mut dyn Write) -> io::Result<()> {
+    line(out, &format!("\ntensors: {}", report.tensors.len()))?;
+    let head = [
+        "name",
+        "shape",
+        "type",
+        "bytes",
+        "offset",
+        "bits",
+        "ternary by",
+    ]
+    .map(str::to_owned);
+    let mut rows = vec![head.to_vec()];
+    rows.extend(report.tensors.iter().map(cells));
+    if options.hash {
+        rows[0].push("sha256".to_owned());
+        for (row, t) in rows[1..].iter_mut().zip(&report.tensors) {
+            row.push(t.sha256.clone().unwrap_or_default());
+        }
+    }
+    // Numbers stand on the right.
+    table(&rows, &[3, 4, 5], out)
+}
+
+fn cells(t: &TensorReport) -> Vec<String> {
+    let mut one = Total::default();
+    one.add(&t.info);
+    let shape: Vec<String> = t.info.shape.iter().map(u64::to_string).collect();
+    vec![
+        t.info.name.escape_debug().to_string(),
+        shape.join(" x "),
+        t.info.ty.to_string(),
+        t.info.bytes.to_string(),
+        t.file_offset.to_string(),
+        format!("{:.4}", one.bits_per_weight()),
+        match t.ternary {
+            None => String::new(),
+            Some(None) => "no".to_owned(),
+            Some(Some(ternary)) => ternary.reach.to_string(),
+        },
+    ]
+}
+
+fn table(rows: &[Vec<String>], right: &[usize], out: &mut dyn Write) -> io::Result<()> {
+    let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
+    let width = |c: usize| {
+        rows.iter()
+            .filter_map(|r| r.get(c))
+            .map(|s| s.chars().count())
+            .max()
+            .unwrap_or(0)
+    };
+    let widths: Vec<usize> = (0..columns).map(width).collect();
+    for row in rows {
+        let mut text = String::new();
+        for (c, (cell, &w)) in row.iter().zip(&widths).enumerate() {
+            text += &if right.contains(&c) {
+                format!("  {cell:>w$}")
+            } else {
+                format!("  {cell:w$}")
+            };
+        }
+        line(out, &text)?;
+    }
+    Ok(())
+}
+
+fn totals(report: &Report<'_>, out: &mut dyn Write) -> io::Result<()> {
+    let total = &report.total;
+    line(
+        out,
+        &format!(
+            "\ntotal: {} tensors, {} weights, {}, {:.4} bits per weight",
+            total.tensors,
+            total.weights,
+            mebibytes(total.bytes),
+            total.bits_per_weight()
+        ),
+    )?;
+    let mut rows = vec![
+        ["type", "tensors", "weights", "bytes", "bits"]
+            .map(str::to_owned)
+            .to_vec(),
+    ];
+    for (ty, t) in &report.types {
+        rows.push(vec![
+            ty.to_string(),
+            t.tensors.to_string(),
+            t.weights.to_string(),
+            t.bytes.to_string(),
+            format!("{:.4}", t.bits_per_weight()),
+        ]);
+    }
+    if rows.len() > 1 {
+        table(&rows, &[1, 2, 3, 4], out)?;
+    }
+    for ty in report.types.keys() {
+        if let Some(note) = type_note(*ty) {
+            line(
+                out,
+                &format!("  note: {ty} is {note}; its size is taken from the offsets"),
+            )?;
+        }
+    }
+    Ok(())
+}
+
+fn ternary(report: &Report<'_>, out: &mut dyn Write) -> io::Result<()> {
+    let judged: Vec<_> = report.tensors.iter().filter_map(|t| t.ternary).collect();
+    let ternary: Vec<_> = judged.iter().flatten().collect();
+    if judged.is_empty() {
+        return Ok(());
+    }
+    let mut by_reach: BTreeMap<Reach, usize> = BTreeMap::new();
+    ternary
+        .iter()
+        .for_each(|t| *by_reach.entry(t.reach).or_default() += 1);
+    let parts: Vec<String> = by_reach
+        .iter()
+        .map(|(reach, n)| format!("{n} with a scale per {reach}"))
+        .collect();
+    let detail = if parts.is_empty() {
+        String::new()
+    } else {
+        format!(": {}", parts.join(", "))
+    };
+    line(
+        out,
+        &format!(
+            "\nternary: {} of {} matrices{detail}",
+            ternary.len(),
+            judged.len()
+        ),
+    )
+}
+
+fn mebibytes(bytes: u64) -> String {
+    format!("{:.2} MiB", bytes as f64 / (1024.0 * 1024.0))
+}

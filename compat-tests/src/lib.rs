@@ -10,7 +10,9 @@ pub mod fetch;
 pub mod files;
 pub mod golden;
 pub mod inputs;
+pub mod models;
 pub mod oracle;
+pub mod programs;
 
 use std::fmt;
 use std::io::Write;

@@ -27,6 +27,7 @@ pub const SHORT: &[(&str, &str)] = &[
 #[command(
     name = "rgen",
     version,
+    args_override_self = true,
     after_help = "See --help for examples.",
     after_long_help = "\
 Examples:

@@ -39,8 +39,8 @@ pub fn profile_dir() -> Result<PathBuf> {
         .ancestors()
         .find(|dir| dir.file_name() == Some(OsStr::new("deps")));
     let profile = deps.and_then(Path::parent);
-    let profile = profile
-        .with_context(|| format!("{} does not lie in a target directory", exe.display()))?;
+    let profile =
+        profile.with_context(|| format!("{} does not lie in a target directory", exe.display()))?;
     Ok(profile.to_owned())
 }
 

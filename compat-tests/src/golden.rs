@@ -79,9 +79,7 @@ pub fn logits(name: &str) -> Result<Logits> {
             .as_array()
             .with_context(|| format!("{name}: no list '{key}'"))
     };
-    let tokens = list("tokens")?
-        .iter()
-        .map(|v| v.as_u64().map(|v| v as u32));
+    let tokens = list("tokens")?.iter().map(|v| v.as_u64().map(|v| v as u32));
     let sha256 = list("sha256_f32le_per_position")?
         .iter()
         .map(|v| v.as_str().map(str::to_owned));
@@ -144,11 +142,16 @@ pub fn perplexity(model: &str) -> Result<Perplexity> {
     let value = values.iter().find(|v| v["model"] == model);
     let value = value.with_context(|| format!("no model {model:?}"))?;
     let text = |key: &str| Some(value[key].as_str()?.to_owned());
-    let running = value["running"].as_array().context("no running estimates")?;
+    let running = value["running"]
+        .as_array()
+        .context("no running estimates")?;
     Ok(Perplexity {
         n_ctx: value["n_ctx"].as_u64().context("n_ctx")?,
         estimate: text("ppl").zip(text("err")).context("no estimate")?,
-        running: running.iter().filter_map(serde_json::Value::as_f64).collect(),
+        running: running
+            .iter()
+            .filter_map(serde_json::Value::as_f64)
+            .collect(),
     })
 }
 

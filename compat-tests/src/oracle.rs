@@ -40,21 +40,81 @@ const PLATFORM: [&str; 8] = [
 /// its plain name is the scalar code. F32, F16 and BF16 have only SIMD versions, which sum in another
 /// order; they are left to the recorded vectors of `testdata/kernels`.
 pub const DOTS: [(TypeId, &str, Rounding); 16] = [
-    (TypeId::Q4_0, "ggml_vec_dot_q4_0_q8_0_generic", Rounding::Plain),
-    (TypeId::Q4_1, "ggml_vec_dot_q4_1_q8_1_generic", Rounding::Fused),
-    (TypeId::Q5_0, "ggml_vec_dot_q5_0_q8_0_generic", Rounding::Plain),
-    (TypeId::Q5_1, "ggml_vec_dot_q5_1_q8_1_generic", Rounding::Fused),
-    (TypeId::Q8_0, "ggml_vec_dot_q8_0_q8_0_generic", Rounding::Plain),
-    (TypeId::Q2_K, "ggml_vec_dot_q2_K_q8_K_generic", Rounding::Fused),
-    (TypeId::Q3_K, "ggml_vec_dot_q3_K_q8_K_generic", Rounding::Plain),
-    (TypeId::Q4_K, "ggml_vec_dot_q4_K_q8_K_generic", Rounding::Fused),
-    (TypeId::Q5_K, "ggml_vec_dot_q5_K_q8_K_generic", Rounding::Fused),
-    (TypeId::Q6_K, "ggml_vec_dot_q6_K_q8_K_generic", Rounding::Plain),
-    (TypeId::IQ4_NL, "ggml_vec_dot_iq4_nl_q8_0_generic", Rounding::Plain),
-    (TypeId::TQ1_0, "ggml_vec_dot_tq1_0_q8_K_generic", Rounding::Plain),
-    (TypeId::TQ2_0, "ggml_vec_dot_tq2_0_q8_K_generic", Rounding::Plain),
-    (TypeId::MXFP4, "ggml_vec_dot_mxfp4_q8_0_generic", Rounding::Plain),
-    (TypeId::Q1_0, "ggml_vec_dot_q1_0_q8_0_generic", Rounding::Plain),
+    (
+        TypeId::Q4_0,
+        "ggml_vec_dot_q4_0_q8_0_generic",
+        Rounding::Plain,
+    ),
+    (
+        TypeId::Q4_1,
+        "ggml_vec_dot_q4_1_q8_1_generic",
+        Rounding::Fused,
+    ),
+    (
+        TypeId::Q5_0,
+        "ggml_vec_dot_q5_0_q8_0_generic",
+        Rounding::Plain,
+    ),
+    (
+        TypeId::Q5_1,
+        "ggml_vec_dot_q5_1_q8_1_generic",
+        Rounding::Fused,
+    ),
+    (
+        TypeId::Q8_0,
+        "ggml_vec_dot_q8_0_q8_0_generic",
+        Rounding::Plain,
+    ),
+    (
+        TypeId::Q2_K,
+        "ggml_vec_dot_q2_K_q8_K_generic",
+        Rounding::Fused,
+    ),
+    (
+        TypeId::Q3_K,
+        "ggml_vec_dot_q3_K_q8_K_generic",
+        Rounding::Plain,
+    ),
+    (
+        TypeId::Q4_K,
+        "ggml_vec_dot_q4_K_q8_K_generic",
+        Rounding::Fused,
+    ),
+    (
+        TypeId::Q5_K,
+        "ggml_vec_dot_q5_K_q8_K_generic",
+        Rounding::Fused,
+    ),
+    (
+        TypeId::Q6_K,
+        "ggml_vec_dot_q6_K_q8_K_generic",
+        Rounding::Plain,
+    ),
+    (
+        TypeId::IQ4_NL,
+        "ggml_vec_dot_iq4_nl_q8_0_generic",
+        Rounding::Plain,
+    ),
+    (
+        TypeId::TQ1_0,
+        "ggml_vec_dot_tq1_0_q8_K_generic",
+        Rounding::Plain,
+    ),
+    (
+        TypeId::TQ2_0,
+        "ggml_vec_dot_tq2_0_q8_K_generic",
+        Rounding::Plain,
+    ),
+    (
+        TypeId::MXFP4,
+        "ggml_vec_dot_mxfp4_q8_0_generic",
+        Rounding::Plain,
+    ),
+    (
+        TypeId::Q1_0,
+        "ggml_vec_dot_q1_0_q8_0_generic",
+        Rounding::Plain,
+    ),
     (TypeId::Q2_0, "ggml_vec_dot_q2_0_q8_0", Rounding::Plain),
 ];
 
@@ -71,8 +131,7 @@ type QuantizeRow = unsafe extern "C" fn(*const f32, *mut u8, i64);
 type DequantizeRow = unsafe extern "C" fn(*const u8, *mut f32, i64);
 type QuantizeChunk =
     unsafe extern "C" fn(u32, *const f32, *mut u8, i64, i64, i64, *const f32) -> usize;
-type VecDot =
-    unsafe extern "C" fn(i32, *mut f32, usize, *const u8, usize, *const u8, usize, i32);
+type VecDot = unsafe extern "C" fn(i32, *mut f32, usize, *const u8, usize, *const u8, usize, i32);
 
 /// The loaded libraries.
 pub struct Oracle {
@@ -251,7 +310,10 @@ impl Oracle {
 
 /// C structs of blocks are aligned to 4 at most; buffers of the allocator are aligned to more.
 fn assert_aligned(p: *const u8) {
-    assert!((p as usize).is_multiple_of(4), "buffers must be aligned to 4");
+    assert!(
+        (p as usize).is_multiple_of(4),
+        "buffers must be aligned to 4"
+    );
 }
 
 impl Encoder {

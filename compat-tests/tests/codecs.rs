@@ -5,7 +5,7 @@
 #![allow(missing_docs)]
 
 use trine_compat_tests::inputs::{self, Kind, Rng};
-use trine_compat_tests::{oracle, or_skip};
+use trine_compat_tests::{or_skip, oracle};
 use trine_formats::types::{REGISTRY, TypeId, TypeInfo};
 
 /// Weights per call: a multiple of every block.
@@ -199,7 +199,10 @@ mod activations {
 /// A new type must be listed above. F32 is what everything else is made from.
 #[test]
 fn every_codec_is_compared() {
-    for t in REGISTRY.iter().filter(|t| t.encode.is_some() || t.decode.is_some()) {
+    for t in REGISTRY
+        .iter()
+        .filter(|t| t.encode.is_some() || t.decode.is_some())
+    {
         let listed = WEIGHTS.contains(&t.id) || ACTIVATIONS.contains(&t.id) || t.id == TypeId::F32;
         assert!(listed, "{} is compared with nothing", t.name);
     }

@@ -8,6 +8,7 @@
 
 pub mod fetch;
 pub mod files;
+pub mod gguf_py;
 pub mod golden;
 pub mod inputs;
 pub mod models;

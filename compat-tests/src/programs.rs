@@ -119,4 +119,3 @@ pub fn quantize(source: &Path, out: &Path, ty: &str, options: &[String], dir: &P
     succeed(&mut command)?;
     Ok(())
 }
-

@@ -47,8 +47,14 @@ fn check_greedy(file: &ModelFile, name: &str) {
         let want = std::fs::read_to_string(path).expect("a golden text");
         let got = models::greedy(&model, &tokenizer, prompt, 40).expect("a continuation");
         // Both belong to the program, not to the model.
-        let want = want.trim_end_matches('\n').trim_end_matches(" [end of text]");
-        assert_eq!(got.trim_end_matches('\n'), want.trim_end_matches('\n'), "{name}: {prompt}");
+        let want = want
+            .trim_end_matches('\n')
+            .trim_end_matches(" [end of text]");
+        assert_eq!(
+            got.trim_end_matches('\n'),
+            want.trim_end_matches('\n'),
+            "{name}: {prompt}"
+        );
     }
 }
 
@@ -79,7 +85,10 @@ fn check_perplexity(file: &ModelFile, name: &str, limit: Option<usize>) {
     let want = golden.running[..count].iter().map(|v| format!("{v:.4}"));
     assert_eq!(running, want.collect::<Vec<_>>(), "{name}");
     if count == golden.running.len() {
-        let printed = (format!("{:.4}", estimate.ppl()), format!("{:.5}", estimate.ppl_error()));
+        let printed = (
+            format!("{:.4}", estimate.ppl()),
+            format!("{:.5}", estimate.ppl_error()),
+        );
         assert_eq!(printed, golden.estimate, "{name}");
     }
 }

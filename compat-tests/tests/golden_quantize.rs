@@ -33,17 +33,29 @@ fn has_imatrix(line: &Quantized) -> bool {
 
 #[test]
 fn trilm() {
-    check(TRILM, &models::bundled(TRILM).expect("a bundled model"), |l| !has_imatrix(l));
+    check(
+        TRILM,
+        &models::bundled(TRILM).expect("a bundled model"),
+        |l| !has_imatrix(l),
+    );
 }
 
 #[test]
 fn trilm_with_importance() {
-    check(TRILM, &models::bundled(TRILM).expect("a bundled model"), has_imatrix);
+    check(
+        TRILM,
+        &models::bundled(TRILM).expect("a bundled model"),
+        has_imatrix,
+    );
 }
 
 #[test]
 fn bitnet() {
-    check(BITNET, &models::bundled(BITNET).expect("a bundled model"), |_| true);
+    check(
+        BITNET,
+        &models::bundled(BITNET).expect("a bundled model"),
+        |_| true,
+    );
 }
 
 #[test]

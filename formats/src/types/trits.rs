@@ -171,7 +171,10 @@ mod tests {
                 let packing = TritPacking::new(k, p);
                 assert_eq!(packing.is_ok(), 1 << p > states, "{k} in {p}");
                 // The paper's own formula, whether it fits or not.
-                let block = |n: u64| ((n << p) + states - 1) / states;
+                let block = |n: u64| {
+                    let raised = (n << p) + (states - 1);
+                    raised / states
+                };
                 let mut distinct: Vec<u64> = (0..states).map(block).collect();
                 distinct.retain(|&b| b < 1 << p);
                 distinct.dedup();

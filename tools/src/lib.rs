@@ -4,3 +4,4 @@ pub mod exit;
 pub mod inspect;
 pub mod open;
 pub mod progress;
+pub mod quantize;

@@ -19,3 +19,4 @@ pub mod load;
 pub mod open;
 pub mod progress;
 pub mod text;
+pub mod quantize;

@@ -3,6 +3,7 @@
 //! The numerics are those of llama.cpp's CPU backend built for plain x86-64 (no SIMD options, no FMA
 //! contraction) and run with flash attention off; `docs/determinism.md` states the contract.
 
+pub mod chat;
 pub mod convert;
 pub mod eval;
 pub mod kernels;

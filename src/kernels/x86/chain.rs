@@ -216,10 +216,12 @@ unsafe fn terms<C: Codes, L: Level>(blocks: &[u8], acts: &Acts, first: usize) ->
         let nested = C::SUBS / pieces; // units in a block
         let q = &acts.q[first * pieces..][..8 * pieces];
         let mut sums = [_mm256_setzero_si256(); 8];
-        for (j, sum) in sums.iter_mut().enumerate() {
-            let codes = C::unpack(&blocks[j / nested * C::BYTES..][..C::BYTES]);
-            let codes = &codes[j % nested * pieces..][..pieces];
-            *sum = L::dot::<C>(codes, &q[j * pieces..][..pieces]);
+        for (j, sums) in sums.chunks_exact_mut(nested).enumerate() {
+            let codes = C::unpack(&blocks[j * C::BYTES..][..C::BYTES]);
+            for (k, sum) in sums.iter_mut().enumerate() {
+                let q = &q[(j * nested + k) * pieces..][..pieces];
+                *sum = L::dot::<C>(&codes[k * pieces..][..pieces], q);
+            }
         }
         let isum = _mm256_add_epi32(reduce8(&sums), load8i(&acts.correction[first..]));
         let isum = _mm256_cvtepi32_ps(isum);

@@ -8,7 +8,9 @@
 
 use std::arch::x86_64::*;
 
-use super::chain::{Avx2, Avx512};
+use trine_formats::types::TypeId;
+
+use super::chain::{Avx2, Avx512, load8};
 use super::panel::transpose8;
 use super::{Call, Scratch};
 
@@ -20,6 +22,7 @@ const TOKENS: usize = 96;
 
 /// A float weight type; activations are of the same type.
 pub(super) trait Float {
+    const TYPE: TypeId;
     const BYTES: usize;
     /// Products are exact, so they may be fused with the add.
     const EXACT: bool;
@@ -36,6 +39,7 @@ pub(super) struct Bf16;
 pub(super) struct F32;
 
 impl Float for F16 {
+    const TYPE: TypeId = TypeId::F16;
     const BYTES: usize = 2;
     const EXACT: bool = true;
 
@@ -47,6 +51,7 @@ impl Float for F16 {
 }
 
 impl Float for Bf16 {
+    const TYPE: TypeId = TypeId::BF16;
     const BYTES: usize = 2;
     const EXACT: bool = false;
 
@@ -59,6 +64,7 @@ impl Float for Bf16 {
 }
 
 impl Float for F32 {
+    const TYPE: TypeId = TypeId::F32;
     const BYTES: usize = 4;
     const EXACT: bool = false;
 
@@ -294,16 +300,16 @@ impl FloatScratch {
         // SAFETY: the caller has the features of `L`, which include AVX2, FMA and F16C.
         unsafe {
             let mut acc = [[L::zero(); T]; G];
-            for g in 0..G {
-                for i in 0..T {
-                    acc[g][i] = L::load(&self.sums[(group + g) * TOKENS + t + i]);
+            for (g, acc) in acc.iter_mut().enumerate() {
+                for (i, acc) in acc.iter_mut().enumerate() {
+                    *acc = L::load(&self.sums[(group + g) * TOKENS + t + i]);
                 }
             }
             for k in 0..columns {
                 if F::EXACT {
                     let mut w = [L::zero(); G];
                     for g in 0..G {
-                        w[g] = L::widen(super::chain::load8(&panel[g][k].0));
+                        w[g] = L::widen(load8(&panel[g][k].0));
                     }
                     for i in 0..T {
                         for g in 0..G {
@@ -314,15 +320,15 @@ impl FloatScratch {
                     for i in 0..T {
                         let x = _mm256_set1_ps(plain[i][k]);
                         for g in 0..G {
-                            let product = _mm256_mul_ps(super::chain::load8(&panel[g][k].0), x);
+                            let product = _mm256_mul_ps(load8(&panel[g][k].0), x);
                             acc[g][i] = L::add(acc[g][i], L::widen(product));
                         }
                     }
                 }
             }
-            for g in 0..G {
-                for i in 0..T {
-                    L::store(&mut self.sums[(group + g) * TOKENS + t + i], acc[g][i]);
+            for (g, acc) in acc.into_iter().enumerate() {
+                for (i, acc) in acc.into_iter().enumerate() {
+                    L::store(&mut self.sums[(group + g) * TOKENS + t + i], acc);
                 }
             }
         }
@@ -370,7 +376,7 @@ unsafe fn all<F: Float, L: Wide, const TG: usize, const TT: usize>(
     if F::EXACT {
         s.exact.resize(TOKENS * STRETCH, 0.0);
     } else {
-        s.plain.resize(TOKENS * STRETCH, 0.0);
+        s.plain.resize(s.plain.len().max(TOKENS * STRETCH), 0.0);
     }
     let rows = call
         .w
@@ -391,12 +397,6 @@ unsafe fn all<F: Float, L: Wide, const TG: usize, const TT: usize>(
                     s.fill_panel::<F>(w, call.n, k, columns);
                     s.fill_acts::<F>(acts, call.n, k, columns);
                     let mut group = 0;
-                    if tokens < 4 {
-                        while group + 4 <= groups {
-                            s.tiles::<F, L, 4, 1>(group, tokens, columns);
-                            group += 4;
-                        }
-                    }
                     while group + TG <= groups {
                         s.tiles::<F, L, TG, TT>(group, tokens, columns);
                         group += TG;
@@ -413,6 +413,88 @@ unsafe fn all<F: Float, L: Wide, const TG: usize, const TT: usize>(
                 }
             }
         }
+    }
+}
+
+/// Few tokens: each row front to back, in any order of columns, with a test that the order did not matter.
+///
+/// An f64 sum of n terms p, in any order, is within `n * 2^-53 * sum |p|` of the exact sum (to first order),
+/// so two orders differ by at most twice that. If the sum less and plus a bound above it round to the same f32,
+/// that is the sum in order, rounded. If not (about one row in a thousand; every NaN or infinity), the
+/// definition decides.
+#[inline(always)]
+unsafe fn few<F: Float, L: Wide>(call: Call<'_>, scratch: &mut Scratch) {
+    let row_bytes = call.n * F::BYTES;
+    let Some(dot) = F::TYPE.info().and_then(|info| info.dot_ref) else {
+        unreachable!("float types have a dot product");
+    };
+    let columns = call.n.next_multiple_of(16);
+    let x = &mut scratch.float.plain;
+    x.resize(columns.max(x.len()), 0.0);
+    // 2.5 covers the factor 2, the second-order terms and the f32 rounding of `magnitude`: n is below 2^17.
+    let unit = if call.n < 1 << 17 {
+        2.5 * (call.n + 16) as f64 / (1u64 << 53) as f64
+    } else {
+        f64::INFINITY
+    };
+    for (t, act) in call.acts.chunks_exact(row_bytes).enumerate() {
+        // SAFETY: the caller has the features of `L`, which include AVX2, FMA and F16C.
+        unsafe {
+            for (i, x) in x[..columns].chunks_exact_mut(8).enumerate() {
+                let v = if 8 * i < call.n {
+                    eight::<F>(act, 8 * i)
+                } else {
+                    _mm256_setzero_ps()
+                };
+                super::chain::store8(x, v);
+            }
+            let rows = call.w.chunks_exact(row_bytes);
+            for (row, out) in rows.zip(call.out[t..].iter_mut().step_by(call.tokens)) {
+                let (sum, magnitude) = any_order::<F, L>(row, &x[..columns]);
+                let bound = unit * f64::from(magnitude);
+                let (low, high) = ((sum - bound) as f32, (sum + bound) as f32);
+                *out = if low.to_bits() == high.to_bits() {
+                    low
+                } else {
+                    dot(row, act)
+                };
+            }
+        }
+    }
+}
+
+/// The f64 sum of the f32 products and the f32 sum of their magnitudes, in an order of its own.
+#[inline(always)]
+unsafe fn any_order<F: Float, L: Wide>(row: &[u8], x: &[f32]) -> (f64, f32) {
+    // SAFETY: the caller has the features of `L`, which include AVX2, FMA and F16C.
+    unsafe {
+        let mut sums = [L::zero(); 4];
+        let mut magnitudes = [_mm256_setzero_ps(); 4];
+        let sign = _mm256_set1_ps(-0.0);
+        let whole = row.len() / (32 * F::BYTES) * 32;
+        for (w, x) in row.chunks_exact(32 * F::BYTES).zip(x.chunks_exact(32)) {
+            for i in 0..4 {
+                let w = F::load(&w[i * 8 * F::BYTES..][..8 * F::BYTES]);
+                let product = _mm256_mul_ps(w, load8(&x[8 * i..]));
+                sums[i] = L::add(sums[i], L::widen(product));
+                magnitudes[i] = _mm256_add_ps(magnitudes[i], _mm256_andnot_ps(sign, product));
+            }
+        }
+        for k in (whole..row.len() / F::BYTES).step_by(8) {
+            let product = _mm256_mul_ps(eight::<F>(row, k), load8(&x[k..]));
+            sums[0] = L::add(sums[0], L::widen(product));
+            magnitudes[0] = _mm256_add_ps(magnitudes[0], _mm256_andnot_ps(sign, product));
+        }
+        let total = L::add(L::add(sums[0], sums[1]), L::add(sums[2], sums[3]));
+        let mut eight = Sums([0.0; 8]);
+        L::store(&mut eight, total);
+        let low = _mm256_add_ps(magnitudes[0], magnitudes[1]);
+        let mut magnitude = [0.0; 8];
+        super::chain::store8(
+            &mut magnitude,
+            _mm256_add_ps(low, _mm256_add_ps(magnitudes[2], magnitudes[3])),
+        );
+        (eight.0.iter().sum(), magnitude.iter().sum())
     }
 }
 
@@ -434,4 +516,24 @@ pub(super) unsafe fn rows_avx2<F: Float>(call: Call<'_>, scratch: &mut Scratch) 
 pub(super) unsafe fn rows_avx512<F: Float>(call: Call<'_>, scratch: &mut Scratch) {
     // SAFETY: as this function.
     unsafe { all::<F, Avx512, 2, 12>(call, scratch) }
+}
+
+/// Few tokens. `n` > 0; lengths are checked by the caller.
+///
+/// # Safety
+/// The processor has the features named.
+#[target_feature(enable = "avx2,fma,f16c")]
+pub(super) unsafe fn few_avx2<F: Float>(call: Call<'_>, scratch: &mut Scratch) {
+    // SAFETY: as this function.
+    unsafe { few::<F, Avx2>(call, scratch) }
+}
+
+/// As [`few_avx2`].
+///
+/// # Safety
+/// The processor has the features named.
+#[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512vl,avx512dq,avx512vnni")]
+pub(super) unsafe fn few_avx512<F: Float>(call: Call<'_>, scratch: &mut Scratch) {
+    // SAFETY: as this function.
+    unsafe { few::<F, Avx512>(call, scratch) }
 }

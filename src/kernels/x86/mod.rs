@@ -19,8 +19,11 @@ use codes::Codes;
 use float::Float;
 use lanes::LaneCodes;
 
-/// From this many tokens on, unpacking a panel pays.
-const PANEL_TOKENS: usize = 4;
+/// From this many tokens on, unpacking a panel pays. TQ2_0 unpacks so fast that it may be done per token longer.
+const fn panel_tokens(ty: TypeId) -> usize {
+    if ty.0 == TypeId::TQ2_0.0 { 6 } else { 4 }
+}
+
 /// Fewer rows than this at the end are not worth a panel.
 const PANEL_ROWS: usize = 4;
 
@@ -69,9 +72,9 @@ fn run(ty: TypeId, (few, panel): (Kernel, Kernel), lanes: usize, call: Call<'_>)
         return;
     }
     let rest = rows % lanes;
-    let in_panels = match tokens {
-        0..PANEL_TOKENS => 0,
-        _ if rest < PANEL_ROWS => rows - rest,
+    let in_panels = match rest {
+        _ if tokens < panel_tokens(ty) => 0,
+        0..PANEL_ROWS => rows - rest,
         _ => rows,
     };
     let (panel_out, few_out) = out.split_at_mut(in_panels * tokens);
@@ -202,7 +205,7 @@ fn float_avx2<F: Float, const ID: u32>(
     tokens: usize,
     out: &mut [f32],
 ) {
-    let kernels: (Kernel, Kernel) = (float::rows_avx2::<F>, float::rows_avx2::<F>);
+    let kernels: (Kernel, Kernel) = (float::few_avx2::<F>, float::rows_avx2::<F>);
     run(
         TypeId(ID),
         kernels,
@@ -224,7 +227,7 @@ fn float_avx512<F: Float, const ID: u32>(
     tokens: usize,
     out: &mut [f32],
 ) {
-    let kernels: (Kernel, Kernel) = (float::rows_avx512::<F>, float::rows_avx512::<F>);
+    let kernels: (Kernel, Kernel) = (float::few_avx512::<F>, float::rows_avx512::<F>);
     run(
         TypeId(ID),
         kernels,

@@ -1,0 +1,157 @@
+//! Chat templates: a conversation to the tokens that the model was trained on.
+//!
+//! Models carry a Jinja template (`tokenizer.chat_template`). It comes with the file, so it is as
+//! hostile as the file: it runs without any access to the system, with a budget of instructions, a
+//! limit on recursion and on output, and watched for time and memory (see [`run`]).
+//!
+//! What the user types never becomes a control token: `<|im_end|>` in a message is text, not the end of
+//! the turn. A message without such a text is encoded with the rest of the conversation, exactly as
+//! llama.cpp does it; see [`protect`] for the others.
+
+mod json;
+mod protect;
+mod run;
+mod strftime;
+
+use minijinja::{Value, context};
+use trine_formats::gguf::{GgufError, Metadata};
+
+use crate::tokenizer::{Tokenizer, TokenizerError};
+
+/// One message of a conversation.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Message {
+    /// "system", "user" or "assistant".
+    pub role: &'static str,
+    /// What was said.
+    pub content: String,
+}
+
+/// Why a conversation cannot be rendered.
+#[derive(Debug, thiserror::Error)]
+pub enum ChatError {
+    /// The template is not valid.
+    #[error("the chat template is not valid: {0}")]
+    Syntax(String),
+    /// The template failed, or refused the conversation.
+    #[error("the chat template failed: {0}")]
+    Failed(String),
+    /// The template wrote too much.
+    #[error("the chat template wrote more than {0} bytes")]
+    TooLong(usize),
+    /// The template ran too long or took too much memory. Its thread may still be running: a program
+    /// that gets this should end.
+    #[error("the chat template was stopped: it used more than {0}")]
+    Runaway(&'static str),
+    /// A message has the text of a control token and the template takes the message apart.
+    #[error(
+        "a message contains the text of a control token, and the chat template changes messages in a way that does not allow to keep it apart; leave that text out"
+    )]
+    Unprotected,
+    /// The rendered conversation cannot be encoded.
+    #[error(transparent)]
+    Tokenizer(#[from] TokenizerError),
+    /// The metadata value is not a text.
+    #[error(transparent)]
+    Gguf(#[from] GgufError),
+}
+
+/// The template of a model.
+#[derive(Clone, Debug)]
+pub struct ChatTemplate {
+    source: String,
+    bos: String,
+    eos: String,
+}
+
+impl ChatTemplate {
+    /// The template of a file, `None` when it has none.
+    ///
+    /// # Errors
+    /// The value is not a text, or not a template.
+    pub fn from_metadata(
+        meta: &Metadata,
+        tokenizer: &Tokenizer,
+    ) -> Result<Option<ChatTemplate>, ChatError> {
+        meta.get_str("tokenizer.chat_template")?
+            .map(|source| ChatTemplate::new(source, tokenizer))
+            .transpose()
+    }
+
+    /// A template from its text.
+    ///
+    /// # Errors
+    /// The text is not a template.
+    pub fn new(source: &str, tokenizer: &Tokenizer) -> Result<ChatTemplate, ChatError> {
+        let text = |id: Option<u32>| {
+            let bytes = id.map(|id| tokenizer.piece(id, true)).unwrap_or_default();
+            String::from_utf8_lossy(&bytes).into_owned()
+        };
+        ChatTemplate::with_tokens(source, text(tokenizer.bos()), text(tokenizer.eos()))
+    }
+
+    fn with_tokens(source: &str, bos: String, eos: String) -> Result<ChatTemplate, ChatError> {
+        let source = run::without_generation_tags(source);
+        run::check(&source)?;
+        Ok(ChatTemplate { source, bos, eos })
+    }
+
+    /// The text of a conversation; with `answer` it ends where the assistant's next message begins.
+    ///
+    /// # Errors
+    /// Whatever the template does wrong.
+    pub fn render(&self, messages: &[Message], answer: bool) -> Result<String, ChatError> {
+        let messages: Vec<Value> = messages
+            .iter()
+            .map(|m| context! { role => m.role, content => m.content.as_str() })
+            .collect();
+        run::render(
+            &self.source,
+            context! {
+                messages,
+                bos_token => self.bos.as_str(),
+                eos_token => self.eos.as_str(),
+                add_generation_prompt => answer,
+            },
+        )
+    }
+
+    /// The tokens of a conversation, with BOS in front if the model wants it.
+    ///
+    /// # Errors
+    /// As [`ChatTemplate::render`]; a message with the text of a control token that cannot be kept apart.
+    pub fn encode(
+        &self,
+        tokenizer: &Tokenizer,
+        messages: &[Message],
+        answer: bool,
+    ) -> Result<Vec<u32>, ChatError> {
+        let plain = |m: &Message| -> Result<bool, ChatError> {
+            let as_text = tokenizer.encode(&m.content, false, false)?;
+            Ok(as_text == tokenizer.encode(&m.content, false, true)?)
+        };
+        let mut suspect = Vec::new();
+        for (i, m) in messages.iter().enumerate() {
+            if !plain(m)? {
+                suspect.push(i);
+            }
+        }
+        if !suspect.is_empty() {
+            return protect::encode(self, tokenizer, messages, &suspect, answer);
+        }
+        let text = self.render(messages, answer)?;
+        Ok(tokenizer.encode(self.without_bos(tokenizer, &text), true, true)?)
+    }
+
+    /// The rendered text without the BOS that encoding will add.
+    fn without_bos<'a>(&self, tokenizer: &Tokenizer, text: &'a str) -> &'a str {
+        if tokenizer.add_bos() && !self.bos.is_empty() {
+            text.strip_prefix(&self.bos).unwrap_or(text)
+        } else {
+            text
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -9,5 +9,6 @@ pub mod kernels;
 pub mod math;
 pub mod model;
 pub mod ops;
+pub mod quant;
 pub mod sample;
 pub mod tokenizer;

@@ -193,6 +193,11 @@ fn types_are_complete() {
         TypeId::Q5_0,
         TypeId::Q5_1,
         TypeId::Q8_0,
+        TypeId::Q2_K,
+        TypeId::Q3_K,
+        TypeId::Q4_K,
+        TypeId::Q5_K,
+        TypeId::Q6_K,
         TypeId::TQ1_0,
         TypeId::TQ2_0,
         TypeId::Q1_0,
@@ -207,7 +212,7 @@ fn types_are_complete() {
             "{id}"
         );
     }
-    for id in [TypeId::Q8_0, TypeId::Q8_1] {
+    for id in [TypeId::Q8_0, TypeId::Q8_1, TypeId::Q8_K] {
         assert!(id.info().unwrap().encode.is_some(), "{id}");
     }
 }

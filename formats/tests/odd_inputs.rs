@@ -146,6 +146,12 @@ fn q2_0_and_q1_0() {
         format!("003c8854{}", &tail[2..])
     );
 
+    // Below 2^-128 the inverse of the scale is infinite and every code is the lowest.
+    let x: [f32; 64] = block(&[(0, f32::from_bits(2)), (2, -f32::from_bits(2))]);
+    assert_eq!(hex(&encode(TypeId::Q2_0, &x)), "0".repeat(36));
+    let x: [f32; 64] = block(&[(0, f32::MIN_POSITIVE / 2.0), (2, -f32::MIN_POSITIVE / 2.0)]);
+    assert_eq!(hex(&encode(TypeId::Q2_0, &x)), format!("000046{tail}"));
+
     let tail = "ffffffffffffffffffffffffffffff";
     let x: [f32; 128] = block(&[(0, NAN), (1, -0.0), (3, 1.0), (4, -1.0)]);
     assert_eq!(hex(&encode(TypeId::Q1_0, &x)), format!("007eee{tail}"));

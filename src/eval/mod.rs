@@ -218,12 +218,12 @@ impl Chunks {
                     outcome = rows
                         .drain(|p, l| {
                             let finite = l.iter().all(|v| v.is_finite());
-                            finite
-                                .then(|| score(p - first, l, text[p + 1]))
-                                .ok_or(EvalError::NonFinite {
+                            finite.then(|| score(p - first, l, text[p + 1])).ok_or(
+                                EvalError::NonFinite {
                                     chunk: index + 1,
                                     position: p,
-                                })
+                                },
+                            )
                         })
                         .into_iter()
                         .try_for_each(|one| take(one?));

@@ -107,6 +107,18 @@ fn shapes(info: &TypeInfo) -> Vec<(usize, usize, usize)> {
             (19, 6, blocks * step),
         ]);
     }
+    if info.block == 1 {
+        for n in [1, 2, 7, 8, 9, 15, 127, 129, 255, 1000] {
+            all.extend([
+                (1, 1, n),
+                (9, 2, n),
+                (40, 3, n),
+                (35, 5, n),
+                (65, 13, n),
+                (10, 100, n),
+            ]);
+        }
+    }
     all.extend([
         (33, 7, 2560),
         (17, 1, 2560),
@@ -215,6 +227,39 @@ fn kernels_give_the_bits_of_dot_ref_on_extreme_sums() {
     }
 }
 
+/// Products of very different size that cancel: what is left is the rounding of the sum in column order.
+#[test]
+fn float_sums_are_rounded_in_column_order() {
+    for ty in [TypeId::F32, TypeId::F16, TypeId::BF16] {
+        let info = ty.info().expect("registered");
+        let encode = info.encode.expect("floats have encoders");
+        let mut random = Random(5);
+        for tokens in [1, 2, 3, 5, 13] {
+            let (rows, n) = (19, 520);
+            let mut wide =
+                |_| random.float() * f32::from_bits((112 + random.below(28) as u32) << 23);
+            let x: Vec<f32> = (0..n / 2).map(&mut wide).collect();
+            let mut acts = Vec::new();
+            let mirrored: Vec<f32> = x.iter().chain(x.iter().rev()).copied().collect();
+            let mut row = vec![0; n * info.bytes];
+            encode(&mirrored, None, &mut row);
+            (0..tokens).for_each(|_| acts.extend_from_slice(&row));
+            let mut w = Vec::new();
+            for _ in 0..rows {
+                let half: Vec<f32> = (0..n / 2).map(&mut wide).collect();
+                let cancelling: Vec<f32> = half
+                    .iter()
+                    .copied()
+                    .chain(half.iter().rev().map(|v| -v))
+                    .collect();
+                encode(&cancelling, None, &mut row);
+                w.extend_from_slice(&row);
+            }
+            compare(info, &w, &acts, n, tokens, "cancelling");
+        }
+    }
+}
+
 #[test]
 fn rows_without_columns_and_calls_without_rows_or_tokens_are_empty_sums() {
     for (info, _) in types_with_dots() {
@@ -310,6 +355,14 @@ fn quantizers_agree_on_ties_and_special_values() {
                 let extreme = random.below(256);
                 x[extreme] = if random.below(2) == 0 { 127.0 } else { -127.0 };
                 compare_quantized(act, &x, "ties");
+                // One step below: adding a half itself would carry.
+                let below: Vec<f32> = x
+                    .iter()
+                    .map(|v| if v.fract() == 0.0 { *v } else { v.next_down() })
+                    .collect();
+                compare_quantized(act, &below, "just below ties");
+                let below: Vec<f32> = below.iter().map(|v| -v).collect();
+                compare_quantized(act, &below, "just beside ties");
             }
         }
         for a in special {

@@ -1,10 +1,13 @@
-//! BitNet b1.58 as llama.cpp's `bitnet` architecture defines it: LLaMA with an RMS norm on the heads
-//! before the output projection and on the gated activations before the down projection.
+//! BitNet b1.58: LLaMA with an RMS norm on the heads before the output projection and on the gated
+//! activations before the down projection.
+//!
+//! llama.cpp's `bitnet` gates with SiLU; the published 2B-4T model (`bitnet-25`, `bitnet-b1.58`) was
+//! trained with squared ReLU.
 
 use super::load::{Linear, Loader};
 use super::session::Pass;
-use super::{Block, Config};
-use crate::ops::activation::swiglu;
+use super::{Arch, Block, Config, GLOBAL};
+use crate::ops::activation::{squared_reglu, swiglu};
 use crate::ops::{self, norm};
 
 struct Layer {
@@ -21,6 +24,8 @@ struct Layer {
     down: Linear,
     /// Factor on the scores.
     scale: f32,
+    /// `gate = activation(gate) * up`.
+    gated: fn(&mut [f32], &[f32]),
 }
 
 pub fn load(loader: &mut Loader<'_>, c: &Config) -> Vec<Box<dyn Block>> {
@@ -40,6 +45,11 @@ pub fn load(loader: &mut Loader<'_>, c: &Config) -> Vec<Box<dyn Block>> {
             ffn_sub_norm: loader.vector(&name("ffn_sub_norm.weight"), c.n_ff),
             down: loader.linear(&name("ffn_down"), c.n_ff, c.n_embd),
             scale: 1.0 / (c.head_dim as f32).sqrt(),
+            gated: if c.arch == Arch::Bitnet {
+                swiglu
+            } else {
+                squared_reglu
+            },
         })
     };
     (0..c.n_layer).map(layer).collect()
@@ -50,8 +60,8 @@ impl Block for Layer {
         let u = norm::rms(x, &self.attn_norm, self.eps);
         let acts = pass.activations(&u);
         let [mut q, mut k, v] = [0, 1, 2].map(|i| self.qkv[i].apply(&acts));
-        pass.rotate(&mut q, 0);
-        pass.rotate(&mut k, 0);
+        pass.rotate(&mut q, GLOBAL);
+        pass.rotate(&mut k, GLOBAL);
         pass.store(self.index, &k, &v);
         let mut heads = pass.attend(self.index, &q, self.scale, None);
         norm::rms_in_place(&mut heads, &self.attn_sub_norm, self.eps);
@@ -61,7 +71,7 @@ impl Block for Layer {
         let acts = pass.activations(&u);
         let mut gate = self.gate.apply_bias_first(&acts);
         let up = self.up.apply_bias_first(&acts);
-        swiglu(&mut gate, &up);
+        (self.gated)(&mut gate, &up);
         norm::rms_in_place(&mut gate, &self.ffn_sub_norm, self.eps);
         ops::add(x, &self.down.apply(&pass.rows(&gate)));
     }

@@ -5,9 +5,8 @@
 
 use super::load::{Linear, Loader};
 use super::session::Pass;
-use super::{Block, Config};
+use super::{Block, Config, GLOBAL, WINDOW};
 use crate::ops::activation::geglu;
-use crate::ops::rope::Rope;
 use crate::ops::{self, norm};
 
 struct Layer {
@@ -27,15 +26,6 @@ struct Layer {
     /// Factor on the queries, applied after RoPE; the scores have none.
     query_scale: f32,
     window: Option<usize>,
-}
-
-/// RoPE of the window layers: its own base, no scaling.
-pub fn window_rope(c: &Config) -> Rope {
-    Rope {
-        base: c.rope_base_window,
-        freq_scale: 1.0,
-        ..c.rope.clone()
-    }
 }
 
 pub fn load(loader: &mut Loader<'_>, c: &Config) -> Vec<Box<dyn Block>> {
@@ -63,9 +53,7 @@ pub fn load(loader: &mut Loader<'_>, c: &Config) -> Vec<Box<dyn Block>> {
             down: loader.linear(&name("ffn_down"), c.n_ff, c.n_embd),
             ffn_post_norm: loader.vector(&name("post_ffw_norm.weight"), c.n_embd),
             query_scale: 1.0 / (per_head as f32).sqrt(),
-            window: c
-                .window
-                .filter(|_| c.windowed.get(index).copied().unwrap_or(false)),
+            window: c.layer_window(index),
         })
     };
     (0..c.n_layer).map(layer).collect()
@@ -73,7 +61,11 @@ pub fn load(loader: &mut Loader<'_>, c: &Config) -> Vec<Box<dyn Block>> {
 
 impl Block for Layer {
     fn run(&self, x: &mut [f32], pass: &mut Pass<'_>) {
-        let rope = usize::from(self.window.is_some());
+        let rope = if self.window.is_some() {
+            WINDOW
+        } else {
+            GLOBAL
+        };
         let u = norm::rms(x, &self.attn_norm, self.eps);
         let acts = pass.activations(&u);
         let [mut q, mut k, v] = [0, 1, 2].map(|i| self.qkv[i].apply(&acts));

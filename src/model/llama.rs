@@ -1,8 +1,8 @@
-//! LLaMA: pre-norm attention with adjacent-pair RoPE, SwiGLU.
+//! LLaMA and its kin Qwen 2 and Qwen 3: norms before both halves of a block, SwiGLU.
 
 use super::load::{Linear, Loader};
 use super::session::Pass;
-use super::{Block, Config};
+use super::{Arch, Block, Config, GLOBAL};
 use crate::ops::activation::swiglu;
 use crate::ops::{self, norm};
 
@@ -11,6 +11,8 @@ struct Layer {
     eps: f32,
     attn_norm: Vec<f32>,
     qkv: [Linear; 3],
+    /// RMS norms of every query and every key head, before RoPE (Qwen 3).
+    head_norms: Option<[Vec<f32>; 2]>,
     out: Linear,
     ffn_norm: Vec<f32>,
     gate: Linear,
@@ -28,6 +30,10 @@ pub fn load(loader: &mut Loader<'_>, c: &Config) -> Vec<Box<dyn Block>> {
             eps: c.eps,
             attn_norm: loader.vector(&name("attn_norm.weight"), c.n_embd),
             qkv: loader.qkv(index, c),
+            head_norms: (c.arch == Arch::Qwen3).then(|| {
+                ["attn_q_norm.weight", "attn_k_norm.weight"]
+                    .map(|part| loader.vector(&name(part), c.head_dim))
+            }),
             out: loader.linear(&name("attn_output"), c.n_head * c.head_dim, c.n_embd),
             ffn_norm: loader.vector(&name("ffn_norm.weight"), c.n_embd),
             gate: loader.linear(&name("ffn_gate"), c.n_embd, c.n_ff),
@@ -44,8 +50,12 @@ impl Block for Layer {
         let u = norm::rms(x, &self.attn_norm, self.eps);
         let acts = pass.activations(&u);
         let [mut q, mut k, v] = [0, 1, 2].map(|i| self.qkv[i].apply(&acts));
-        pass.rotate(&mut q, 0);
-        pass.rotate(&mut k, 0);
+        if let Some([q_norm, k_norm]) = &self.head_norms {
+            norm::rms_in_place(&mut q, q_norm, self.eps);
+            norm::rms_in_place(&mut k, k_norm, self.eps);
+        }
+        pass.rotate(&mut q, GLOBAL);
+        pass.rotate(&mut k, GLOBAL);
         pass.store(self.index, &k, &v);
         let heads = pass.attend(self.index, &q, self.scale, None);
         ops::add(x, &self.out.apply(&pass.rows(&heads)));

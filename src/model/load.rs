@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use trine_formats::gguf::{ModelFile, TensorView};
 
-use super::{Config, ModelError};
+use super::{Arch, Config, ModelError};
 use crate::kernels::Isa;
 use crate::ops;
 use crate::ops::matmul::{Activations, Matrix, matmul};
@@ -166,8 +166,16 @@ impl<'a> Loader<'a> {
     }
 }
 
-/// The tensors before and after the blocks: embeddings, output projection, output norm.
-pub fn ends(loader: &mut Loader<'_>, c: &Config) -> (Matrix, Matrix, Vec<f32>) {
+/// The tensors before and after the blocks.
+pub struct Ends {
+    pub embedding: Matrix,
+    pub output: Matrix,
+    pub output_bias: Option<Vec<f32>>,
+    pub output_norm: Vec<f32>,
+}
+
+/// Loads the ends; a model without `output.weight` projects with its embeddings.
+pub fn ends(loader: &mut Loader<'_>, c: &Config) -> Ends {
     let embedding = loader.matrix("token_embd.weight", c.n_embd, c.n_vocab);
     if embedding.ty.info().is_none_or(|t| t.decode.is_none()) {
         loader.problems.push(format!(
@@ -176,12 +184,20 @@ pub fn ends(loader: &mut Loader<'_>, c: &Config) -> (Matrix, Matrix, Vec<f32>) {
         ));
     }
     let output = match c.arch {
-        super::Arch::Bitnet => None,
+        arch if arch.is_bitnet() => None,
+        Arch::Olmo2 => Some(loader.matrix("output.weight", c.n_embd, c.n_vocab)),
         _ => loader.optional_matrix("output.weight", c.n_embd, c.n_vocab),
     };
-    let norm = loader.vector("output_norm.weight", c.n_embd);
-    let output = output.unwrap_or_else(|| embedding.clone());
-    (embedding, output, norm)
+    let output_bias = match c.arch {
+        Arch::Qwen2 => loader.optional_vector("output.bias", c.n_vocab),
+        _ => None,
+    };
+    Ends {
+        output: output.unwrap_or_else(|| embedding.clone()),
+        output_bias,
+        output_norm: loader.vector("output_norm.weight", c.n_embd),
+        embedding,
+    }
 }
 
 /// `y = W x`, with the per-tensor scale and the bias some models have.

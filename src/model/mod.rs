@@ -6,6 +6,7 @@ mod gemma3;
 pub mod kv;
 mod llama;
 mod load;
+mod olmo2;
 mod session;
 
 use std::sync::Arc;
@@ -61,6 +62,10 @@ pub struct Model {
     inner: Arc<Inner>,
 }
 
+/// Indices into a model's RoPE tables.
+const GLOBAL: usize = 0;
+const WINDOW: usize = 1;
+
 struct Inner {
     config: Config,
     isa: Isa,
@@ -68,6 +73,7 @@ struct Inner {
     /// Token embeddings; also the output projection of models that tie the two.
     embedding: Matrix,
     output: Matrix,
+    output_bias: Option<Vec<f32>>,
     output_norm: Vec<f32>,
     blocks: Vec<Box<dyn Block>>,
     ropes: Vec<Rope>,
@@ -87,20 +93,24 @@ impl Model {
     pub fn load(file: &ModelFile, options: &LoadOptions) -> Result<Model, ModelError> {
         let config = Config::read(file)?;
         let mut loader = load::Loader::new(file, options.isa);
-        let (embedding, output, output_norm) = load::ends(&mut loader, &config);
-        let mut ropes = vec![config.rope.clone()];
-        let blocks: Vec<Box<dyn Block>> = match config.arch {
+        let load::Ends {
+            embedding,
+            output,
+            output_bias,
+            output_norm,
+        } = load::ends(&mut loader, &config);
+        let mut ropes = vec![config.rope.clone(), config.window_rope.clone()];
+        let blocks = match config.arch {
             Arch::Llama => {
-                ropes[0].freq_factors = loader
-                    .optional_vector("rope_freqs.weight", config.rope.n_rot / 2)
-                    .unwrap_or_default();
+                // One set of divisors for all layers, in the file of llama 3.
+                let factors = loader.optional_vector("rope_freqs.weight", config.rope.n_rot / 2);
+                ropes[GLOBAL].freq_factors = factors.unwrap_or_default();
                 llama::load(&mut loader, &config)
             }
-            Arch::Gemma3 => {
-                ropes.push(gemma3::window_rope(&config));
-                gemma3::load(&mut loader, &config)
-            }
-            Arch::Bitnet => bitnet::load(&mut loader, &config),
+            Arch::Qwen2 | Arch::Qwen3 => llama::load(&mut loader, &config),
+            Arch::Gemma3 => gemma3::load(&mut loader, &config),
+            Arch::Olmo2 => olmo2::load(&mut loader, &config),
+            Arch::Bitnet | Arch::Bitnet25 | Arch::BitnetB158 => bitnet::load(&mut loader, &config),
         };
         loader.finish()?;
         let pool = rayon::ThreadPoolBuilder::new()
@@ -117,6 +127,7 @@ impl Model {
             pool,
             embedding,
             output,
+            output_bias,
             output_norm,
             blocks,
             ropes,

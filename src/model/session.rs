@@ -243,6 +243,9 @@ impl Inner {
             let acts = Activations::new(&u, n, self.isa);
             let mut logits = vec![0f32; acts.tokens() * self.config.n_vocab];
             matmul(&self.output, &acts, &mut logits);
+            if let Some(bias) = &self.output_bias {
+                ops::add_rows(&mut logits, bias);
+            }
             if let Some(cap) = self.config.final_softcap {
                 logits
                     .iter_mut()

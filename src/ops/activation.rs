@@ -19,6 +19,18 @@ pub fn swiglu(gate: &mut [f32], up: &[f32]) {
         });
 }
 
+/// `gate = relu(gate)^2 * up`, element by element: ReLU, square, product, each rounded.
+pub fn squared_reglu(gate: &mut [f32], up: &[f32]) {
+    gate.par_chunks_mut(CHUNK)
+        .zip(up.par_chunks(CHUNK))
+        .for_each(|(g, u)| {
+            g.iter_mut().zip(u).for_each(|(g, u)| {
+                let r = if *g > 0.0 { *g } else { 0.0 };
+                *g = (r * r) * u;
+            });
+        });
+}
+
 /// `gate = gelu(gate) * up`, element by element (ggml `ggml_vec_geglu_f32`).
 ///
 /// GELU is looked up by the half-float value of its argument; at or below -10 the product is 0, at or

@@ -53,7 +53,11 @@ impl<'a> Converter<'a> {
             Some(Codec {
                 decode: from.decode?,
                 encode: to.encode?,
-                decode_back: if is_ternary_type(row.to) { to.decode } else { None },
+                decode_back: if is_ternary_type(row.to) {
+                    to.decode
+                } else {
+                    None
+                },
                 row_bytes: usize::try_from(to.row_bytes(row.columns())?).ok()?,
             })
         };
@@ -76,7 +80,10 @@ impl<'a> Converter<'a> {
         let source_bytes = chunk.data.len() / rows.max(1);
         let per_task = (TASK_WEIGHTS / self.columns.max(1)).max(1);
         let Some(codec) = &self.codec else {
-            let tasks = chunk.data.par_chunks((per_task * source_bytes).max(1)).enumerate();
+            let tasks = chunk
+                .data
+                .par_chunks((per_task * source_bytes).max(1))
+                .enumerate();
             let faults: Vec<_> = tasks
                 .filter_map(|(i, data)| {
                     let first_row = chunk.first_row + (i * per_task) as u64;
@@ -89,8 +96,10 @@ impl<'a> Converter<'a> {
             };
         };
         let mut out = vec![0; rows * codec.row_bytes];
-        let scratch =
-            || Scratch { row: vec![0.0; self.columns], back: vec![0.0; self.columns] };
+        let scratch = || Scratch {
+            row: vec![0.0; self.columns],
+            back: vec![0.0; self.columns],
+        };
         let results: Vec<Result<Loss, RowFault>> = out
             .par_chunks_mut(per_task * codec.row_bytes)
             .zip(chunk.data.par_chunks(per_task * source_bytes))
@@ -120,13 +129,16 @@ impl<'a> Converter<'a> {
         }
         let mut loss = Loss::default();
         let source_bytes = data.len() / (out.len() / codec.row_bytes);
-        for (i, (data, out)) in
-            data.chunks(source_bytes).zip(out.chunks_mut(codec.row_bytes)).enumerate()
+        for (i, (data, out)) in data
+            .chunks(source_bytes)
+            .zip(out.chunks_mut(codec.row_bytes))
+            .enumerate()
         {
             (codec.decode)(data, &mut scratch.row);
             let matrix = ((first_row + i as u64) / self.matrix_rows.max(1)) as usize;
-            let importance =
-                self.importance.and_then(|w| w.chunks_exact(self.columns).nth(matrix));
+            let importance = self
+                .importance
+                .and_then(|w| w.chunks_exact(self.columns).nth(matrix));
             (codec.encode)(&scratch.row, importance, out);
             if let Some(decode_back) = codec.decode_back {
                 decode_back(out, &mut scratch.back);

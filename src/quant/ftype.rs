@@ -95,7 +95,13 @@ pub enum Group {
 
 impl Group {
     /// Every group, in the order of [`Ftype::ALL`].
-    pub const ALL: &[Group] = &[Group::Float, Group::Ternary, Group::Legacy, Group::K, Group::Iq];
+    pub const ALL: &[Group] = &[
+        Group::Float,
+        Group::Ternary,
+        Group::Legacy,
+        Group::K,
+        Group::Iq,
+    ];
 
     /// The heading.
     pub fn title(self) -> &'static str {
@@ -125,8 +131,11 @@ pub enum Target {
 }
 
 /// Names that stand for another file type.
-const ALIASES: &[(&str, Ftype)] =
-    &[("Q3_K", Ftype::Q3_K_M), ("Q4_K", Ftype::Q4_K_M), ("Q5_K", Ftype::Q5_K_M)];
+const ALIASES: &[(&str, Ftype)] = &[
+    ("Q3_K", Ftype::Q3_K_M),
+    ("Q4_K", Ftype::Q4_K_M),
+    ("Q5_K", Ftype::Q5_K_M),
+];
 
 impl Target {
     /// Reads a name in any case (`q4_k_m`, `COPY`) or a number of `general.file_type`.
@@ -134,8 +143,16 @@ impl Target {
         if text.eq_ignore_ascii_case("copy") {
             return Some(Target::Copy);
         }
-        let named = Ftype::ALL.iter().copied().find(|t| t.name().eq_ignore_ascii_case(text));
-        let alias = || ALIASES.iter().find(|(n, _)| n.eq_ignore_ascii_case(text)).map(|&(_, t)| t);
+        let named = Ftype::ALL
+            .iter()
+            .copied()
+            .find(|t| t.name().eq_ignore_ascii_case(text));
+        let alias = || {
+            ALIASES
+                .iter()
+                .find(|(n, _)| n.eq_ignore_ascii_case(text))
+                .map(|&(_, t)| t)
+        };
         let number = || {
             let id: u32 = text.parse().ok()?;
             Ftype::ALL.iter().copied().find(|&t| t as u32 == id)
@@ -154,15 +171,20 @@ impl Target {
     /// All names that [`Target::parse`] takes.
     pub fn names() -> impl Iterator<Item = &'static str> {
         let aliases = ALIASES.iter().map(|&(n, _)| n);
-        Ftype::ALL.iter().map(|t| t.name()).chain(aliases).chain(["COPY"])
+        Ftype::ALL
+            .iter()
+            .map(|t| t.name())
+            .chain(aliases)
+            .chain(["COPY"])
     }
 }
 
 /// The candidate closest to `word` by edit distance, if one is close enough to be a slip of the hand.
 pub fn nearest<'a>(word: &str, candidates: impl Iterator<Item = &'a str>) -> Option<&'a str> {
-    let word = word.to_ascii_lowercase();
+    let plain = |s: &str| s.to_ascii_lowercase().replace(['_', '-'], "");
+    let word = plain(word);
     candidates
-        .map(|c| (edit_distance(word.as_bytes(), c.to_ascii_lowercase().as_bytes()), c))
+        .map(|c| (edit_distance(word.as_bytes(), plain(c).as_bytes()), c))
         .min_by_key(|&(d, _)| d)
         .filter(|&(d, c)| d <= 1 + c.len() / 4)
         .map(|(_, c)| c)

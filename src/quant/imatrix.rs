@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use thiserror::Error;
+use trine_formats::imatrix::Imatrix;
 
 /// Weights by tensor, normalised, with what the output records of their origin.
 #[derive(Clone, Debug, Default)]
@@ -11,8 +12,8 @@ pub struct Importance {
     pub file: String,
     /// The first data set it was computed on.
     pub dataset: Option<Vec<u8>>,
-    /// Number of chunks it was computed on; 0 or less: unknown.
-    pub chunks: i32,
+    /// Number of chunks it was computed on; 0: unknown.
+    pub chunks: u32,
     entries: BTreeMap<String, Vec<f32>>,
 }
 
@@ -20,7 +21,9 @@ pub struct Importance {
 #[derive(Error, Debug, PartialEq, Eq)]
 pub enum ImportanceError {
     /// Infinite or not a number.
-    #[error("importance matrix '{file}': {tensor} has a weight that is not finite; compute the matrix anew")]
+    #[error(
+        "importance matrix '{file}': {tensor} has a weight that is not finite; compute the matrix anew"
+    )]
     NotFinite {
         /// File.
         file: String,
@@ -46,6 +49,23 @@ impl Selection {
 }
 
 impl Importance {
+    /// The weights of the tensors that `selection` takes, from a file that was given as `file`.
+    ///
+    /// # Errors
+    /// A weight that is not finite.
+    pub fn from_file(
+        matrix: &Imatrix,
+        file: &str,
+        selection: &Selection,
+    ) -> Result<Option<Importance>, ImportanceError> {
+        let dataset = matrix.datasets.first().map(|d| d.as_bytes().to_vec());
+        let entries = matrix
+            .entries
+            .keys()
+            .filter_map(|k| Some((k.clone(), matrix.importance(k)?)));
+        Importance::new(file, dataset, matrix.chunk_count, entries, selection)
+    }
+
     /// `entries` are normalised weights. `None` when the selection leaves none: then it is as if no
     /// matrix had been given, as in llama-quantize.
     ///
@@ -54,20 +74,30 @@ impl Importance {
     pub fn new(
         file: &str,
         dataset: Option<Vec<u8>>,
-        chunks: i32,
+        chunks: u32,
         entries: impl IntoIterator<Item = (String, Vec<f32>)>,
         selection: &Selection,
     ) -> Result<Option<Importance>, ImportanceError> {
-        let entries: BTreeMap<String, Vec<f32>> =
-            entries.into_iter().filter(|(name, _)| selection.takes(name)).collect();
-        if let Some((tensor, _)) = entries.iter().find(|(_, w)| w.iter().any(|x| !x.is_finite())) {
+        let entries: BTreeMap<String, Vec<f32>> = entries
+            .into_iter()
+            .filter(|(name, _)| selection.takes(name))
+            .collect();
+        if let Some((tensor, _)) = entries
+            .iter()
+            .find(|(_, w)| w.iter().any(|x| !x.is_finite()))
+        {
             let (file, tensor) = (file.to_owned(), tensor.clone());
             return Err(ImportanceError::NotFinite { file, tensor });
         }
         if entries.is_empty() {
             return Ok(None);
         }
-        Ok(Some(Importance { file: file.to_owned(), dataset, chunks, entries }))
+        Ok(Some(Importance {
+            file: file.to_owned(),
+            dataset,
+            chunks,
+            entries,
+        }))
     }
 
     /// The weights of a tensor of the input.
@@ -86,26 +116,6 @@ impl Importance {
     }
 }
 
-/// Mean weights of a matrix in GGUF form: `sums` holds `counts.len()` matrices of squared activations,
-/// each divided by its count. An expert that was never called gets ones.
-pub fn normalise(sums: &[f32], counts: &[i64]) -> Vec<f32> {
-    let columns = sums.len() / counts.len().max(1);
-    let mut weights = vec![0.0; sums.len()];
-    for (j, &count) in counts.iter().enumerate() {
-        let (from, to) = (j * columns, (j + 1) * columns);
-        let count = count as f32;
-        for (w, &s) in weights[from..to].iter_mut().zip(&sums[from..to]) {
-            *w = if count > 0.0 { s / count } else { 1.0 };
-        }
-    }
-    weights
-}
-
-/// Mean weights of a matrix in the legacy form, whose sums are already means times `calls`.
-pub fn normalise_legacy(sums: &[f32], calls: i32) -> Vec<f32> {
-    if calls > 0 { sums.iter().map(|s| s / calls as f32).collect() } else { sums.to_vec() }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -114,19 +124,27 @@ mod tests {
     fn selection_and_emptiness() {
         let entries = || [("a.b".to_owned(), vec![1.0]), ("a.c".to_owned(), vec![2.0])];
         let parts = |p: &[&str]| p.iter().map(|s| s.to_string()).collect::<Vec<_>>();
-        let only = Selection { include: parts(&["b", "x"]), exclude: vec![] };
-        let got = Importance::new("f", None, 3, entries(), &only).unwrap().unwrap();
-        assert_eq!((got.len(), got.get("a.b"), got.get("a.c")), (1, Some(&[1.0][..]), None));
-        let none = Selection { include: vec![], exclude: parts(&["a"]) };
-        assert!(Importance::new("f", None, 3, entries(), &none).unwrap().is_none());
+        let only = Selection {
+            include: parts(&["b", "x"]),
+            exclude: vec![],
+        };
+        let got = Importance::new("f", None, 3, entries(), &only)
+            .unwrap()
+            .unwrap();
+        assert_eq!(
+            (got.len(), got.get("a.b"), got.get("a.c")),
+            (1, Some(&[1.0][..]), None)
+        );
+        let none = Selection {
+            include: vec![],
+            exclude: parts(&["a"]),
+        };
+        assert!(
+            Importance::new("f", None, 3, entries(), &none)
+                .unwrap()
+                .is_none()
+        );
         let nan = [("t".to_owned(), vec![f32::NAN])];
         assert!(Importance::new("f", None, 3, nan, &Selection::default()).is_err());
-    }
-
-    #[test]
-    fn means() {
-        assert_eq!(normalise(&[2.0, 4.0, 7.0, 9.0], &[2, 0]), [1.0, 2.0, 1.0, 1.0]);
-        assert_eq!(normalise_legacy(&[3.0, 6.0], 3), [1.0, 2.0]);
-        assert_eq!(normalise_legacy(&[3.0], 0), [3.0]);
     }
 }

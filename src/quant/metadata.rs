@@ -27,7 +27,10 @@ pub fn output(source: &Metadata, add: &Additions) -> Metadata {
     for (key, value) in source.iter() {
         out.set(key, c_strings(value));
     }
-    out.set("general.quantization_version", Value::U32(QUANTIZATION_VERSION));
+    out.set(
+        "general.quantization_version",
+        Value::U32(QUANTIZATION_VERSION),
+    );
     out.set("general.file_type", Value::U32(add.file_type));
     for key in [split::KEY_NO, split::KEY_COUNT, split::KEY_TENSORS] {
         out.remove(key);
@@ -44,9 +47,15 @@ pub fn output(source: &Metadata, add: &Additions) -> Metadata {
         if let Some(dataset) = &importance.dataset {
             out.set("quantize.imatrix.dataset", text(dataset));
         }
-        out.set("quantize.imatrix.entries_count", Value::U32(importance.len() as u32));
+        out.set(
+            "quantize.imatrix.entries_count",
+            Value::U32(importance.len() as u32),
+        );
         if importance.chunks > 0 {
-            out.set("quantize.imatrix.chunks_count", Value::U32(importance.chunks.unsigned_abs()));
+            out.set(
+                "quantize.imatrix.chunks_count",
+                Value::U32(importance.chunks),
+            );
         }
     }
     if let Some((key, n)) = &add.block_count {
@@ -100,8 +109,10 @@ mod tests {
             importance: None,
             block_count: Some(("llama.block_count".into(), 5)),
         };
-        let got: Vec<(String, Value)> =
-            output(&source, &add).iter().map(|(k, v)| (k.to_owned(), v.clone())).collect();
+        let got: Vec<(String, Value)> = output(&source, &add)
+            .iter()
+            .map(|(k, v)| (k.to_owned(), v.clone()))
+            .collect();
         let want = [
             ("b", Value::U8(1)),
             ("general.quantization_version", Value::U32(2)),
@@ -117,7 +128,9 @@ mod tests {
         let mut strings = StrArray::default();
         assert!(strings.push(b"a\0b") && strings.push(b"c"));
         let got = c_strings(&Value::Array(Array::Str(strings)));
-        let Value::Array(Array::Str(got)) = got else { panic!("{got:?}") };
+        let Value::Array(Array::Str(got)) = got else {
+            panic!("{got:?}")
+        };
         assert_eq!(got.iter().collect::<Vec<_>>(), [b"a", b"c"]);
     }
 }

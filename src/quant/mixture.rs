@@ -164,7 +164,11 @@ impl<'a> Mixture<'a> {
         let layer = super::order::layer(name).ok_or_else(|| MixtureError::NoLayer(name.into()))?;
         let (layer, layers) = (i64::from(layer), self.facts.n_layer);
         if !(0..layers).contains(&layer) {
-            return Err(MixtureError::BadLayer { name: name.into(), layer, layers });
+            return Err(MixtureError::BadLayer {
+                name: name.into(),
+                layer,
+                layers,
+            });
         }
         Ok(layer)
     }
@@ -201,7 +205,11 @@ impl<'a> Mixture<'a> {
         match category {
             Category::AttnV => {
                 self.seen_attn_v += 1;
-                if n_gqa >= 4 || n_expert >= 4 { TypeId::Q4_K } else { sensitive }
+                if n_gqa >= 4 || n_expert >= 4 {
+                    TypeId::Q4_K
+                } else {
+                    sensitive
+                }
             }
             Category::AttnK if n_expert == 8 => TypeId::Q4_K,
             Category::FfnDown => {
@@ -241,7 +249,11 @@ impl<'a> Mixture<'a> {
         if self.facts.is_70b && matches!(ty, TypeId::Q3_K | TypeId::Q4_K) {
             ty = TypeId::Q5_K;
         }
-        if self.facts.n_expert == 8 { TypeId::Q8_0 } else { ty }
+        if self.facts.n_expert == 8 {
+            TypeId::Q8_0
+        } else {
+            ty
+        }
     }
 
     fn ffn_down(&self, i: i64, base: TypeId) -> TypeId {
@@ -278,7 +290,11 @@ impl<'a> Mixture<'a> {
 
     fn attn_output(&self, base: TypeId) -> TypeId {
         if self.falcon() {
-            return if self.ftype == Q3_K_L { TypeId::Q4_K } else { base };
+            return if self.ftype == Q3_K_L {
+                TypeId::Q4_K
+            } else {
+                base
+            };
         }
         if self.facts.n_expert == 8 {
             return match self.ftype {
@@ -299,7 +315,11 @@ impl<'a> Mixture<'a> {
     fn ffn_gate_up(&self, i: i64, base: TypeId) -> TypeId {
         let n = self.facts.n_layer;
         let middle = i >= n / 8 && i < 7 * n / 8;
-        if self.ftype == IQ3_XS && middle { TypeId::IQ3_XXS } else { base }
+        if self.ftype == IQ3_XS && middle {
+            TypeId::IQ3_XXS
+        } else {
+            base
+        }
     }
 }
 
@@ -323,5 +343,9 @@ pub fn replacement(wanted: TypeId, columns: u64) -> Option<TypeId> {
         other if block(other) <= 32 => other,
         _ => return None,
     };
-    Some(if columns.is_multiple_of(block(smaller)) { smaller } else { TypeId::F16 })
+    Some(if columns.is_multiple_of(block(smaller)) {
+        smaller
+    } else {
+        TypeId::F16
+    })
 }

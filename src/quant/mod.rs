@@ -20,13 +20,11 @@ mod ternary;
 mod validate;
 
 pub use ftype::{Ftype, Group, Target, nearest};
-pub use imatrix::{Importance, ImportanceError, Selection, normalise, normalise_legacy};
+pub use imatrix::{Importance, ImportanceError, Selection};
 pub use mixture::MixtureError;
 pub use plan::{OutShard, Plan, PlanError, Reason, Row, Source, can_write};
 pub use problem::{Problem, Refusal};
-pub use recipe::{
-    KvOverride, KvValue, Recipe, RecipeError, TensorRule, parse_layers, parse_type,
-};
+pub use recipe::{KvOverride, KvValue, Recipe, RecipeError, TensorRule, parse_layers, parse_type};
 pub use run::{Progress, QuantError, Report, RunOptions, output_paths, run};
 pub use source::ReadError;
 pub use ternary::{Loss, TensorLoss, TernaryReport};

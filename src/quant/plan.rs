@@ -5,7 +5,8 @@ use std::fmt;
 use std::ops::Range;
 
 use thiserror::Error;
-use trine_formats::gguf::{Metadata, ModelFile, TensorInfo, ggml_shape};
+use trine_formats::gguf::write::ggml_shape;
+use trine_formats::gguf::{Metadata, ModelFile, TensorInfo};
 use trine_formats::types::TypeId;
 
 use super::category::{self, Category};
@@ -134,7 +135,9 @@ pub enum PlanError {
     Mixture(#[from] MixtureError),
     #[error("--prune-layers: the model has no layer {0}")]
     NoLayer(u32),
-    #[error("--prune-layers leaves no tensor of shard {0}: without --keep-split one file is written")]
+    #[error(
+        "--prune-layers leaves no tensor of shard {0}: without --keep-split one file is written"
+    )]
     EmptyShard(usize),
     #[error("{0}")]
     Refused(Refusal),
@@ -205,12 +208,19 @@ impl Plan {
             shards,
             keep_split: recipe.keep_split,
             problems: Vec::new(),
-            warnings: recipe.overrides.iter().filter_map(|o| o.warning()).collect(),
+            warnings: recipe
+                .overrides
+                .iter()
+                .filter_map(|o| o.warning())
+                .collect(),
             importance: HashMap::new(),
         };
         match recipe.target {
             Target::Ftype(ftype) => plan.choose_types(&facts, ftype, recipe)?,
-            Target::Copy => plan.rows.iter_mut().for_each(|r| r.reason = Reason::Kept("COPY")),
+            Target::Copy => plan
+                .rows
+                .iter_mut()
+                .for_each(|r| r.reason = Reason::Kept("COPY")),
         }
         plan.warn_of_idle_options(recipe);
         Ok(plan)
@@ -244,7 +254,10 @@ impl Plan {
 
     /// Tensors whose rows are not whole blocks of the type they should have had.
     pub fn n_fallback(&self) -> usize {
-        self.rows.iter().filter(|r| matches!(r.reason, Reason::Fallback(_))).count()
+        self.rows
+            .iter()
+            .filter(|r| matches!(r.reason, Reason::Fallback(_)))
+            .count()
     }
 
     fn choose_types(
@@ -266,7 +279,12 @@ impl Plan {
             let shape_rule = matches!(reason, Reason::Default | Reason::Mixture | Reason::Rule(_))
                 || reason == TIED_OUTPUT;
             (row.to, row.reason) = (wanted, reason);
-            fit(row, shape_rule && is_quantized(ftype.default_type()), recipe, &mut self.problems);
+            fit(
+                row,
+                shape_rule && is_quantized(ftype.default_type()),
+                recipe,
+                &mut self.problems,
+            );
             row.bytes = bytes_of(row.to, &row.shape);
             check_conversion(row, recipe, &mut self.problems);
             let kept = matches!(row.reason, Reason::Kept(_));
@@ -288,16 +306,36 @@ impl Plan {
         };
         let target = recipe.target.name();
         if idle && !recipe.rules.is_empty() {
-            self.warnings.push(format!("--tensor-type has no effect on {target}"));
+            self.warnings
+                .push(format!("--tensor-type has no effect on {target}"));
+        }
+        let unweighted = |r: &&Row| {
+            let rare = matches!(
+                Category::of(&r.name),
+                Category::TokenEmbd | Category::Output
+            );
+            r.converts() && !r.weighted && !rare
+        };
+        if recipe.importance.is_some() && !idle {
+            let n = self.rows.iter().filter(unweighted).count();
+            if let Some(first) = self.rows.iter().find(unweighted) {
+                let first = &first.name;
+                self.warnings.push(format!(
+                    "the importance matrix has no weights for {n} tensors, the first is {first}"
+                ));
+            }
         }
         if idle && recipe.pure {
-            self.warnings.push(format!("--pure has no effect on {target}"));
+            self.warnings
+                .push(format!("--pure has no effect on {target}"));
         }
         if !idle {
             for rule in &recipe.rules {
                 if !self.rows.iter().any(|r| rule.matches(&r.name)) {
                     let pattern = &rule.pattern;
-                    self.warnings.push(format!("--tensor-type {pattern}: no tensor has such a name"));
+                    self.warnings.push(format!(
+                        "--tensor-type {pattern}: no tensor has such a name"
+                    ));
                 }
             }
         }
@@ -311,7 +349,11 @@ const TIED_OUTPUT: Reason = Reason::Option("--output-tensor-type (tied)");
 fn unchanged(name: String, (shard, offset, info): (usize, u64, &TensorInfo)) -> Row {
     Row {
         name,
-        source: Source { name: info.name.clone(), shard, offset },
+        source: Source {
+            name: info.name.clone(),
+            shard,
+            offset,
+        },
         shape: ggml_shape(&info.shape).to_vec(),
         from: info.ty,
         to: info.ty,
@@ -332,15 +374,12 @@ fn bytes_of(ty: TypeId, shape: &[u64]) -> u64 {
     let Some(info) = ty.info() else { return 0 };
     let columns = shape.first().copied().unwrap_or(1);
     let rows: u64 = shape.iter().skip(1).product();
-    rows.saturating_mul(columns.div_ceil(info.block as u64)).saturating_mul(info.bytes as u64)
+    rows.saturating_mul(columns.div_ceil(info.block as u64))
+        .saturating_mul(info.bytes as u64)
 }
 
 /// `general.file_type` of a copy: the source's own, or a guess from its types.
-fn copied_file_type(
-    meta: &Metadata,
-    sorted: &[(usize, u64, &TensorInfo)],
-    recipe: &Recipe,
-) -> u32 {
+fn copied_file_type(meta: &Metadata, sorted: &[(usize, u64, &TensorInfo)], recipe: &Recipe) -> u32 {
     let key = "general.file_type";
     if let Some(super::recipe::KvValue::Int(n)) = super::facts::overridden(&recipe.overrides, key) {
         return *n as u32;
@@ -363,20 +402,30 @@ fn copied_file_type(
 fn out_shards(meta: Metadata, rows: &[Row], keep_split: bool) -> Result<Vec<OutShard>, PlanError> {
     let last = rows.last().ok_or(PlanError::NoTensors)?.source.shard;
     if !keep_split || last == 0 {
-        return Ok(vec![OutShard { meta, rows: 0..rows.len() }]);
+        return Ok(vec![OutShard {
+            meta,
+            rows: 0..rows.len(),
+        }]);
     }
     let count = last + 1;
     let mut shards = Vec::with_capacity(count);
     let mut first = Some(meta);
     let mut at = 0;
     for no in 0..count {
-        let end = at + rows[at..].iter().take_while(|r| r.source.shard == no).count();
+        let end = at
+            + rows[at..]
+                .iter()
+                .take_while(|r| r.source.shard == no)
+                .count();
         if end == at {
             return Err(PlanError::EmptyShard(no + 1));
         }
         let mut meta = first.take().unwrap_or_default();
         metadata::add_split(&mut meta, no as u16, count as u16, rows.len());
-        shards.push(OutShard { meta, rows: at..end });
+        shards.push(OutShard {
+            meta,
+            rows: at..end,
+        });
         at = end;
     }
     Ok(shards)
@@ -421,9 +470,15 @@ fn wanted(
         return Ok((base, Reason::Default));
     }
     let stacked = row.shape.get(2).is_some_and(|&n| n > 1);
-    let tensor = mixture::Tensor { name, category, columns: row.columns(), stacked };
+    let tensor = mixture::Tensor {
+        name,
+        category,
+        columns: row.columns(),
+        stacked,
+    };
     let ty = mixture.next(tensor, base)?;
-    let by_option = category == Category::TokenEmbd && mixture.tied() && recipe.output_type.is_some();
+    let by_option =
+        category == Category::TokenEmbd && mixture.tied() && recipe.output_type.is_some();
     Ok(match ty {
         _ if by_option => (ty, TIED_OUTPUT),
         _ if ty == base => (ty, Reason::Default),
@@ -438,7 +493,11 @@ fn fit(row: &mut Row, replaceable: bool, recipe: &Recipe, problems: &mut Vec<Pro
     if !row.converts() || row.columns().is_multiple_of(block) {
         return;
     }
-    let instead = if replaceable { replacement(row.to, row.columns()) } else { None };
+    let instead = if replaceable {
+        replacement(row.to, row.columns())
+    } else {
+        None
+    };
     if !(recipe.fallback && instead.is_some()) {
         problems.push(Problem::misfit(row, block, instead));
     }
@@ -454,17 +513,29 @@ fn check_conversion(row: &Row, recipe: &Recipe, problems: &mut Vec<Problem>) {
         return;
     }
     if row.from != TypeId::F32 && row.from.info().is_none_or(|t| t.decode.is_none()) {
-        problems.push(Problem::Unreadable { tensor: row.name.clone(), ty: row.from });
+        problems.push(Problem::Unreadable {
+            tensor: row.name.clone(),
+            ty: row.from,
+        });
     }
     if !can_write(row.to) {
-        problems.push(Problem::Unwritable { tensor: row.name.clone(), ty: row.to });
+        problems.push(Problem::Unwritable {
+            tensor: row.name.clone(),
+            ty: row.to,
+        });
     }
     if row.shape.len() > 3 {
-        problems.push(Problem::FourDimensions { tensor: row.name.clone() });
+        problems.push(Problem::FourDimensions {
+            tensor: row.name.clone(),
+        });
     }
     if is_quantized(row.from) && !recipe.allow_requantize {
         let (from, to) = (row.from, row.to);
-        problems.push(Problem::Requantize { tensor: row.name.clone(), from, to });
+        problems.push(Problem::Requantize {
+            tensor: row.name.clone(),
+            from,
+            to,
+        });
     }
 }
 
@@ -492,13 +563,11 @@ fn requires_importance(name: &str, ty: TypeId, ftype: Ftype) -> bool {
 }
 
 /// The importance weights of a tensor: one per column, for each of its stacked matrices.
-fn weigh(
-    row: &Row,
-    needs: bool,
-    recipe: &Recipe,
-    problems: &mut Vec<Problem>,
-) -> Option<Vec<f32>> {
-    let missing = || Problem::NoImportance { tensor: row.name.clone(), ty: row.to };
+fn weigh(row: &Row, needs: bool, recipe: &Recipe, problems: &mut Vec<Problem>) -> Option<Vec<f32>> {
+    let missing = || Problem::NoImportance {
+        tensor: row.name.clone(),
+        ty: row.to,
+    };
     let Some(importance) = &recipe.importance else {
         if needs {
             problems.push(missing());
@@ -509,14 +578,20 @@ fn weigh(
         return None;
     }
     let weights = importance.get(&row.source.name);
-    let expected = row.columns().saturating_mul(row.shape.get(2).copied().unwrap_or(1));
+    let expected = row
+        .columns()
+        .saturating_mul(row.shape.get(2).copied().unwrap_or(1));
     match weights {
         Some(w) if w.len() as u64 == expected => Some(w.to_vec()),
         // llama.cpp leaves embeddings unweighted then
         Some(_) if Category::of(&row.name) == Category::TokenEmbd => None,
         Some(w) => {
             let (tensor, found) = (row.name.clone(), w.len() as u64);
-            problems.push(Problem::WrongImportance { tensor, found, expected });
+            problems.push(Problem::WrongImportance {
+                tensor,
+                found,
+                expected,
+            });
             None
         }
         None if needs => {

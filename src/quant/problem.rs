@@ -12,13 +12,27 @@ use super::plan::Row;
 #[derive(Clone, PartialEq, Debug)]
 pub enum Problem {
     /// Rows are not whole blocks of the type.
-    Misfit { tensor: String, columns: u64, wanted: TypeId, block: u64, instead: Option<TypeId> },
+    Misfit {
+        tensor: String,
+        columns: u64,
+        wanted: TypeId,
+        block: u64,
+        instead: Option<TypeId>,
+    },
     /// The input is quantized already.
-    Requantize { tensor: String, from: TypeId, to: TypeId },
+    Requantize {
+        tensor: String,
+        from: TypeId,
+        to: TypeId,
+    },
     /// The type is useless without an importance matrix.
     NoImportance { tensor: String, ty: TypeId },
     /// The importance matrix is of another model.
-    WrongImportance { tensor: String, found: u64, expected: u64 },
+    WrongImportance {
+        tensor: String,
+        found: u64,
+        expected: u64,
+    },
     /// No decoder.
     Unreadable { tensor: String, ty: TypeId },
     /// No encoder, or a type that files do not hold.
@@ -30,7 +44,13 @@ pub enum Problem {
 impl Problem {
     pub(super) fn misfit(row: &Row, block: u64, instead: Option<TypeId>) -> Problem {
         let (tensor, columns, wanted) = (row.name.clone(), row.columns(), row.to);
-        Problem::Misfit { tensor, columns, wanted, block, instead }
+        Problem::Misfit {
+            tensor,
+            columns,
+            wanted,
+            block,
+            instead,
+        }
     }
 
     /// Problems of one kind are told together, in this order.
@@ -40,7 +60,9 @@ impl Problem {
             Problem::Unreadable { .. } => 1,
             Problem::FourDimensions { .. } => 2,
             Problem::Requantize { .. } => 3,
-            Problem::Misfit { instead: Some(_), .. } => 4,
+            Problem::Misfit {
+                instead: Some(_), ..
+            } => 4,
             Problem::Misfit { instead: None, .. } => 5,
             Problem::NoImportance { .. } => 6,
             Problem::WrongImportance { .. } => 7,
@@ -66,7 +88,9 @@ impl Problem {
                 "quantized already, and quantizing twice costs quality",
                 "start from an F16, BF16 or F32 file, or accept the loss with --allow-requantize",
             ),
-            Problem::Misfit { instead: Some(_), .. } => (
+            Problem::Misfit {
+                instead: Some(_), ..
+            } => (
                 "whose rows are not whole blocks of the type",
                 "--fallback takes llama.cpp's replacements, --tensor-type PATTERN=TYPE your own",
             ),
@@ -87,19 +111,37 @@ impl Problem {
 
     fn line(&self) -> String {
         match self {
-            Problem::Misfit { tensor, columns, wanted, block, instead } => {
+            Problem::Misfit {
+                tensor,
+                columns,
+                wanted,
+                block,
+                instead,
+            } => {
                 let instead = instead.map_or(String::new(), |ty| format!(" (replacement: {ty})"));
-                format!("{tensor}: {columns} columns, {wanted} needs a multiple of {block}{instead}")
+                format!(
+                    "{tensor}: {columns} columns, {wanted} needs a multiple of {block}{instead}"
+                )
             }
             Problem::Requantize { tensor, from, to } => format!("{tensor}: {from} to {to}"),
             Problem::NoImportance { tensor, ty }
             | Problem::Unreadable { tensor, ty }
             | Problem::Unwritable { tensor, ty } => format!("{tensor}: {ty}"),
-            Problem::WrongImportance { tensor, found, expected } => {
+            Problem::WrongImportance {
+                tensor,
+                found,
+                expected,
+            } => {
                 format!("{tensor}: {found} weights, {expected} needed")
             }
             Problem::FourDimensions { tensor } => tensor.clone(),
         }
+    }
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.line())
     }
 }
 

@@ -69,12 +69,24 @@ pub enum QuantError {
         "general.alignment is {0}, and llama-quantize places tensors at multiples of 32 all the same, which makes a file that cannot be read; add --override-kv general.alignment=int:32"
     )]
     Alignment(u64),
-    #[error("tensor {tensor}: the input holds {what} in block {block} (type {ty}); the model is damaged")]
-    BadInput { tensor: String, ty: TypeId, block: u64, what: &'static str },
+    #[error(
+        "tensor {tensor}: the input holds {what} in block {block} (type {ty}); the model is damaged"
+    )]
+    BadInput {
+        tensor: String,
+        ty: TypeId,
+        block: u64,
+        what: &'static str,
+    },
     #[error(
         "tensor {tensor}: {what} in block {block} of the result (type {ty}); its weights are too large for the type, choose another with --tensor-type"
     )]
-    BadOutput { tensor: String, ty: TypeId, block: u64, what: &'static str },
+    BadOutput {
+        tensor: String,
+        ty: TypeId,
+        block: u64,
+        what: &'static str,
+    },
     #[error("{0}\ngive a model that was trained to be ternary, or accept the loss with --force")]
     NotTernary(TernaryReport),
     #[error("cannot start {threads} threads: {why}")]
@@ -89,7 +101,9 @@ pub fn output_paths(plan: &Plan, out: &Path) -> Vec<PathBuf> {
     let prefix = out.to_string_lossy();
     let prefix = prefix.strip_suffix(".gguf").unwrap_or(&prefix);
     let count = plan.shards.len() as u32;
-    (0..count).map(|no| split::shard_path(prefix, no, count)).collect()
+    (0..count)
+        .map(|no| split::shard_path(prefix, no, count))
+        .collect()
 }
 
 /// Carries out `plan` for the model it was made from. The files appear under their names when all of
@@ -105,7 +119,11 @@ pub fn run(
     progress: &mut dyn Progress,
 ) -> Result<Report, QuantError> {
     plan.check()?;
-    let layouts = plan.shards.iter().map(|s| layout(plan, s)).collect::<Result<Vec<_>, _>>()?;
+    let layouts = plan
+        .shards
+        .iter()
+        .map(|s| layout(plan, s))
+        .collect::<Result<Vec<_>, _>>()?;
     let file_bytes = layouts.iter().map(Layout::file_bytes).sum();
     let files = output_paths(plan, out);
     let inputs: Vec<&Path> = model.shards().iter().map(|s| s.path.as_path()).collect();
@@ -113,12 +131,18 @@ pub fn run(
     for (path, layout) in files.iter().zip(layouts) {
         writers.push(Writer::create(path, layout, &inputs)?);
     }
-    let readers =
-        model.shards().iter().map(ShardReader::open).collect::<Result<Vec<_>, ReadError>>()?;
+    let readers = model
+        .shards()
+        .iter()
+        .map(ShardReader::open)
+        .collect::<Result<Vec<_>, ReadError>>()?;
     let pool = rayon::ThreadPoolBuilder::new()
         .num_threads(options.threads)
         .build()
-        .map_err(|e| QuantError::Threads { threads: options.threads, why: e.to_string() })?;
+        .map_err(|e| QuantError::Threads {
+            threads: options.threads,
+            why: e.to_string(),
+        })?;
 
     let measure_only = AtomicBool::new(false);
     let (ternary, writers) = thread::scope(|scope| {
@@ -126,7 +150,12 @@ pub fn run(
         let (to_write, converted) = sync_channel(2);
         let reader = scope.spawn(|| read_all(plan, readers, to_convert, &measure_only));
         let writer = scope.spawn(move || write_all(plan, writers, converted));
-        let work = Work { plan, pool: &pool, options, measure_only: &measure_only };
+        let work = Work {
+            plan,
+            pool: &pool,
+            options,
+            measure_only: &measure_only,
+        };
         let ternary = work.convert_all(chunks, to_write, progress);
         // The stages before and after end when their channels do. A failed write shows here as an
         // early end, and a failed read as a file that is not whole: the cause comes first.
@@ -140,11 +169,17 @@ pub fn run(
     for writer in writers {
         writer.finish()?;
     }
-    Ok(Report { files, file_bytes, ternary })
+    Ok(Report {
+        files,
+        file_bytes,
+        ternary,
+    })
 }
 
 fn join<T>(handle: thread::ScopedJoinHandle<'_, T>) -> T {
-    handle.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    handle
+        .join()
+        .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }
 
 /// The header of one output file. ggml's writer knows no alignment but 32.
@@ -183,7 +218,8 @@ fn read_all(
 ) -> Result<(), QuantError> {
     for (index, row) in plan.rows.iter().enumerate() {
         for mut chunk in Chunk::split(row) {
-            if measure_only.load(Ordering::Relaxed) && !(row.converts() && is_ternary_type(row.to)) {
+            if measure_only.load(Ordering::Relaxed) && !(row.converts() && is_ternary_type(row.to))
+            {
                 break;
             }
             readers[row.source.shard].read(row, &mut chunk)?;
@@ -234,7 +270,11 @@ impl Work<'_> {
             if current.replace(index) != Some(index) {
                 progress.tensor(index, row);
             }
-            let importance = self.plan.importance.get(&row.source.name).map(Vec::as_slice);
+            let importance = self
+                .plan
+                .importance
+                .get(&row.source.name)
+                .map(Vec::as_slice);
             let converter = Converter::new(row, importance);
             let read = chunk.data.len() as u64;
             let (bytes, loss) = self
@@ -244,7 +284,11 @@ impl Work<'_> {
             if let Some(loss) = loss {
                 match report.tensors.last_mut() {
                     Some(last) if last.name == row.name => last.loss.add(&loss),
-                    _ => report.tensors.push(TensorLoss { name: row.name.clone(), ty: row.to, loss }),
+                    _ => report.tensors.push(TensorLoss {
+                        name: row.name.clone(),
+                        ty: row.to,
+                        loss,
+                    }),
                 }
                 if !self.options.force && !loss.is_lossless() {
                     // nothing will be kept: only find out how bad it is
@@ -266,11 +310,17 @@ impl Work<'_> {
 fn blame(row: &Row, fault: RowFault) -> QuantError {
     let tensor = row.name.clone();
     match fault {
-        RowFault::Input { block, what } => {
-            QuantError::BadInput { tensor, ty: row.from, block, what }
-        }
-        RowFault::Output { block, what } => {
-            QuantError::BadOutput { tensor, ty: row.to, block, what }
-        }
+        RowFault::Input { block, what } => QuantError::BadInput {
+            tensor,
+            ty: row.from,
+            block,
+            what,
+        },
+        RowFault::Output { block, what } => QuantError::BadOutput {
+            tensor,
+            ty: row.to,
+            block,
+            what,
+        },
     }
 }

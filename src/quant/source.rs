@@ -55,7 +55,11 @@ impl Chunk {
         let empty = row.bytes_from == 0;
         (0..if empty { 0 } else { rows.div_ceil(step) }).map(move |i| {
             let first_row = i * step;
-            Chunk { first_row, rows: step.min(rows - first_row), data: Vec::new() }
+            Chunk {
+                first_row,
+                rows: step.min(rows - first_row),
+                data: Vec::new(),
+            }
         })
     }
 }
@@ -95,9 +99,12 @@ impl ShardReader {
         let rows: u64 = row.shape.iter().skip(1).product();
         let row_bytes = row.bytes_from / rows.max(1);
         let start = row.source.offset + chunk.first_row * row_bytes;
-        self.read_at(start, chunk.rows * row_bytes, &mut chunk.data).map_err(|source| {
-            ReadError::Tensor { tensor: row.source.name.clone(), path: self.path.clone(), source }
-        })
+        self.read_at(start, chunk.rows * row_bytes, &mut chunk.data)
+            .map_err(|source| ReadError::Tensor {
+                tensor: row.source.name.clone(),
+                path: self.path.clone(),
+                source,
+            })
     }
 
     fn read_at(&mut self, start: u64, len: u64, out: &mut Vec<u8>) -> io::Result<()> {
@@ -107,12 +114,20 @@ impl ShardReader {
                 file.seek(SeekFrom::Start(start))?;
                 out.reserve_exact(usize::try_from(len).map_err(|_| short())?);
                 let got = file.take(len).read_to_end(out)?;
-                if got as u64 == len { Ok(()) } else { Err(short()) }
+                if got as u64 == len {
+                    Ok(())
+                } else {
+                    Err(short())
+                }
             }
             From::Memory(bytes) => {
-                let range = usize::try_from(start).ok().zip(usize::try_from(start + len).ok());
+                let range = usize::try_from(start)
+                    .ok()
+                    .zip(usize::try_from(start + len).ok());
                 let bytes: &[u8] = (**bytes).as_ref();
-                let part = range.and_then(|(from, to)| bytes.get(from..to)).ok_or_else(short)?;
+                let part = range
+                    .and_then(|(from, to)| bytes.get(from..to))
+                    .ok_or_else(short)?;
                 out.extend_from_slice(part);
                 Ok(())
             }

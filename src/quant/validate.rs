@@ -154,7 +154,10 @@ mod tests {
         assert_eq!(of(f64::MAX), None);
         assert_eq!(of(f64::INFINITY), Some("an infinity"));
         assert_eq!(of(f64::NAN), Some("a NaN"));
-        assert_eq!(first_bad(TypeId::BF16, &[0x80, 0x7f]), Some((0, "an infinity")));
+        assert_eq!(
+            first_bad(TypeId::BF16, &[0x80, 0x7f]),
+            Some((0, "an infinity"))
+        );
         assert_eq!(first_bad(TypeId::BF16, &[0x7f, 0x7f]), None);
         assert_eq!(first_bad(TypeId::MXFP4, &[0xff; 17]), Some((0, "a NaN")));
         assert_eq!(first_bad(TypeId::I32, &[0xff; 4]), None);
@@ -163,7 +166,12 @@ mod tests {
     #[test]
     fn every_type_can_be_asked() {
         for info in REGISTRY {
-            assert_eq!(first_bad(info.id, &vec![0; info.bytes * 2]), None, "{}", info.name);
+            assert_eq!(
+                first_bad(info.id, &vec![0; info.bytes * 2]),
+                None,
+                "{}",
+                info.name
+            );
         }
     }
 }

@@ -140,14 +140,19 @@ fn parse_merge<'a>(
 ) -> Result<(&'a str, &'a str), TokenizerError> {
     let bad = |what: String| entry(MERGES, index, what);
     let shown = || merge.escape_ascii().to_string();
-    let text = std::str::from_utf8(merge)
-        .map_err(|_| bad(format!("'{}' is not UTF-8", shown())))?;
+    let text =
+        std::str::from_utf8(merge).map_err(|_| bad(format!("'{}' is not UTF-8", shown())))?;
     let (left, right) = text
         .bytes()
         .skip(1)
         .position(|b| b == b' ')
         .map(|i| (&text[..i + 1], &text[i + 2..]))
-        .ok_or_else(|| bad(format!("'{}' is not two pieces separated by a space", shown())))?;
+        .ok_or_else(|| {
+            bad(format!(
+                "'{}' is not two pieces separated by a space",
+                shown()
+            ))
+        })?;
     let joined = format!("{left}{right}");
     for piece in [left, right, &joined] {
         if vocab.id(piece.as_bytes()).is_none() {

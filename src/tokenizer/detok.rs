@@ -68,7 +68,10 @@ mod tests {
     fn a_started_character_waits_and_a_broken_one_is_replaced() {
         assert_eq!(whole_chars(b"a\xe2\x82"), ("a".into(), 2));
         assert_eq!(whole_chars(b"a\xe2\x82\xacb"), ("a€b".into(), 0));
-        assert_eq!(whole_chars(b"\xe2\x82x\xff\xf0"), ("\u{fffd}x\u{fffd}".into(), 1));
+        assert_eq!(
+            whole_chars(b"\xe2\x82x\xff\xf0"),
+            ("\u{fffd}x\u{fffd}".into(), 1)
+        );
         assert_eq!(whole_chars(b"\x80"), ("\u{fffd}".into(), 0));
     }
 }

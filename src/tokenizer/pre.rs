@@ -43,8 +43,7 @@ const UP_TO_3_DIGITS: Step = Find(r"\p{N}{1,3}");
 const LLAMA3: Step = Llama3(3, false);
 const QWEN2: Step = Llama3(1, false);
 
-const HAN_KANA: Step =
-    FindChars(r"[\u{4e00}-\u{9fa5}\u{3040}-\u{309f}\u{30a0}-\u{30ff}]+");
+const HAN_KANA: Step = FindChars(r"[\u{4e00}-\u{9fa5}\u{3040}-\u{309f}\u{30a0}-\u{30ff}]+");
 /// DeepSeek's: everything from Samaritan to the end of the common ideographs, and Hangul.
 const CJK: Step = FindChars(r"[\u{4e00}-\u{9fa5}\u{800}-\u{4e00}\u{ac00}-\u{d7ff}]+");
 const AFMOE_SCRIPTS: Step = FindChars(concat!(
@@ -85,9 +84,8 @@ const DEEPSEEK_PUNCTUATION: Step = FindChars(concat!(
     r"[\t-\r ]?",
     r"[!-/:-~\u{ff01}-\u{ff0f}\u{ff1a}-\u{ff5e}\u{2018}-\u{201f}\u{3000}-\u{3002}]+",
 ));
-const BETWEEN_STOPS: Step = FindChars(
-    r" ?[^(\t-\r |.,!?\u{2026}\u{3002}\u{ff0c}\u{3001}\u{964}\u{6d4}\u{60c})]+",
-);
+const BETWEEN_STOPS: Step =
+    FindChars(r" ?[^(\t-\r |.,!?\u{2026}\u{3002}\u{ff0c}\u{3001}\u{964}\u{6d4}\u{60c})]+");
 
 const DEEPSEEK3_WORDS: Step = Words(
     concat!(
@@ -242,19 +240,14 @@ pub(super) fn find(pre: Option<&str>) -> Result<Pre, TokenizerError> {
         }
         "spark2_5" => steps(&[UP_TO_3_DIGITS, HAN_KANA, SPARK_WORDS, DIGIT]),
         "youtu" => whole_words(&[YOUTU_SCRIPTS, YOUTU_WORDS]),
-        "falcon" => steps(&[
-            Find(r"[\p{P}$+<=>^~|`]+"),
-            Gpt2,
-            Find("[0-9][0-9][0-9]"),
-        ]),
-        "starcoder" | "refact" | "command-r" | "smollm" | "codeshell" | "exaone"
-        | "minerva-7b" | "mellum2" => steps(&[DIGIT, Gpt2]),
+        "falcon" => steps(&[Find(r"[\p{P}$+<=>^~|`]+"), Gpt2, Find("[0-9][0-9][0-9]")]),
+        "starcoder" | "refact" | "command-r" | "smollm" | "codeshell" | "exaone" | "minerva-7b"
+        | "mellum2" => steps(&[DIGIT, Gpt2]),
         "gpt-2" | "phi-2" | "jina-es" | "jina-de" | "gigachat" | "jina-v2-es" | "jina-v2-de"
-        | "a.x-4.0" | "mellum" | "modern-bert" | "jina-v1-en" | "jina-v2-code"
-        | "roberta-bpe" | "mpt" | "olmo" | "jais" | "exaone4" | "trillion"
-        | "granite-docling" => PLAIN,
-        "qwen2" | "deepseek-r1-qwen" | "kormo" | "f2llmv2" | "megrez" | "stablelm2"
-        | "hunyuan" | "solar-open" | "grok-2" => steps(&[QWEN2]),
+        | "a.x-4.0" | "mellum" | "modern-bert" | "jina-v1-en" | "jina-v2-code" | "roberta-bpe"
+        | "mpt" | "olmo" | "jais" | "exaone4" | "trillion" | "granite-docling" => PLAIN,
+        "qwen2" | "deepseek-r1-qwen" | "kormo" | "f2llmv2" | "megrez" | "stablelm2" | "hunyuan"
+        | "solar-open" | "grok-2" => steps(&[QWEN2]),
         "qwen35" => steps(&[Llama3(1, true)]),
         "laguna" => steps(&[Lines, QWEN2]),
         "poro-chat" | "bloom" | "gpt3-finnish" => steps(&[BETWEEN_STOPS]),

@@ -10,9 +10,7 @@ use trine_formats::gguf::Metadata;
 
 use super::error::TokenizerError;
 use super::trie::Trie;
-use super::vocab::{
-    Attr, CONTROL, LSTRIP, NORMAL, RSTRIP, UNKNOWN, UNUSED, USER_DEFINED, Vocab,
-};
+use super::vocab::{Attr, CONTROL, LSTRIP, NORMAL, RSTRIP, UNKNOWN, UNUSED, USER_DEFINED, Vocab};
 
 /// The ids that a kind of tokenizer has unless the file names others.
 #[derive(Clone, Copy, Default)]
@@ -267,13 +265,7 @@ impl Special {
     }
 }
 
-fn split_off<'a>(
-    out: &mut Vec<Fragment<'a>>,
-    mut rest: &'a str,
-    id: u32,
-    token: &str,
-    attr: Attr,
-) {
+fn split_off<'a>(out: &mut Vec<Fragment<'a>>, mut rest: &'a str, id: u32, token: &str, attr: Attr) {
     // The white space of C: char::is_ascii_whitespace leaves the vertical tab out.
     let space = |c: char| matches!(c, '\t'..='\r' | ' ');
     while let Some(at) = rest.find(token) {
@@ -307,13 +299,12 @@ fn by_text(vocab: &mut Vocab, texts: &[&str]) -> Option<u32> {
 
 /// Takes back end tokens that some vocabularies use for something else.
 fn settle_end_tokens(vocab: &mut Vocab, eog: &mut BTreeSet<u32>) {
-    let among = |eog: &BTreeSet<u32>, text: &str| {
-        vocab
-            .id(text.as_bytes())
-            .filter(|id| eog.contains(id))
-    };
+    let among =
+        |eog: &BTreeSet<u32>, text: &str| vocab.id(text.as_bytes()).filter(|id| eog.contains(id));
     let call = among(eog, "<|call|>").or(among(eog, "<|calls|>")).is_some();
-    let closing = among(eog, "<|return|>").or(among(eog, "<|flush|>")).is_some();
+    let closing = among(eog, "<|return|>")
+        .or(among(eog, "<|flush|>"))
+        .is_some();
     let end = among(eog, "<|end|>").filter(|_| call && closing);
     if let Some(id) = end {
         eog.remove(&id);

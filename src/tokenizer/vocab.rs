@@ -56,7 +56,11 @@ impl Vocab {
                 ));
             }
             if !texts.push(text) {
-                return Err(entry(TOKENS, index, "more than 4 GiB of token texts".into()));
+                return Err(entry(
+                    TOKENS,
+                    index,
+                    "more than 4 GiB of token texts".into(),
+                ));
             }
         }
         let scores = read_scores(meta, n)?;

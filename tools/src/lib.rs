@@ -17,4 +17,5 @@ pub mod inspect;
 pub mod interrupt;
 pub mod load;
 pub mod open;
+pub mod progress;
 pub mod text;

@@ -3,11 +3,14 @@
 //! A type is a number in the file ([`TypeId`]); what is known of it stands in one [`TypeInfo`]. Ids
 //! without an entry are kept as they are: a file that holds them can still be listed and copied.
 //!
-//! All codecs work on whole rows: `n` weights, `n` a multiple of the block, little-endian bytes.
+//! All codecs work on whole rows: `n` weights, `n` a multiple of the block, little-endian bytes. The
+//! exceptions are the types of bitnet.cpp, which have one scale per tensor and no rows of their own:
+//! [`ternary`] reads and writes them.
 
 mod bf16;
 mod f16;
 mod f32;
+pub mod i2_s;
 mod iq4_nl;
 mod k_affine;
 mod k_block;
@@ -29,8 +32,12 @@ mod q8_0;
 mod q8_1;
 mod q8_k;
 mod search;
+pub mod ternary;
+pub mod tl1;
+pub mod tl2;
 mod tq1_0;
 mod tq2_0;
+pub mod trits;
 mod weighted;
 
 use std::fmt;
@@ -48,7 +55,9 @@ pub type EncodeFn = fn(&[f32], Option<&[f32]>, &mut [u8]);
 /// encoded as the type's [`TypeInfo::act`]. Source: ggml `ggml_vec_dot_*_generic`.
 pub type DotFn = fn(&[u8], &[u8]) -> f32;
 
-/// A tensor type as a GGUF file names it. Ids this version does not know are representable.
+/// A tensor type. For ggml's own types and for ids this version does not know it is the number in the GGUF
+/// file. A type of a fork that took a number ggml uses otherwise has a number of trine's, above all that a
+/// file can hold: see [`TypeId::file_id`].
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TypeId(pub u32);
 
@@ -74,15 +83,33 @@ pub struct TypeInfo {
 }
 
 impl TypeInfo {
-    /// Bytes of a row of `n` weights, or `None` when `n` is not a multiple of the block or overflows.
+    /// Bytes of a row of `n` weights, or `None` when `n` is not a multiple of the block or overflows, and
+    /// for types [per tensor](TypeInfo::is_per_tensor), whose rows cannot be taken apart.
     pub fn row_bytes(&self, n: u64) -> Option<u64> {
-        if !n.is_multiple_of(self.block as u64) {
+        if !n.is_multiple_of(self.block as u64) || self.is_per_tensor() {
             return None;
         }
         (n / self.block as u64).checked_mul(self.bytes as u64)
     }
 
-    /// Bits per weight, scales included.
+    /// Bytes of a tensor of `rows` rows of `columns` weights without padding, or `None` when rows are no
+    /// whole number of blocks or the size overflows. A type per tensor has a size for any width, as its
+    /// writers do; [`ternary::Packing::check`] tells whether the tensor makes sense.
+    pub fn tensor_bytes(&self, columns: u64, rows: u64) -> Option<u64> {
+        match self.id {
+            TypeId::I2_S => i2_s::tensor_bytes(columns, rows),
+            TypeId::TL1 => tl1::tensor_bytes(columns, rows),
+            TypeId::TL2 => tl2::tensor_bytes(columns, rows),
+            _ => self.row_bytes(columns)?.checked_mul(rows),
+        }
+    }
+
+    /// Whether the type has one scale for the whole tensor and is read by [`ternary`], not row by row.
+    pub fn is_per_tensor(&self) -> bool {
+        matches!(self.id, TypeId::I2_S | TypeId::TL1 | TypeId::TL2)
+    }
+
+    /// Bits per weight, scales included; of types per tensor, without the scale.
     pub fn bits_per_weight(&self) -> f64 {
         self.bytes as f64 * 8.0 / self.block as f64
     }
@@ -106,9 +133,25 @@ type_ids! {
     IQ2_XXS = 16; IQ2_XS = 17; IQ3_XXS = 18; IQ1_S = 19; IQ4_NL = 20; IQ3_S = 21; IQ2_S = 22; IQ4_XS = 23;
     I8 = 24; I16 = 25; I32 = 26; I64 = 27; F64 = 28; IQ1_M = 29; BF16 = 30;
     TQ1_0 = 34; TQ2_0 = 35; MXFP4 = 39; NVFP4 = 40; Q1_0 = 41; Q2_0 = 42;
+    I2_S = BITNET | 36; TL1 = BITNET | 38; TL2 = BITNET | 39;
+    Q2_0_G128 = PRISM | 42; PQ2_0 = PRISM | 142; PTQ1_0 = PRISM | 143;
 }
 
+/// Type ids of bitnet.cpp's numbering. No file can hold a number with the upper bit set.
+const BITNET: u32 = 0x8001_0000;
+/// Type ids of PrismML's fork of llama.cpp.
+const PRISM: u32 = 0x8002_0000;
+
 impl TypeId {
+    /// The number of this type in a GGUF file. Not unique: 39 is MXFP4 in ggml and TL2 in bitnet.cpp.
+    pub fn file_id(self) -> u32 {
+        if self.0 & 0x8000_0000 == 0 {
+            self.0
+        } else {
+            self.0 & 0xFFFF
+        }
+    }
+
     /// What is known of this type, if anything.
     pub fn info(self) -> Option<&'static TypeInfo> {
         REGISTRY.iter().find(|t| t.id == self)
@@ -127,7 +170,7 @@ impl fmt::Display for TypeId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.info() {
             Some(t) => f.write_str(t.name),
-            None => write!(f, "type {}", self.0),
+            None => write!(f, "type {}", self.file_id()),
         }
     }
 }
@@ -151,7 +194,12 @@ const fn size_only(id: TypeId, name: &'static str, block: usize, bytes: usize) -
     }
 }
 
-/// Every type of ggml, in the order of the ids. A new type is one file and one line here.
+const fn per_tensor(id: TypeId, name: &'static str, block: usize, bytes: usize) -> TypeInfo {
+    // Without row codecs: a row does not hold its scale.
+    size_only(id, name, block, bytes)
+}
+
+/// Every type of ggml and the known ones of its forks, in the order of the ids. A new type is one file and one line here.
 pub static REGISTRY: &[TypeInfo] = &[
     f32::INFO,
     f16::INFO,
@@ -188,4 +236,10 @@ pub static REGISTRY: &[TypeInfo] = &[
     size_only(TypeId::NVFP4, "nvfp4", 64, 36),
     q1_0::INFO,
     q2_0::INFO,
+    i2_s::INFO,
+    tl1::INFO,
+    tl2::INFO,
+    size_only(TypeId::Q2_0_G128, "q2_0_g128", 128, 34),
+    size_only(TypeId::PQ2_0, "pq2_0", 128, 34),
+    size_only(TypeId::PTQ1_0, "ptq1_0", 128, 28),
 ];

@@ -13,6 +13,7 @@
 //!
 //! A byte is the fraction `0.t0 t1 t2 t3 t4` in base 3, scaled to 256 and rounded up, so that trit `t` is
 //! the integer part of `3 * frac(3^t * byte / 256)`: no division to decode. The last group leaves `t4` 0.
+//! It is the packing of 5 trits in 8 bits of [`super::trits`], where it is said why nothing is lost.
 
 use super::num::{f16_at, put_f16};
 use super::tq2_0::codes;

@@ -216,10 +216,12 @@ unsafe fn terms<C: Codes, L: Level>(blocks: &[u8], acts: &Acts, first: usize) ->
         let nested = C::SUBS / pieces; // units in a block
         let q = &acts.q[first * pieces..][..8 * pieces];
         let mut sums = [_mm256_setzero_si256(); 8];
-        for (j, sum) in sums.iter_mut().enumerate() {
-            let codes = C::unpack(&blocks[j / nested * C::BYTES..][..C::BYTES]);
-            let codes = &codes[j % nested * pieces..][..pieces];
-            *sum = L::dot::<C>(codes, &q[j * pieces..][..pieces]);
+        for (j, sums) in sums.chunks_exact_mut(nested).enumerate() {
+            let codes = C::unpack(&blocks[j * C::BYTES..][..C::BYTES]);
+            for (k, sum) in sums.iter_mut().enumerate() {
+                let q = &q[(j * nested + k) * pieces..][..pieces];
+                *sum = L::dot::<C>(&codes[k * pieces..][..pieces], q);
+            }
         }
         let isum = _mm256_add_epi32(reduce8(&sums), load8i(&acts.correction[first..]));
         let isum = _mm256_cvtepi32_ps(isum);
@@ -278,10 +280,13 @@ fn add_up<C: Codes>(panel: &[u8], units: usize, terms: &[f32], out: &mut [f32], 
         }
     } else {
         // Rows that are not there read leftovers, which nobody looks at.
-        let terms: [&[f32]; ROWS] = std::array::from_fn(|r| &terms[r * units..][..units]);
+        let mut chains: [&[f32]; ROWS] = [&[]; ROWS];
+        for (chain, terms) in chains.iter_mut().zip(terms.chunks_exact(units)) {
+            *chain = &terms[..units];
+        }
         for u in 0..units {
-            for (acc, terms) in acc.iter_mut().zip(&terms) {
-                *acc += terms[u];
+            for (acc, chain) in acc.iter_mut().zip(&chains) {
+                *acc += chain[u];
             }
         }
     }

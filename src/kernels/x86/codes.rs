@@ -253,22 +253,20 @@ fn unpack_tq2_0(b: &[u8]) -> [__m256i; 8] {
     [a0, a1, a2, a3, b0, b1, b2, b3]
 }
 
-/// The leading base-3 digit of each byte read as a fraction of 256: `(3 * byte) >> 8`.
+/// The leading base-3 digit of each byte read as a fraction of 256, `(3 * byte) >> 8`; bytes come with
+/// their top bit flipped, so that they compare as signed.
 #[inline]
 #[target_feature(enable = "avx2,fma,f16c")]
-fn trit(b: __m256i) -> __m256i {
-    let at_least = |limit: u8| {
-        let limit = _mm256_set1_epi8(limit as i8);
-        _mm256_cmpeq_epi8(_mm256_max_epu8(b, limit), b)
-    };
-    // 3 * 86 = 258 and 3 * 171 = 513 are the first to reach 256 and 512; a mask is -1.
-    _mm256_sub_epi8(
-        _mm256_setzero_si256(),
-        _mm256_add_epi8(at_least(86), at_least(171)),
-    )
+fn trit(flipped: __m256i) -> __m256i {
+    // 3 * 86 = 258 and 3 * 171 = 513 are the first to reach 256 and 512: beyond 85 - 128 and 170 - 128
+    // with the top bit flipped. A mask is -1.
+    let one = _mm256_cmpgt_epi8(flipped, _mm256_set1_epi8(-43));
+    let two = _mm256_cmpgt_epi8(flipped, _mm256_set1_epi8(42));
+    _mm256_sub_epi8(_mm256_setzero_si256(), _mm256_add_epi8(one, two))
 }
 
-/// The byte without its leading digit: `3 * byte` mod 256.
+/// The byte without its leading digit: `3 * byte` mod 256. A flipped top bit stays flipped: 3 * 128 is
+/// 128 mod 256.
 #[inline]
 #[target_feature(enable = "avx2,fma,f16c")]
 fn next_trit(b: __m256i) -> __m256i {
@@ -281,13 +279,14 @@ fn next_trit(b: __m256i) -> __m256i {
 #[target_feature(enable = "avx2,fma,f16c")]
 fn unpack_tq1_0(b: &[u8]) -> [__m256i; 8] {
     let mut all = alone(_mm256_setzero_si256());
-    let mut first = load32(b, 0);
+    let top = _mm256_set1_epi8(-128);
+    let mut first = _mm256_xor_si256(load32(b, 0), top);
     for v in &mut all[..5] {
         *v = trit(first);
         first = next_trit(first);
     }
     // Bytes 32..48 twice: the upper half one digit ahead, so that each step gives two groups of 16.
-    let tail = _mm256_broadcastsi128_si256(load16(b, 32));
+    let tail = _mm256_xor_si256(_mm256_broadcastsi128_si256(load16(b, 32)), top);
     let tail3 = next_trit(tail);
     let step0 = _mm256_blend_epi32::<0xF0>(tail, tail3);
     let step1 = next_trit(next_trit(step0));
@@ -295,7 +294,7 @@ fn unpack_tq1_0(b: &[u8]) -> [__m256i; 8] {
     all[6] = trit(step1);
     let step2 = next_trit(next_trit(step1));
     // Bytes 48..52, digits 0..4, four bytes each.
-    let last = _mm256_set1_epi32(u32_at(b, 48) as i32);
+    let last = _mm256_xor_si256(_mm256_set1_epi32(u32_at(b, 48) as i32), top);
     let last3 = next_trit(last);
     let last9 = next_trit(last3);
     let last27 = next_trit(last9);
@@ -310,14 +309,19 @@ fn unpack_tq1_0(b: &[u8]) -> [__m256i; 8] {
 #[inline]
 #[target_feature(enable = "avx2,fma,f16c")]
 fn unpack_q2_k(b: &[u8]) -> [__m256i; 8] {
+    let scales = _mm_and_si128(load16(b, 0), _mm_set1_epi8(15));
     // Four bytes 0, s, 2s, 3s: no carry between them, since 3 * 15 < 256.
-    let multiples = |scale: u8| _mm_set1_epi32(i32::from(scale & 15) * 0x0302_0100);
-    let a = planes(load32(b, 16));
-    let c = planes(load32(b, 48));
-    let mut all = [a[0], a[1], a[2], a[3], c[0], c[1], c[2], c[3]];
-    for (j, v) in all.iter_mut().enumerate() {
-        let table = _mm256_set_m128i(multiples(b[2 * j + 1]), multiples(b[2 * j]));
-        *v = _mm256_shuffle_epi8(table, *v);
+    let multiples = _mm256_set1_epi32(0x0302_0100);
+    let low = _mm256_mullo_epi32(_mm256_cvtepu8_epi32(scales), multiples);
+    let high = _mm256_mullo_epi32(_mm256_cvtepu8_epi32(_mm_srli_si128::<8>(scales)), multiples);
+    let first = planes(load32(b, 16));
+    let second = planes(load32(b, 48));
+    let mut all = alone(first[0]);
+    for j in 0..4 {
+        let at = j as i32 * 2;
+        let table = _mm256_setr_epi32(at, at, at, at, at + 1, at + 1, at + 1, at + 1);
+        all[j] = _mm256_shuffle_epi8(_mm256_permutevar8x32_epi32(low, table), first[j]);
+        all[4 + j] = _mm256_shuffle_epi8(_mm256_permutevar8x32_epi32(high, table), second[j]);
     }
     all
 }

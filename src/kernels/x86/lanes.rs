@@ -48,9 +48,15 @@ pub(super) trait LaneCodes {
 #[inline]
 #[target_feature(enable = "avx2,fma,f16c")]
 fn permute(v: __m256i) -> __m256i {
-    let halves = _mm256_permutevar8x32_epi32(v, _mm256_setr_epi32(0, 2, 4, 6, 1, 3, 5, 7));
+    static HALVES: Piece = Piece([0, 2, 4, 6, 1, 3, 5, 7]);
+    // The compiler must not know the indices: it would merge the two shuffles into four instructions.
+    // SAFETY: a piece is 32 bytes, aligned to 32, and `HALVES` is one.
+    let halves = unsafe { std::ptr::read_volatile((&raw const HALVES).cast::<__m256i>()) };
     let columns = _mm_setr_epi8(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
-    _mm256_shuffle_epi8(halves, _mm256_broadcastsi128_si256(columns))
+    _mm256_shuffle_epi8(
+        _mm256_permutevar8x32_epi32(v, halves),
+        _mm256_broadcastsi128_si256(columns),
+    )
 }
 
 /// Eight bytes, each twice as i16.
@@ -297,8 +303,11 @@ impl LaneActs {
 #[inline]
 #[target_feature(enable = "avx2,fma,f16c")]
 fn spread(v: __m256i) -> [__m256i; 8] {
-    let dwords = Piece::new(v).0;
-    dwords.map(|dword| _mm256_set1_epi32(dword))
+    let mut all = [v; 8];
+    for (v, dword) in all.iter_mut().zip(Piece::new(v).0) {
+        *v = _mm256_set1_epi32(dword);
+    }
+    all
 }
 
 /// The lanes' integers of one block and token.
@@ -379,9 +388,10 @@ impl LanePanel {
                 // SAFETY: this function has the features that `unpack` asks for.
                 let block = unsafe { C::unpack(bytes) };
                 let scales = spread(block.scales);
+                let [codes_to, scales_to] = &mut self.codes[i];
                 for j in 0..8 {
-                    self.codes[i][0][j] = Piece::new(block.codes[j]);
-                    self.codes[i][1][j] = Piece::new(scales[j]);
+                    codes_to[j] = Piece::new(block.codes[j]);
+                    scales_to[j] = Piece::new(scales[j]);
                 }
                 self.mins[i] = Piece::new(block.mins);
                 self.d[i] = [

@@ -10,14 +10,20 @@ use super::{Isa, MatRows, QuantizeAct, check, row_bytes};
 mod act;
 mod chain;
 mod codes;
+mod float;
 mod lanes;
 mod panel;
+mod quantize;
 
 use codes::Codes;
+use float::Float;
 use lanes::LaneCodes;
 
-/// From this many tokens on, unpacking a panel pays.
-const PANEL_TOKENS: usize = 4;
+/// From this many tokens on, unpacking a panel pays. TQ2_0 unpacks so fast that it may be done per token longer.
+const fn panel_tokens(ty: TypeId) -> usize {
+    if ty.0 == TypeId::TQ2_0.0 { 6 } else { 4 }
+}
+
 /// Fewer rows than this at the end are not worth a panel.
 const PANEL_ROWS: usize = 4;
 
@@ -38,6 +44,7 @@ struct Scratch {
     panel: panel::Panel,
     lane_acts: lanes::LaneActs,
     lane_panel: lanes::LanePanel,
+    float: float::FloatScratch,
 }
 
 thread_local! {
@@ -65,9 +72,9 @@ fn run(ty: TypeId, (few, panel): (Kernel, Kernel), lanes: usize, call: Call<'_>)
         return;
     }
     let rest = rows % lanes;
-    let in_panels = match tokens {
-        0..PANEL_TOKENS => 0,
-        _ if rest < PANEL_ROWS => rows - rest,
+    let in_panels = match rest {
+        _ if tokens < panel_tokens(ty) => 0,
+        0..PANEL_ROWS => rows - rest,
         _ => rows,
     };
     let (panel_out, few_out) = out.split_at_mut(in_panels * tokens);
@@ -191,6 +198,50 @@ fn lanes_avx512<C: LaneCodes, const ID: u32>(
     );
 }
 
+fn float_avx2<F: Float, const ID: u32>(
+    w: &[u8],
+    acts: &[u8],
+    n: usize,
+    tokens: usize,
+    out: &mut [f32],
+) {
+    let kernels: (Kernel, Kernel) = (float::few_avx2::<F>, float::rows_avx2::<F>);
+    run(
+        TypeId(ID),
+        kernels,
+        1,
+        Call {
+            w,
+            acts,
+            n,
+            tokens,
+            out,
+        },
+    );
+}
+
+fn float_avx512<F: Float, const ID: u32>(
+    w: &[u8],
+    acts: &[u8],
+    n: usize,
+    tokens: usize,
+    out: &mut [f32],
+) {
+    let kernels: (Kernel, Kernel) = (float::few_avx512::<F>, float::rows_avx512::<F>);
+    run(
+        TypeId(ID),
+        kernels,
+        1,
+        Call {
+            w,
+            acts,
+            n,
+            tokens,
+            out,
+        },
+    );
+}
+
 /// The kernel of a type for an instruction set that the processor has.
 pub(super) fn mat_rows(ty: TypeId, isa: Isa) -> Option<MatRows> {
     macro_rules! table {
@@ -210,10 +261,16 @@ pub(super) fn mat_rows(ty: TypeId, isa: Isa) -> Option<MatRows> {
             TQ1_0 codes::Tq1_0; TQ2_0 codes::Tq2_0; Q2_K codes::Q2K;
         [lanes_avx2, lanes_avx512]
             Q3_K lanes::Q3K; Q4_K lanes::Q4K; Q5_K lanes::Q5K; Q6_K lanes::Q6K;
+        [float_avx2, float_avx512]
+            F16 float::F16; BF16 float::Bf16; F32 float::F32;
     }
 }
 
 /// The encoder of an activation type for an instruction set that the processor has.
-pub(super) fn quantize_act(_act: TypeId, _isa: Isa) -> Option<QuantizeAct> {
-    None
+pub(super) fn quantize_act(act: TypeId, isa: Isa) -> Option<QuantizeAct> {
+    if isa == Isa::Scalar {
+        None
+    } else {
+        quantize::encoder(act)
+    }
 }

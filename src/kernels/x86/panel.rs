@@ -129,8 +129,11 @@ impl Panel {
                     *codes = unsafe { C::unpack(&w[at(lane)..][..C::BYTES]) };
                 }
                 for k in 0..C::SUBS {
-                    let lines = transpose8(std::array::from_fn(|lane| codes[lane][k]));
-                    for (g, line) in lines.into_iter().enumerate() {
+                    let mut group = [_mm256_setzero_si256(); 8];
+                    for (group, codes) in group.iter_mut().zip(&codes) {
+                        *group = codes[k];
+                    }
+                    for (g, line) in transpose8(group).into_iter().enumerate() {
                         let i = (b * C::SUBS + k) * 8 + g;
                         self.lines[i / per_line].0[i % per_line + half] = Piece::new(line);
                     }
@@ -241,7 +244,10 @@ fn tile512<C: Codes, const T: usize>(
         let lines = &panel.lines[(b * nested + k) * pieces * 8..][..pieces * 8];
         let q = &acts.q[unit * pieces..][..T * pieces];
         let correction = &acts.correction[unit..][..T];
-        let mut isum: [__m512i; T] = std::array::from_fn(|i| _mm512_set1_epi32(correction[i]));
+        let mut isum = [_mm512_setzero_si512(); T];
+        for (isum, correction) in isum.iter_mut().zip(correction) {
+            *isum = _mm512_set1_epi32(*correction);
+        }
         for p in 0..pieces {
             for g in 0..8 {
                 let line = lines[p * 8 + g].zmm();
@@ -255,14 +261,18 @@ fn tile512<C: Codes, const T: usize>(
             }
         }
         let dx = &acts.d[unit..][..T];
+        let sx = if C::FORM == Form::PlusOffset {
+            &acts.s[unit..][..T]
+        } else {
+            dx
+        };
         for i in 0..T {
             let (isum, dx) = (_mm512_cvtepi32_ps(isum[i]), _mm512_set1_ps(dx[i]));
             let step = match C::FORM {
                 Form::SumFirst => _mm512_mul_ps(_mm512_mul_ps(isum, dw), dx),
                 Form::ScaleFirst => _mm512_mul_ps(_mm512_mul_ps(dw, dx), isum),
                 Form::PlusOffset => {
-                    let offset =
-                        _mm512_mul_ps(panel.minima[b].zmm(), _mm512_set1_ps(acts.s[unit + i]));
+                    let offset = _mm512_mul_ps(panel.minima[b].zmm(), _mm512_set1_ps(sx[i]));
                     _mm512_add_ps(_mm512_mul_ps(_mm512_mul_ps(dw, dx), isum), offset)
                 }
                 Form::MinusMins => {

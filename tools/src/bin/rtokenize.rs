@@ -1,12 +1,13 @@
 //! `rtokenize`: shows the tokens of a text.
 
-use std::io::{Read, Write};
+use std::io::{BufWriter, Read, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result, anyhow, bail};
 use clap::Parser;
 use trine::tokenizer::Tokenizer;
+use trine_tools::exit;
 use trine_tools::open::open_model;
 
 /// Show the tokens of a text, one `id -> 'piece'` a line
@@ -49,27 +50,18 @@ struct Args {
 }
 
 fn main() -> ExitCode {
-    match run(&Args::parse()) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(e) => {
-            eprintln!("error: {e:#}");
-            ExitCode::FAILURE
-        }
-    }
+    exit::run("rtokenize", || tokenize(&Args::parse()))
 }
 
-fn run(args: &Args) -> Result<()> {
+fn tokenize(args: &Args) -> Result<()> {
     let model = open_model(&args.model, true)?;
     let tokenizer = Tokenizer::from_metadata(model.meta())
         .with_context(|| format!("'{}'", args.model.display()))?;
     let text = read_text(args)?;
     let ids = tokenizer.encode(&text, !args.no_bos, !args.no_parse_special)?;
-    let out = &mut std::io::stdout().lock();
-    match print(args, &tokenizer, &ids, out) {
-        // Whoever reads our output may stop early, `head` for one.
-        Err(e) if e.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
-        result => result.context("cannot write the tokens"),
-    }
+    let mut out = BufWriter::new(std::io::stdout().lock());
+    print(args, &tokenizer, &ids, &mut out).context("cannot write the tokens")?;
+    out.flush().context("cannot write the tokens")
 }
 
 fn print(

@@ -1,0 +1,87 @@
+//! Metadata keys of one architecture, with their problems collected.
+
+use trine_formats::gguf::{GgufError, Metadata, Value};
+
+/// Reads keys of one architecture and collects what is wrong with them.
+pub struct Keys<'a> {
+    pub meta: &'a Metadata,
+    pub prefix: &'static str,
+    pub problems: Vec<String>,
+}
+
+impl Keys<'_> {
+    pub fn note<T>(&mut self, read: Result<Option<T>, GgufError>) -> Option<T> {
+        read.unwrap_or_else(|e| {
+            self.problems.push(e.to_string());
+            None
+        })
+    }
+
+    pub fn name(&self, key: &str) -> String {
+        format!("{}.{key}", self.prefix)
+    }
+
+    pub fn u32(&mut self, key: &str) -> Option<u32> {
+        let read = self.meta.get_u32(&self.name(key));
+        self.note(read)
+    }
+
+    pub fn f32(&mut self, key: &str) -> Option<f32> {
+        let read = self.meta.get_f32(&self.name(key));
+        self.note(read)
+    }
+
+    /// A required count in `1..=max`; 1 stands in after a problem.
+    pub fn count(&mut self, key: &str, max: u32) -> usize {
+        match self.u32(key) {
+            Some(n) if (1..=max).contains(&n) => return n as usize,
+            Some(n) => self
+                .problems
+                .push(format!("{} is {n}, it must be 1 to {max}", self.name(key))),
+            None => self.problems.push(format!("{} is missing", self.name(key))),
+        }
+        1
+    }
+
+    /// A count that may stand once per layer; all layers must agree.
+    pub fn count_per_layer(&mut self, key: &str, n_layer: usize, default: Option<usize>) -> usize {
+        let name = self.name(key);
+        match (self.meta.get(&name), default) {
+            (None, Some(n)) => n,
+            (Some(Value::Array(_)), _) => {
+                let read = self.meta.get_u32s(&name);
+                let all = self.note(read).map(|v| v.to_vec()).unwrap_or_default();
+                match all.first() {
+                    Some(&n) if n > 0 && all.len() == n_layer && all.iter().all(|&m| m == n) => {
+                        n as usize
+                    }
+                    Some(_) if all.len() == n_layer => {
+                        self.problems.push(format!(
+                            "{name} differs between layers, which is not supported"
+                        ));
+                        1
+                    }
+                    _ => {
+                        self.problems.push(format!(
+                            "{name} has {} entries for {n_layer} layers",
+                            all.len()
+                        ));
+                        1
+                    }
+                }
+            }
+            _ => self.count(key, 1 << 20),
+        }
+    }
+
+    pub fn positive(&mut self, key: &str, value: f32) -> f32 {
+        if !(value.is_finite() && value > 0.0) {
+            self.problems.push(format!(
+                "{} is {value}, it must be a positive number",
+                self.name(key)
+            ));
+            return 1.0;
+        }
+        value
+    }
+}

@@ -1,0 +1,75 @@
+//! OLMo 2 (and TriTera, which has its shape): no norm before the halves of a block, one after each
+//! before the residual addition, and an RMS norm over all of q and all of k.
+
+use super::load::{Linear, Loader};
+use super::session::Pass;
+use super::{Block, Config, GLOBAL, WINDOW};
+use crate::ops::activation::swiglu;
+use crate::ops::{self, norm};
+
+struct Layer {
+    index: usize,
+    eps: f32,
+    qkv: [Linear; 3],
+    q_norm: Vec<f32>,
+    k_norm: Vec<f32>,
+    out: Linear,
+    attn_post_norm: Vec<f32>,
+    gate: Linear,
+    up: Linear,
+    down: Linear,
+    ffn_post_norm: Vec<f32>,
+    /// Factor on the scores.
+    scale: f32,
+    window: Option<usize>,
+}
+
+pub fn load(loader: &mut Loader<'_>, c: &Config) -> Vec<Box<dyn Block>> {
+    let layer = |index: usize| -> Box<dyn Block> {
+        let name = |part: &str| format!("blk.{index}.{part}");
+        Box::new(Layer {
+            index,
+            eps: c.eps,
+            qkv: loader.qkv(index, c),
+            q_norm: loader.vector(&name("attn_q_norm.weight"), c.n_head * c.head_dim),
+            k_norm: loader.vector(&name("attn_k_norm.weight"), c.n_head_kv * c.head_dim),
+            out: loader.linear(&name("attn_output"), c.n_head * c.head_dim, c.n_embd),
+            attn_post_norm: loader.vector(&name("post_attention_norm.weight"), c.n_embd),
+            gate: loader.linear(&name("ffn_gate"), c.n_embd, c.n_ff),
+            up: loader.linear(&name("ffn_up"), c.n_embd, c.n_ff),
+            down: loader.linear(&name("ffn_down"), c.n_ff, c.n_embd),
+            ffn_post_norm: loader.vector(&name("post_ffw_norm.weight"), c.n_embd),
+            scale: 1.0 / (c.head_dim as f32).sqrt(),
+            window: c.layer_window(index),
+        })
+    };
+    (0..c.n_layer).map(layer).collect()
+}
+
+impl Block for Layer {
+    fn run(&self, x: &mut [f32], pass: &mut Pass<'_>) {
+        let rope = if self.window.is_some() {
+            WINDOW
+        } else {
+            GLOBAL
+        };
+        let acts = pass.activations(x);
+        let [mut q, mut k, v] = [0, 1, 2].map(|i| self.qkv[i].apply(&acts));
+        norm::rms_in_place(&mut q, &self.q_norm, self.eps);
+        norm::rms_in_place(&mut k, &self.k_norm, self.eps);
+        pass.rotate(&mut q, rope);
+        pass.rotate(&mut k, rope);
+        pass.store(self.index, &k, &v);
+        let heads = pass.attend(self.index, &q, self.scale, self.window);
+        let mut y = self.out.apply(&pass.rows(&heads));
+        norm::rms_in_place(&mut y, &self.attn_post_norm, self.eps);
+        ops::add(x, &y);
+
+        let acts = pass.activations(x);
+        let mut gate = self.gate.apply(&acts);
+        swiglu(&mut gate, &self.up.apply(&acts));
+        let mut y = self.down.apply(&pass.rows(&gate));
+        norm::rms_in_place(&mut y, &self.ffn_post_norm, self.eps);
+        ops::add(x, &y);
+    }
+}

@@ -1,0 +1,473 @@
+//! rquantize: quantizes GGUF models into the files that llama-quantize writes.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, anyhow, bail};
+use clap::Parser;
+use indicatif::ProgressBar;
+use serde_json::{Value, json};
+use trine::quant::{
+    Ftype, Group, Importance, KvOverride, Plan, Progress, Recipe, Report, Row, RunOptions,
+    Selection, Target, TensorRule, TernaryReport, nearest, parse_layers, parse_type, run,
+};
+use trine_formats::gguf::write::remove_unfinished;
+use trine_formats::imatrix::Imatrix;
+use trine_tools::open::open_model;
+use trine_tools::progress::{byte_bar, human_bytes};
+
+/// Quantize a GGUF model. The output is, byte for byte, the file that llama-quantize writes.
+///
+/// The file appears under its name only when it is complete; an interrupted run changes nothing.
+/// What cannot be honoured is refused with every tensor named: rows that are not whole blocks (see
+/// --fallback), ternary types for weights that are not ternary (see --force).
+#[derive(Parser)]
+#[command(version, after_help = SHORT_HELP, after_long_help = long_help())]
+#[command(
+    override_usage = "rquantize [OPTIONS] IN.gguf OUT.gguf TYPE [THREADS]\n       rquantize [OPTIONS] --dry-run IN.gguf TYPE"
+)]
+struct Args {
+    /// The model; of a split one any shard
+    #[arg(value_name = "IN.gguf")]
+    input: PathBuf,
+
+    /// Output, type and number of threads; without OUT.gguf the file is ggml-model-TYPE.gguf beside
+    /// the input, without THREADS every processor works
+    #[arg(value_name = "OUT.gguf TYPE [THREADS]", required = true, num_args = 1..=3, hide_possible_values = true)]
+    rest: Vec<String>,
+
+    /// Allow tensors that are quantized already to be quantized again, at a loss
+    #[arg(long)]
+    allow_requantize: bool,
+
+    /// Where a row is not whole blocks of its type, take the type that llama-quantize would take
+    /// silently (such as tq2_0 to q4_0, q6_K to q8_0)
+    #[arg(long)]
+    fallback: bool,
+
+    /// Make tensors TQ1_0 or TQ2_0 although they are not ternary
+    #[arg(long)]
+    force: bool,
+
+    /// Every tensor gets the type itself: no mixture
+    #[arg(long)]
+    pure: bool,
+
+    /// Copy output.weight as it is
+    #[arg(long)]
+    leave_output_tensor: bool,
+
+    /// Type of output.weight, and of token_embd.weight where it serves as output
+    #[arg(long, value_name = "TYPE")]
+    output_tensor_type: Option<String>,
+
+    /// Type of token_embd.weight
+    #[arg(long, value_name = "TYPE")]
+    token_embedding_type: Option<String>,
+
+    /// Type of the tensors whose name the regular expression is found in; the first that matches
+    /// counts. May be repeated
+    #[arg(long, value_name = "PATTERN=TYPE")]
+    tensor_type: Vec<String>,
+
+    /// A file of such rules, separated by white space
+    #[arg(long, value_name = "FILE")]
+    tensor_type_file: Option<PathBuf>,
+
+    /// Importance matrix (GGUF or the older form): columns that matter get smaller errors
+    #[arg(long, value_name = "FILE")]
+    imatrix: Option<String>,
+
+    /// Use the matrix only for tensors whose name contains this. May be repeated
+    #[arg(
+        long,
+        value_name = "TEXT",
+        requires = "imatrix",
+        conflicts_with = "exclude_weights"
+    )]
+    include_weights: Vec<String>,
+
+    /// Do not use the matrix for tensors whose name contains this. May be repeated
+    #[arg(long, value_name = "TEXT", requires = "imatrix")]
+    exclude_weights: Vec<String>,
+
+    /// Leave these layers out and renumber the others
+    #[arg(long, value_name = "N,N,...")]
+    prune_layers: Option<String>,
+
+    /// Write one file per input shard, OUT-00001-of-0000N.gguf
+    #[arg(long)]
+    keep_split: bool,
+
+    /// Set metadata: KEY=int:N, KEY=float:X, KEY=bool:true, KEY=str:TEXT. May be repeated
+    #[arg(long, value_name = "KEY=TYPE:VALUE")]
+    override_kv: Vec<String>,
+
+    /// Show what every tensor would become and write nothing; fails where the real run would refuse
+    /// from the headers alone
+    #[arg(long)]
+    dry_run: bool,
+
+    /// Print the plan or the summary as JSON
+    #[arg(long)]
+    json: bool,
+
+    /// A line per tensor on stderr
+    #[arg(short, long)]
+    verbose: bool,
+}
+
+const SHORT_HELP: &str = "See --help for examples and the types.";
+
+fn long_help() -> String {
+    let mut text = String::from(
+        "Examples:
+  rquantize model-F16.gguf model-Q4_K_M.gguf Q4_K_M
+  rquantize trilm-F16.gguf trilm-TQ2_0.gguf TQ2_0 4
+  rquantize --dry-run model-F16.gguf Q5_K_S
+  rquantize --imatrix imatrix.gguf model-F16.gguf small.gguf Q2_K_S
+  rquantize --tensor-type 'blk\\.[0-3]\\.ffn_down=q8_0' model-F16.gguf out.gguf Q4_0
+  rquantize --allow-requantize --fallback model-Q8_0.gguf out.gguf Q4_K_M
+
+Types (the number of general.file_type, bits per weight of the main type, and what is particular):
+",
+    );
+    for &group in Group::ALL {
+        let _ = writeln!(text, "  {}", group.title());
+        for &t in Ftype::ALL.iter().filter(|t| t.group() == group) {
+            let bits = t.default_type().info().map_or(0.0, |i| i.bits_per_weight());
+            let line = format!(
+                "    {:<10} {:>2}  {bits:>6.3}  {}",
+                t.name(),
+                t as u32,
+                t.note()
+            );
+            let _ = writeln!(text, "{}", line.trim_end());
+        }
+    }
+    text += "  COPY           keeps every tensor, in the order and with the keys of a quantized file\n\n";
+    text += "Exit status: 0 done, 1 refused or failed, 2 wrong usage, 130 interrupted.";
+    text
+}
+
+/// What the positional arguments after the input say.
+struct Job {
+    out: PathBuf,
+    target: Target,
+    threads: usize,
+}
+
+impl Job {
+    fn new(args: &Args) -> Result<Job> {
+        let rest: Vec<&str> = args.rest.iter().map(String::as_str).collect();
+        let (out, name, threads) = match rest[..] {
+            [ty] => (None, ty, None),
+            // as in llama-quantize, a first word that is a type is the type
+            [ty, threads] if Target::parse(ty).is_some() => (None, ty, Some(threads)),
+            [out, ty] => (Some(out), ty, None),
+            [out, ty, threads] => (Some(out), ty, Some(threads)),
+            _ => bail!("too many arguments; see --help"),
+        };
+        let target = Target::parse(name).ok_or_else(|| {
+            let hint = nearest(name, Target::names())
+                .map_or(String::new(), |n| format!("; did you mean {n}?"));
+            let names: Vec<&str> = Target::names().collect();
+            anyhow!("unknown type '{name}'{hint} (types: {})", names.join(" "))
+        })?;
+        let threads = match threads {
+            None => 0,
+            Some(text) => match text.parse::<u16>() {
+                Ok(n) if n <= 1024 => usize::from(n),
+                _ => bail!("'{text}' is not a number of threads (0 to 1024; 0: all processors)"),
+            },
+        };
+        let out = out.map_or_else(
+            || {
+                args.input
+                    .with_file_name(format!("ggml-model-{}.gguf", target.name()))
+            },
+            PathBuf::from,
+        );
+        Ok(Job {
+            out,
+            target,
+            threads,
+        })
+    }
+}
+
+fn recipe(args: &Args, target: Target) -> Result<Recipe> {
+    let mut recipe = Recipe::new(target);
+    recipe.pure = args.pure;
+    recipe.allow_requantize = args.allow_requantize;
+    recipe.leave_output = args.leave_output_tensor;
+    recipe.keep_split = args.keep_split;
+    recipe.fallback = args.fallback;
+    let ty = |option, text: &Option<String>| {
+        text.as_deref()
+            .map(parse_type)
+            .transpose()
+            .with_context(|| format!("--{option}"))
+    };
+    recipe.output_type = ty("output-tensor-type", &args.output_tensor_type)?;
+    recipe.embedding_type = ty("token-embedding-type", &args.token_embedding_type)?;
+    for rule in &args.tensor_type {
+        recipe
+            .rules
+            .push(TensorRule::parse(rule).context("--tensor-type")?);
+    }
+    if let Some(path) = &args.tensor_type_file {
+        let place = || format!("--tensor-type-file '{}'", path.display());
+        let text = std::fs::read_to_string(path).with_context(place)?;
+        recipe
+            .rules
+            .extend(TensorRule::parse_file(&text).with_context(place)?);
+    }
+    for text in &args.override_kv {
+        recipe
+            .overrides
+            .push(KvOverride::parse(text).context("--override-kv")?);
+    }
+    if let Some(text) = &args.prune_layers {
+        recipe.prune = parse_layers(text).context("--prune-layers")?;
+    }
+    if let Some(file) = &args.imatrix {
+        recipe.importance = importance(file, args)?;
+    }
+    Ok(recipe)
+}
+
+fn importance(file: &str, args: &Args) -> Result<Option<Importance>> {
+    let place = || format!("--imatrix '{file}'");
+    let matrix = Imatrix::parse(&std::fs::read(file).with_context(place)?).with_context(place)?;
+    let selection = Selection {
+        include: args.include_weights.clone(),
+        exclude: args.exclude_weights.clone(),
+    };
+    let importance = Importance::from_file(&matrix, file, &selection)?;
+    if importance.is_none() {
+        eprintln!("warning: no weights of '{file}' are selected: quantizing without");
+    }
+    Ok(importance)
+}
+
+/// Shows the work on stderr.
+struct Display {
+    bar: ProgressBar,
+    total: usize,
+    verbose: bool,
+}
+
+impl Progress for Display {
+    fn tensor(&mut self, index: usize, row: &Row) {
+        self.bar.set_message(row.name.clone());
+        if self.verbose {
+            self.bar
+                .suspend(|| eprintln!("[{:>4}/{}] {}", index + 1, self.total, line(row)));
+        }
+    }
+
+    fn advance(&mut self, bytes: u64) {
+        self.bar.inc(bytes);
+    }
+}
+
+fn line(row: &Row) -> String {
+    let shape = row
+        .shape
+        .iter()
+        .map(u64::to_string)
+        .collect::<Vec<_>>()
+        .join(" x ");
+    let from = format!("{:<36} {shape:>16}  {:>6}", row.name, row.from.to_string());
+    if row.converts() {
+        let (a, b) = (human_bytes(row.bytes_from), human_bytes(row.bytes));
+        format!(
+            "{from} -> {:<6}  {a:>10} -> {b:>10}  {}",
+            row.to.to_string(),
+            row.reason
+        )
+    } else {
+        format!(
+            "{from}            {:>10}               {}",
+            human_bytes(row.bytes),
+            row.reason
+        )
+    }
+}
+
+fn bits_per_weight(bytes: u64, plan: &Plan) -> f64 {
+    bytes as f64 * 8.0 / plan.weights().max(1) as f64
+}
+
+/// How many tensors there are of each type: `42 tq2_0, 1 q6_K`.
+fn type_counts(plan: &Plan) -> String {
+    let mut counts: BTreeMap<u32, (usize, String)> = BTreeMap::new();
+    for row in &plan.rows {
+        counts
+            .entry(row.to.0)
+            .or_insert_with(|| (0, row.to.to_string()))
+            .0 += 1;
+    }
+    let mut counts: Vec<_> = counts.into_values().collect();
+    counts.sort_by_key(|c| std::cmp::Reverse(c.0));
+    counts
+        .iter()
+        .map(|(n, ty)| format!("{n} {ty}"))
+        .collect::<Vec<_>>()
+        .join(", ")
+}
+
+fn sizes(plan: &Plan) -> String {
+    let (from, to) = (plan.bytes_from(), plan.bytes());
+    format!(
+        "{} tensors, {} weights: {} ({:.2} bits per weight) -> {} ({:.2} bits per weight)",
+        plan.rows.len(),
+        plan.weights(),
+        human_bytes(from),
+        bits_per_weight(from, plan),
+        human_bytes(to),
+        bits_per_weight(to, plan)
+    )
+}
+
+fn plan_json(plan: &Plan, target: Target) -> Value {
+    let row = |r: &Row| {
+        json!({
+            "name": r.name, "shape": r.shape, "from": r.from.to_string(), "to": r.to.to_string(),
+            "bytes_from": r.bytes_from, "bytes": r.bytes, "reason": r.reason.to_string(),
+            "importance": r.weighted,
+        })
+    };
+    json!({
+        "type": target.name(),
+        "tensors": plan.rows.iter().map(row).collect::<Vec<_>>(),
+        "weights": plan.weights(),
+        "bytes_from": plan.bytes_from(),
+        "bytes": plan.bytes(),
+        "bits_per_weight_from": bits_per_weight(plan.bytes_from(), plan),
+        "bits_per_weight": bits_per_weight(plan.bytes(), plan),
+        "fallbacks": plan.n_fallback(),
+        "problems": plan.problems.iter().map(|p| p.to_string()).collect::<Vec<_>>(),
+    })
+}
+
+fn ternary_json(report: &TernaryReport) -> Value {
+    let total = report.total();
+    let tensor = |t: &trine::quant::TensorLoss| {
+        json!({
+            "name": t.name, "type": t.ty.to_string(), "weights": t.loss.weights,
+            "changed": t.loss.changed, "relative_error": t.loss.relative_error(),
+            "scale_error": t.loss.scale_error,
+        })
+    };
+    json!({
+        "lossless_digits": total.is_lossless(),
+        "weights": total.weights,
+        "changed": total.changed,
+        "relative_error": total.relative_error(),
+        "scale_error": total.scale_error,
+        "tensors": report.tensors.iter().map(tensor).collect::<Vec<_>>(),
+    })
+}
+
+fn show_plan(plan: &Plan, target: Target, args: &Args) -> Result<()> {
+    if args.json {
+        println!("{:#}", plan_json(plan, target));
+    } else {
+        for row in &plan.rows {
+            println!("{}", line(row));
+        }
+        println!("{}", sizes(plan));
+        println!("types: {}", type_counts(plan));
+    }
+    Ok(plan.check()?)
+}
+
+fn show_report(plan: &Plan, report: &Report, target: Target, time: Duration, json: bool) {
+    let names: Vec<String> = report
+        .files
+        .iter()
+        .map(|f| f.display().to_string())
+        .collect();
+    if json {
+        let mut value = plan_json(plan, target);
+        value["files"] = json!(names);
+        value["file_bytes"] = json!(report.file_bytes);
+        value["seconds"] = json!(time.as_secs_f64());
+        value["ternary"] = match report.ternary.tensors[..] {
+            [] => Value::Null,
+            _ => ternary_json(&report.ternary),
+        };
+        println!("{value:#}");
+        return;
+    }
+    println!(
+        "{} ({}, {})",
+        names.join(" "),
+        target.name(),
+        human_bytes(report.file_bytes)
+    );
+    println!("{}", sizes(plan));
+    println!("types: {}", type_counts(plan));
+    if plan.n_fallback() > 0 {
+        println!(
+            "fallback: {} tensors got another type than asked for",
+            plan.n_fallback()
+        );
+    }
+    if !report.ternary.tensors.is_empty() {
+        println!("{}", report.ternary);
+    }
+    println!("time: {:.1} s", time.as_secs_f64());
+}
+
+fn quantize(args: &Args) -> Result<()> {
+    let start = Instant::now();
+    let job = Job::new(args)?;
+    let recipe = recipe(args, job.target)?;
+    let model = open_model(&args.input, true)?;
+    let plan = Plan::new(&model, &recipe)?;
+    for warning in &plan.warnings {
+        eprintln!("warning: {warning}");
+    }
+    if args.dry_run {
+        return show_plan(&plan, job.target, args);
+    }
+    let mut display = Display {
+        bar: byte_bar(plan.bytes_from()),
+        total: plan.rows.len(),
+        verbose: args.verbose,
+    };
+    let options = RunOptions {
+        threads: job.threads,
+        force: args.force,
+    };
+    let report = run(&model, &plan, &job.out, options, &mut display);
+    display.bar.finish_and_clear();
+    show_report(&plan, &report?, job.target, start.elapsed(), args.json);
+    Ok(())
+}
+
+fn main() -> ExitCode {
+    let args = Args::parse();
+    // Without the handler the run still works, only a kill would leave the temporary file.
+    let handler = ctrlc::set_handler(|| {
+        remove_unfinished();
+        eprintln!("\ninterrupted: nothing was written");
+        std::process::exit(130);
+    });
+    if let Err(e) = handler {
+        eprintln!("warning: an interrupt will leave a temporary file behind: {e}");
+    }
+    match quantize(&args) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(e) => {
+            eprintln!("error: {e:#}");
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -158,6 +158,7 @@ pub fn load(file: &ModelFile) -> Result<Model> {
     let options = LoadOptions {
         isa: Isa::from_env()?,
         threads: 2,
+        ..LoadOptions::default()
     };
     Ok(Model::load(file, &options)?)
 }

@@ -97,9 +97,13 @@ pub struct Tensor {
 pub enum SafetensorsError {
     #[error("a safetensors file has at least 8 bytes, this one has {0}")]
     TooShort(u64),
-    #[error("the header claims {len} bytes, more than the {MAX_HEADER} that the format allows; this is no safetensors file")]
+    #[error(
+        "the header claims {len} bytes, more than the {MAX_HEADER} that the format allows; this is no safetensors file"
+    )]
     HeaderTooLong { len: u64 },
-    #[error("the header needs {need} bytes and the file has {have}: it was cut off, download it again")]
+    #[error(
+        "the header needs {need} bytes and the file has {have}: it was cut off, download it again"
+    )]
     HeaderCutOff { need: u64, have: u64 },
     #[error("the header is not JSON: {0}")]
     Json(String),
@@ -109,16 +113,22 @@ pub enum SafetensorsError {
     Entry { name: String, what: &'static str },
     #[error("tensor '{name}': element type '{dtype}' is not known")]
     Dtype { name: String, dtype: String },
-    #[error("tensor '{name}' of shape {shape:?} needs {expected} bytes, data_offsets give it {found}")]
+    #[error(
+        "tensor '{name}' of shape {shape:?} needs {expected} bytes, data_offsets give it {found}"
+    )]
     Size {
         name: String,
         shape: Vec<u64>,
         expected: u64,
         found: u64,
     },
-    #[error("tensor '{name}' starts at byte {start} of the data, where the one before it ends at {end}")]
+    #[error(
+        "tensor '{name}' starts at byte {start} of the data, where the one before it ends at {end}"
+    )]
     Gap { name: String, start: u64, end: u64 },
-    #[error("the tensors need {need} bytes and the file has {have}: it was cut off, download it again")]
+    #[error(
+        "the tensors need {need} bytes and the file has {have}: it was cut off, download it again"
+    )]
     DataCutOff { need: u64, have: u64 },
     #[error("the file has {0} bytes after its last tensor")]
     Trailing(u64),
@@ -188,7 +198,10 @@ pub fn parse(start: &[u8], file_len: u64) -> Result<Vec<Tensor>, SafetensorsErro
         }
         end += t.bytes;
         if end > file_len {
-            let need = tensors.iter().map(|t| t.offset.saturating_add(t.bytes)).max();
+            let need = tensors
+                .iter()
+                .map(|t| t.offset.saturating_add(t.bytes))
+                .max();
             return Err(SafetensorsError::DataCutOff {
                 need: need.unwrap_or(end),
                 have: file_len,
@@ -345,32 +358,70 @@ mod tests {
     fn what_is_wrong_is_named() {
         let one = |entry: &str, data| read(&file(&format!("{{\"w\":{entry}}}"), data)).unwrap_err();
         let cases = [
-            (r#"{"dtype":"F4","shape":[2],"data_offsets":[0,1]}"#, "element type 'F4' is not known"),
+            (
+                r#"{"dtype":"F4","shape":[2],"data_offsets":[0,1]}"#,
+                "element type 'F4' is not known",
+            ),
             (r#"{"shape":[2],"data_offsets":[0,1]}"#, "has no dtype"),
-            (r#"{"dtype":"F32","shape":[-2],"data_offsets":[0,8]}"#, "no shape of whole numbers"),
-            (r#"{"dtype":"F32","shape":[2],"data_offsets":[8,0]}"#, "ends before it starts"),
-            (r#"{"dtype":"F32","shape":[2],"data_offsets":[0]}"#, "not two data_offsets"),
-            (r#"{"dtype":"F32","shape":[3],"data_offsets":[0,8]}"#, "needs 12 bytes, data_offsets give it 8"),
-            (r#"{"dtype":"F32","shape":[4294967296,4294967296],"data_offsets":[0,8]}"#, "size overflows"),
-            (r#"{"dtype":"U8","shape":[8],"data_offsets":[18446744073709551607,18446744073709551615]}"#, "overflow"),
-            (r#"{"dtype":"F32","shape":[2],"data_offsets":[4,12]}"#, "starts at byte 4"),
-            (r#"{"dtype":"F32","shape":[1,1,1,1,1,1,1,1,2],"data_offsets":[0,8]}"#, "more than 8 dimensions"),
+            (
+                r#"{"dtype":"F32","shape":[-2],"data_offsets":[0,8]}"#,
+                "no shape of whole numbers",
+            ),
+            (
+                r#"{"dtype":"F32","shape":[2],"data_offsets":[8,0]}"#,
+                "ends before it starts",
+            ),
+            (
+                r#"{"dtype":"F32","shape":[2],"data_offsets":[0]}"#,
+                "not two data_offsets",
+            ),
+            (
+                r#"{"dtype":"F32","shape":[3],"data_offsets":[0,8]}"#,
+                "needs 12 bytes, data_offsets give it 8",
+            ),
+            (
+                r#"{"dtype":"F32","shape":[4294967296,4294967296],"data_offsets":[0,8]}"#,
+                "size overflows",
+            ),
+            (
+                r#"{"dtype":"U8","shape":[8],"data_offsets":[18446744073709551607,18446744073709551615]}"#,
+                "overflow",
+            ),
+            (
+                r#"{"dtype":"F32","shape":[2],"data_offsets":[4,12]}"#,
+                "starts at byte 4",
+            ),
+            (
+                r#"{"dtype":"F32","shape":[1,1,1,1,1,1,1,1,2],"data_offsets":[0,8]}"#,
+                "more than 8 dimensions",
+            ),
             ("3", "has no dtype"),
         ];
         for (entry, message) in cases {
             let e = one(entry, 8);
             assert!(e.contains(message) && e.contains("'w'"), "{entry}: {e}");
         }
-        assert_eq!(read(&file("[]", 0)).unwrap_err(), "the header is not a JSON object");
+        assert_eq!(
+            read(&file("[]", 0)).unwrap_err(),
+            "the header is not a JSON object"
+        );
         assert!(read(&file("{", 0)).unwrap_err().contains("not JSON"));
-        assert!(read(&[0xff; 16]).unwrap_err().contains("no safetensors file"));
+        assert!(
+            read(&[0xff; 16])
+                .unwrap_err()
+                .contains("no safetensors file")
+        );
     }
 
     #[test]
     fn overlaps_and_names_given_twice_are_found() {
         let overlap = r#"{"a":{"dtype":"U8","shape":[4],"data_offsets":[0,4]},
             "b":{"dtype":"U8","shape":[4],"data_offsets":[2,6]}}"#;
-        assert!(read(&file(overlap, 6)).unwrap_err().contains("'b' starts at byte 2"));
+        assert!(
+            read(&file(overlap, 6))
+                .unwrap_err()
+                .contains("'b' starts at byte 2")
+        );
         let twice = r#"{"a":{"dtype":"U8","shape":[4],"data_offsets":[0,4]},
             "a":{"dtype":"U8","shape":[4],"data_offsets":[4,8]}}"#;
         assert!(read(&file(twice, 8)).is_err());
@@ -392,8 +443,19 @@ mod tests {
             index("\"model-1.safetensors\"").unwrap(),
             [("w".to_owned(), "model-1.safetensors".to_owned())]
         );
-        for bad in ["\"../x\"", "\"/etc/passwd\"", "\"a/b\"", "\"..\"", "\"\"", "7", "\"c:x\""] {
-            assert!(index(bad).unwrap_err().contains("not a plain file name"), "{bad}");
+        for bad in [
+            "\"../x\"",
+            "\"/etc/passwd\"",
+            "\"a/b\"",
+            "\"..\"",
+            "\"\"",
+            "7",
+            "\"c:x\"",
+        ] {
+            assert!(
+                index(bad).unwrap_err().contains("not a plain file name"),
+                "{bad}"
+            );
         }
         assert_eq!(
             parse_index(b"{}").unwrap_err().to_string(),

@@ -18,4 +18,5 @@ pub mod interrupt;
 pub mod load;
 pub mod open;
 pub mod progress;
+pub mod quantize;
 pub mod text;

@@ -64,7 +64,15 @@ pub fn load(args: &ModelArgs) -> Result<Loaded> {
     let file = open_model(&args.model, !args.no_mmap)?;
     let name = || format!("'{}'", args.model.display());
     let threads = args::threads(args.threads);
-    let model = Model::load(&file, &LoadOptions { isa, threads }).with_context(name)?;
+    let model = Model::load(
+        &file,
+        &LoadOptions {
+            isa,
+            threads,
+            ..LoadOptions::default()
+        },
+    )
+    .with_context(name)?;
     let tokenizer = Tokenizer::from_metadata(file.meta()).with_context(name)?;
     if tokenizer.n_vocab() != model.n_vocab() {
         bail!(

@@ -4,7 +4,6 @@ use std::time::Instant;
 
 use indicatif::{HumanDuration, ProgressBar, ProgressStyle};
 
-
 /// Counts chunks.
 pub struct Progress {
     start: Instant,

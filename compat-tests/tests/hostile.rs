@@ -126,7 +126,7 @@ fn config(cases: u32) -> ProptestConfig {
 }
 
 proptest! {
-    #![proptest_config(config(6000))]
+    #![proptest_config(config(30_000))]
 
     #[test]
     fn damaged_fields(edits in prop::collection::vec(any::<u8>(), 1..25)) {

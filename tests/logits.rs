@@ -83,6 +83,7 @@ fn a_truncated_session_goes_on_as_if_the_rest_had_never_been() {
         &LoadOptions {
             isa: Isa::detect(),
             threads: 1,
+            ..LoadOptions::default()
         },
     )
     .expect("a model");
@@ -132,6 +133,7 @@ fn what_does_not_fit_is_refused_before_anything_is_computed() {
         &LoadOptions {
             isa: Isa::detect(),
             threads: 1,
+            ..LoadOptions::default()
         },
     )
     .expect("a model");

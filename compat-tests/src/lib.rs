@@ -8,9 +8,14 @@
 
 pub mod fetch;
 pub mod files;
+pub mod gguf_py;
 pub mod golden;
 pub mod inputs;
+pub mod models;
 pub mod oracle;
+pub mod programs;
+pub mod samples;
+pub mod targets;
 
 use std::fmt;
 use std::io::Write;

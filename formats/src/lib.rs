@@ -6,4 +6,5 @@
 
 pub mod gguf;
 pub mod imatrix;
+pub mod safetensors;
 pub mod types;

@@ -288,7 +288,7 @@ fn check_tl(case: &Case) {
         assert_eq!(act.a.to_bits(), a[n].to_bits(), "{name}");
         let wide: Vec<i32> = row.iter().map(|&q| q.into()).collect();
         assert_eq!(wide, q[n * columns..][..columns], "{name}");
-        assert_eq!(act.sum, wide.iter().sum(), "{name}");
+        assert_eq!(act.sum, wide.iter().sum::<i32>(), "{name}");
         let zero = act.a.is_infinite();
         for (m, w) in weights.chunks(columns).enumerate() {
             let (at, got) = (n * rows + m, dot(w, row));

@@ -398,14 +398,14 @@ fn tensor_types() {
     }
     // Removed, forks' and future types are kept, with what lies between them and the next tensor.
     for ty in [4, 5, 31, 32, 33, 36, 37, 38, 43, 142, 1000, i32::MAX as u32] {
-        let file = tensors(&[("a", &[256], ty, 0), ("b", &[8], 0, 96)], 128);
+        let file = tensors(&[("a", &[512], ty, 0), ("b", &[8], 0, 96)], 128);
         let gguf = parse(&file.0).unwrap();
         assert_eq!((gguf.tensors[0].ty.0, gguf.tensors[0].bytes), (ty, 96));
         assert_eq!(gguf.tensors[1].bytes, 32);
-        let file = tensors(&[("a", &[256], ty, 0)], 70);
+        let file = tensors(&[("a", &[512], ty, 0)], 70);
         assert_eq!(parse(&file.0).unwrap().tensors[0].bytes, 70);
         // Nothing between it and the next: there is no room for its weights.
-        let file = tensors(&[("a", &[256], ty, 0), ("b", &[8], 0, 0)], 128);
+        let file = tensors(&[("a", &[512], ty, 0), ("b", &[8], 0, 0)], 128);
         refused(&file, 24, "tensor 'a'", "truncated");
     }
 }

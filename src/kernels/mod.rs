@@ -15,6 +15,7 @@ use trine_formats::types::{TypeId, TypeInfo};
 
 pub mod halves;
 mod scalar;
+pub mod ternary;
 #[cfg(target_arch = "x86_64")]
 mod x86;
 

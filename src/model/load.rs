@@ -4,8 +4,7 @@ use std::collections::HashSet;
 
 use trine_formats::gguf::{ModelFile, TensorView};
 
-use super::{Arch, Config, ModelError};
-use crate::kernels::Isa;
+use super::{Arch, Config, LoadOptions, ModelError};
 use crate::ops;
 use crate::ops::matmul::{Activations, Matrix, matmul};
 
@@ -13,16 +12,16 @@ use crate::ops::matmul::{Activations, Matrix, matmul};
 /// all of them; [`Loader::finish`] must be asked before anything is used.
 pub struct Loader<'a> {
     file: &'a ModelFile,
-    isa: Isa,
+    options: &'a LoadOptions,
     problems: Vec<String>,
     used: HashSet<String>,
 }
 
 impl<'a> Loader<'a> {
-    pub fn new(file: &'a ModelFile, isa: Isa) -> Loader<'a> {
+    pub fn new(file: &'a ModelFile, options: &'a LoadOptions) -> Loader<'a> {
         Loader {
             file,
-            isa,
+            options,
             problems: Vec::new(),
             used: HashSet::new(),
         }
@@ -84,12 +83,18 @@ impl<'a> Loader<'a> {
     /// A matrix that may be absent.
     pub fn optional_matrix(&mut self, name: &str, cols: usize, rows: usize) -> Option<Matrix> {
         let view = self.take(name, &[cols, rows])?;
-        let matrix = Matrix::new(view.info.ty, cols, rows, view.data, self.isa);
+        let info = view.info.ty.info();
+        if info.is_some_and(|t| t.is_per_tensor()) {
+            let source = view.ternary(self.file.meta(), &self.options.packing);
+            let matrix =
+                source.and_then(|s| Matrix::ternary(&s).map_err(|e| view.ternary_error(e)));
+            return matrix.map_err(|e| self.problems.push(e.to_string())).ok();
+        }
+        let ty = view.info.ty;
+        let matrix = Matrix::new(ty, cols, rows, view.data, self.options.isa);
         if matrix.is_none() {
-            self.problems.push(format!(
-                "tensor {name}: trine cannot multiply by {} yet",
-                view.info.ty
-            ));
+            self.problems
+                .push(format!("tensor {name}: trine cannot multiply by {ty} yet"));
         }
         matrix
     }

@@ -11,7 +11,7 @@ mod session;
 
 use std::sync::Arc;
 
-use trine_formats::gguf::{GgufError, ModelFile};
+use trine_formats::gguf::{GgufError, ModelFile, PackingOptions};
 
 use crate::kernels::Isa;
 use crate::ops::matmul::Matrix;
@@ -48,12 +48,24 @@ pub enum ModelError {
 }
 
 /// How to load a model.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct LoadOptions {
     /// Instruction set of the kernels; changes no bit.
     pub isa: Isa,
     /// Threads of the forward pass; changes no bit.
     pub threads: usize,
+    /// What I2_S, TL1 and TL2 files do not say of themselves.
+    pub packing: PackingOptions,
+}
+
+impl Default for LoadOptions {
+    fn default() -> LoadOptions {
+        LoadOptions {
+            isa: Isa::detect(),
+            threads: 1,
+            packing: PackingOptions::default(),
+        }
+    }
 }
 
 /// A loaded model. Cloning shares it.
@@ -92,7 +104,7 @@ impl Model {
     /// [`ModelError::Invalid`] lists every missing key, missing tensor and wrong shape at once.
     pub fn load(file: &ModelFile, options: &LoadOptions) -> Result<Model, ModelError> {
         let config = Config::read(file)?;
-        let mut loader = load::Loader::new(file, options.isa);
+        let mut loader = load::Loader::new(file, options);
         let load::Ends {
             embedding,
             output,

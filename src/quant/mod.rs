@@ -4,6 +4,7 @@
 //! llama-quantize silently does something else than asked, the plan holds a [`Problem`] instead.
 
 mod category;
+mod choose;
 mod convert;
 mod facts;
 mod ftype;
@@ -19,10 +20,11 @@ mod source;
 mod ternary;
 mod validate;
 
+pub use choose::can_write;
 pub use ftype::{Ftype, Group, Target, nearest};
 pub use imatrix::{Importance, ImportanceError, Selection};
 pub use mixture::MixtureError;
-pub use plan::{OutShard, Plan, PlanError, Reason, Row, Source, can_write};
+pub use plan::{OutShard, Plan, PlanError, Reason, Row, Source};
 pub use problem::{Problem, Refusal};
 pub use recipe::{KvOverride, KvValue, Recipe, RecipeError, TensorRule, parse_layers, parse_type};
 pub use run::{Progress, QuantError, Report, RunOptions, output_paths, run};

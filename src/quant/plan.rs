@@ -9,11 +9,14 @@ use trine_formats::gguf::write::ggml_shape;
 use trine_formats::gguf::{Metadata, ModelFile, TensorInfo};
 use trine_formats::types::TypeId;
 
-use super::category::{self, Category};
+use super::category::Category;
+use super::choose::{
+    TIED_OUTPUT, bytes_of, check_conversion, fit, is_quantized, requires_importance, wanted, weigh,
+};
 use super::facts::Facts;
 use super::ftype::{Ftype, Target, guessed_id};
 use super::metadata::{self, Additions};
-use super::mixture::{self, Mixture, MixtureError, replacement};
+use super::mixture::{Mixture, MixtureError};
 use super::order::{self, Pruning};
 use super::problem::{Problem, Refusal};
 use super::recipe::Recipe;
@@ -342,9 +345,6 @@ impl Plan {
     }
 }
 
-/// Tied embeddings take `--output-tensor-type` by way of the mixture.
-const TIED_OUTPUT: Reason = Reason::Option("--output-tensor-type (tied)");
-
 /// The row of a tensor that stays as it is.
 fn unchanged(name: String, (shard, offset, info): (usize, u64, &TensorInfo)) -> Row {
     Row {
@@ -362,20 +362,6 @@ fn unchanged(name: String, (shard, offset, info): (usize, u64, &TensorInfo)) -> 
         reason: Reason::Default,
         weighted: false,
     }
-}
-
-fn is_quantized(ty: TypeId) -> bool {
-    ty.info().is_some_and(|t| t.is_quantized())
-}
-
-/// Bytes of a tensor in type `ty`, a last partial block of a row counted whole. A tensor of this many
-/// weights exists in the input with a checked size, and no type takes more than 8 bytes a weight.
-fn bytes_of(ty: TypeId, shape: &[u64]) -> u64 {
-    let Some(info) = ty.info() else { return 0 };
-    let columns = shape.first().copied().unwrap_or(1);
-    let rows: u64 = shape.iter().skip(1).product();
-    rows.saturating_mul(columns.div_ceil(info.block as u64))
-        .saturating_mul(info.bytes as u64)
 }
 
 /// `general.file_type` of a copy: the source's own, or a guess from its types.
@@ -429,175 +415,4 @@ fn out_shards(meta: Metadata, rows: &[Row], keep_split: bool) -> Result<Vec<OutS
         at = end;
     }
     Ok(shards)
-}
-
-/// The type a tensor should have, before its shape is looked at.
-fn wanted(
-    row: &Row,
-    facts: &Facts,
-    ftype: Ftype,
-    recipe: &Recipe,
-    mixture: &mut Mixture,
-) -> Result<(TypeId, Reason), MixtureError> {
-    let name = row.name.as_str();
-    if let Some(why) = category::kept_because(name, row.shape.len(), &facts.arch) {
-        return Ok((row.from, Reason::Kept(why)));
-    }
-    let category = Category::of(name);
-    if recipe.leave_output && category == Category::Output {
-        return Ok((row.from, Reason::Kept("--leave-output-tensor")));
-    }
-    let rule = recipe.rules.iter().find(|r| r.matches(name));
-    match (category, recipe.embedding_type, recipe.output_type) {
-        (Category::TokenEmbd, Some(ty), _)
-            if rule.is_none() || name != "per_layer_token_embd.weight" =>
-        {
-            return Ok((ty, Reason::Option("--token-embedding-type")));
-        }
-        (Category::Output, _, Some(ty)) => {
-            return Ok((ty, Reason::Option("--output-tensor-type")));
-        }
-        _ => {}
-    }
-    let base = ftype.default_type();
-    if !is_quantized(base) {
-        return Ok((base, Reason::Default));
-    }
-    if let Some(rule) = rule {
-        return Ok((rule.ty, Reason::Rule(rule.pattern.clone())));
-    }
-    if recipe.pure {
-        return Ok((base, Reason::Default));
-    }
-    let stacked = row.shape.get(2).is_some_and(|&n| n > 1);
-    let tensor = mixture::Tensor {
-        name,
-        category,
-        columns: row.columns(),
-        stacked,
-    };
-    let ty = mixture.next(tensor, base)?;
-    let by_option =
-        category == Category::TokenEmbd && mixture.tied() && recipe.output_type.is_some();
-    Ok(match ty {
-        _ if by_option => (ty, TIED_OUTPUT),
-        _ if ty == base => (ty, Reason::Default),
-        _ => (ty, Reason::Mixture),
-    })
-}
-
-/// Takes llama.cpp's replacement where rows are not whole blocks, and records that it was needed.
-/// Types named for one tensor have no replacement in llama.cpp, which then crashes.
-fn fit(row: &mut Row, replaceable: bool, recipe: &Recipe, problems: &mut Vec<Problem>) {
-    let block = row.to.info().map_or(1, |t| t.block as u64);
-    if !row.converts() || row.columns().is_multiple_of(block) {
-        return;
-    }
-    let instead = if replaceable {
-        replacement(row.to, row.columns())
-    } else {
-        None
-    };
-    if !(recipe.fallback && instead.is_some()) {
-        problems.push(Problem::misfit(row, block, instead));
-    }
-    if let Some(ty) = instead {
-        row.reason = Reason::Fallback(row.to);
-        row.to = ty;
-    }
-}
-
-/// Whether trine can read the one type and write the other, and is allowed to.
-fn check_conversion(row: &Row, recipe: &Recipe, problems: &mut Vec<Problem>) {
-    if !row.converts() {
-        return;
-    }
-    if row.from != TypeId::F32 && row.from.info().is_none_or(|t| t.decode.is_none()) {
-        problems.push(Problem::Unreadable {
-            tensor: row.name.clone(),
-            ty: row.from,
-        });
-    }
-    if !can_write(row.to) {
-        problems.push(Problem::Unwritable {
-            tensor: row.name.clone(),
-            ty: row.to,
-        });
-    }
-    if row.shape.len() > 3 {
-        problems.push(Problem::FourDimensions {
-            tensor: row.name.clone(),
-        });
-    }
-    if is_quantized(row.from) && !recipe.allow_requantize {
-        let (from, to) = (row.from, row.to);
-        problems.push(Problem::Requantize {
-            tensor: row.name.clone(),
-            from,
-            to,
-        });
-    }
-}
-
-/// Whether a file may hold tensors of this type that trine encoded. `q8_1` and `q8_K` are for
-/// activations.
-pub fn can_write(ty: TypeId) -> bool {
-    !matches!(ty, TypeId::Q8_1 | TypeId::Q8_K) && ty.info().is_some_and(|t| t.encode.is_some())
-}
-
-/// Types that are useless without an importance matrix, embeddings and output excepted.
-fn requires_importance(name: &str, ty: TypeId, ftype: Ftype) -> bool {
-    if matches!(Category::of(name), Category::TokenEmbd | Category::Output) {
-        return false;
-    }
-    match ty {
-        TypeId::IQ1_S
-        | TypeId::IQ1_M
-        | TypeId::IQ2_XXS
-        | TypeId::IQ2_XS
-        | TypeId::IQ2_S
-        | TypeId::IQ3_XXS => true,
-        TypeId::Q2_K => ftype == Ftype::Q2_K_S,
-        _ => false,
-    }
-}
-
-/// The importance weights of a tensor: one per column, for each of its stacked matrices.
-fn weigh(row: &Row, needs: bool, recipe: &Recipe, problems: &mut Vec<Problem>) -> Option<Vec<f32>> {
-    let missing = || Problem::NoImportance {
-        tensor: row.name.clone(),
-        ty: row.to,
-    };
-    let Some(importance) = &recipe.importance else {
-        if needs {
-            problems.push(missing());
-        }
-        return None;
-    };
-    if !row.converts() {
-        return None;
-    }
-    let weights = importance.get(&row.source.name);
-    let expected = row
-        .columns()
-        .saturating_mul(row.shape.get(2).copied().unwrap_or(1));
-    match weights {
-        Some(w) if w.len() as u64 == expected => Some(w.to_vec()),
-        // llama.cpp leaves embeddings unweighted then
-        Some(_) if Category::of(&row.name) == Category::TokenEmbd => None,
-        Some(w) => {
-            let (tensor, found) = (row.name.clone(), w.len() as u64);
-            problems.push(Problem::WrongImportance {
-                tensor,
-                found,
-                expected,
-            });
-            None
-        }
-        None if needs => {
-            problems.push(missing());
-            None
-        }
-        None => None,
-    }
 }

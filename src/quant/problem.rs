@@ -109,6 +109,18 @@ impl Problem {
         }
     }
 
+    /// The type that the problem is about.
+    fn ty(&self) -> Option<String> {
+        match self {
+            Problem::Misfit { wanted: ty, .. }
+            | Problem::Requantize { from: ty, .. }
+            | Problem::NoImportance { ty, .. }
+            | Problem::Unreadable { ty, .. }
+            | Problem::Unwritable { ty, .. } => Some(ty.to_string()),
+            Problem::WrongImportance { .. } | Problem::FourDimensions { .. } => None,
+        }
+    }
+
     fn line(&self) -> String {
         match self {
             Problem::Misfit {
@@ -145,41 +157,48 @@ impl fmt::Display for Problem {
     }
 }
 
-/// All problems of a plan as one message: a line per kind, then a line per tensor.
+/// All problems of a plan. Displayed it is one line that counts them by kind and says what to do.
 #[derive(Debug, PartialEq)]
-pub struct Refusal(String);
+pub struct Refusal {
+    summary: String,
+    details: Vec<String>,
+}
 
 impl Refusal {
     /// `None` when there are no problems.
     pub fn new(problems: &[Problem]) -> Option<Refusal> {
-        if problems.is_empty() {
-            return None;
-        }
         let mut sorted: Vec<&Problem> = problems.iter().collect();
         sorted.sort_by_key(|p| p.kind());
-        let mut text = String::new();
+        let mut kinds = Vec::new();
+        let mut details = Vec::new();
         for group in sorted.chunk_by(|a, b| a.kind() == b.kind()) {
             let (what, help) = group[0].heading();
-            let s = if group.len() == 1 { "" } else { "s" };
-            if !text.is_empty() {
-                text.push('\n');
-            }
             if let [only] = group {
-                text += &format!("tensor {what}: {}; {help}", only.line());
-                continue;
-            }
-            text += &format!("{} tensor{s} {what}; {help}:", group.len());
-            for problem in group {
-                text += "\n  ";
-                text += &problem.line();
+                kinds.push(format!("tensor {what}: {}; {help}", only.line()));
+            } else {
+                let mut types: Vec<String> = group.iter().filter_map(|p| p.ty()).collect();
+                types.sort();
+                types.dedup();
+                let types = match types.join(" ") {
+                    types if types.is_empty() => types,
+                    types => format!(" ({types})"),
+                };
+                kinds.push(format!("{} tensors {what}{types}; {help}", group.len()));
+                details.extend(group.iter().map(|p| p.line()));
             }
         }
-        Some(Refusal(text))
+        let summary = kinds.join(". Also ");
+        (!problems.is_empty()).then_some(Refusal { summary, details })
+    }
+
+    /// The tensors that the line only counts: name and what is wrong, one per entry.
+    pub fn details(&self) -> &[String] {
+        &self.details
     }
 }
 
 impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
+        f.write_str(&self.summary)
     }
 }

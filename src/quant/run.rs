@@ -66,7 +66,7 @@ pub enum QuantError {
     #[error("the output cannot be laid out: {0}")]
     Layout(#[from] GgufError),
     #[error(
-        "general.alignment is {0}, and llama-quantize places tensors at multiples of 32 all the same, which makes a file that cannot be read; add --override-kv general.alignment=int:32"
+        "general.alignment is {0}, and llama-quantize places tensors at multiples of 32 all the same, which makes a damaged file; add --override-kv general.alignment=int:32"
     )]
     Alignment(u64),
     #[error(
@@ -87,7 +87,7 @@ pub enum QuantError {
         block: u64,
         what: &'static str,
     },
-    #[error("{0}\ngive a model that was trained to be ternary, or accept the loss with --force")]
+    #[error("{0}; use a model that was trained to be ternary, or accept the loss with --force")]
     NotTernary(TernaryReport),
     #[error("cannot start {threads} threads: {why}")]
     Threads { threads: usize, why: String },

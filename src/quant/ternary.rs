@@ -145,14 +145,14 @@ impl fmt::Display for Loss {
 }
 
 impl fmt::Display for TernaryReport {
-    /// One line when all is kept, otherwise the total and a line per lossy tensor.
+    /// One line: the proof when all digits are kept, otherwise the total and the worst.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let total = self.total();
         let n = self.tensors.len();
         let Some(worst) = self.worst() else {
             let scales = match total.scale_error {
                 0.0 => "scales exact".to_owned(),
-                e => format!("scales rounded to f16 by up to {:.1e} of their value", e),
+                e => format!("scales rounded to f16 by up to {e:.1e} of their value"),
             };
             return write!(
                 f,
@@ -160,16 +160,13 @@ impl fmt::Display for TernaryReport {
                 total.weights
             );
         };
-        let lossy = self.lossy().count();
         write!(
             f,
-            "{lossy} of {n} tensors made ternary were not: {total}; worst {}:",
-            worst.name
-        )?;
-        for t in self.lossy() {
-            write!(f, "\n  {}: {}", t.name, t.loss)?;
-        }
-        Ok(())
+            "{} of {n} tensors made ternary are not ternary: {total} over all; worst {}: {}",
+            self.lossy().count(),
+            worst.name,
+            worst.loss
+        )
     }
 }
 

@@ -98,6 +98,7 @@ pub fn hashes(file: &ModelFile, tokens: &[u32], run: Run) -> Vec<String> {
         &LoadOptions {
             isa: run.isa,
             threads: run.threads,
+            ..LoadOptions::default()
         },
     )
     .expect("a model");

@@ -1,6 +1,22 @@
 //! What the command-line tools share.
 
+/// A line on standard error. Unlike `eprintln!` it does not panic when nobody can read it.
+#[macro_export]
+macro_rules! note {
+    ($($text:tt)*) => {{
+        use std::io::Write as _;
+        let _ = writeln!(std::io::stderr(), $($text)*);
+    }};
+}
+
+pub mod args;
+pub mod evaluate;
 pub mod exit;
+pub mod generate;
 pub mod inspect;
+pub mod interrupt;
+pub mod load;
 pub mod open;
 pub mod progress;
+pub mod quantize;
+pub mod text;

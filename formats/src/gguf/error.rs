@@ -5,6 +5,7 @@ use std::fmt;
 use thiserror::Error;
 
 use crate::types::TypeId;
+use crate::types::ternary::TernaryError;
 
 /// A refusal. One line: the field, the problem, the byte offset where the field starts.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
@@ -38,6 +39,11 @@ impl GgufError {
             field: field.into(),
             kind,
         }
+    }
+
+    /// An error about a tensor.
+    pub fn tensor(name: &str, kind: impl Into<ErrorKind>) -> GgufError {
+        GgufError::new(format!("tensor '{name}'"), kind.into())
     }
 
     /// An error about a metadata key.
@@ -127,6 +133,39 @@ pub enum ErrorKind {
     UnknownSize { ty: TypeId },
     #[error("{0}")]
     Split(String),
+    #[error("'{found}' is not a dialect that trine knows; it knows {known}")]
+    UnknownDialect { found: String, known: String },
+    #[error("type number {id} takes {sizes}, the file has room for {room}: it is damaged{note}")]
+    ForeignType {
+        id: u32,
+        room: u64,
+        sizes: String,
+        note: &'static str,
+    },
+    #[error(
+        "type number {id} can be {names}, and nothing in the file tells which: make it anew with the key trine.dialect set to ggml or bitnet.cpp"
+    )]
+    AmbiguousType { id: u32, names: String },
+    #[error(
+        "as {ty} the file would be read as {read}: set the key trine.dialect to '{dialect}' beside it"
+    )]
+    Misread {
+        ty: TypeId,
+        read: TypeId,
+        dialect: &'static str,
+    },
+    #[error(
+        "{ty} data of {rows} rows and {columns} columns cannot be read without its tile sizes, which the file does not give: take BM, BK and bm from the kernel_config.ini it was made with and give --tl-tiles {rows}x{columns}=BM,BK,bm"
+    )]
+    NoTiles { ty: TypeId, rows: u64, columns: u64 },
+    #[error(
+        "is not a list of rows, columns, BM, BK and bm of matrices: five whole numbers each, no dimension 0"
+    )]
+    TileList,
+    #[error("{0} is not a ternary type with one scale per tensor: i2_s, tl1 and tl2 are")]
+    NotPerTensor(TypeId),
+    #[error("{0}")]
+    Ternary(#[from] TernaryError),
 }
 
 /// An error that still lacks the name of the field.

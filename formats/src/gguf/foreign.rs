@@ -11,9 +11,12 @@ pub fn type_note(ty: TypeId) -> Option<&'static str> {
         31 => "q4_0_4_4, removed from ggml: quantize to q4_0, it is repacked at load",
         32 => "q4_0_4_8, removed from ggml: quantize to q4_0, it is repacked at load",
         33 => "q4_0_8_8, removed from ggml: quantize to q4_0, it is repacked at load",
-        36 => "i2_s in bitnet.cpp's files, iq4_nl_4_4 (removed) in ggml's",
+        36 => "iq4_nl_4_4, removed from ggml; too large or small for i2_s of bitnet.cpp",
         37 => "iq4_nl_4_8, removed from ggml",
-        38 => "iq4_nl_8_8, removed from ggml",
+        38 => "iq4_nl_8_8, removed from ggml; too large or small for tl1 of bitnet.cpp",
+        134 => "iq1_bn of ik_llama.cpp",
+        135 => "iq2_bn of ik_llama.cpp",
+        202..=399 => "a row-interleaved type of ik_llama.cpp",
         _ => "not known to this version",
     })
 }

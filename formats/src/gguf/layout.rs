@@ -6,8 +6,9 @@
 
 use std::collections::HashSet;
 
+use super::dialect;
 use super::read::{MAX_DIMS, MAX_NAME, tensor_bytes};
-use super::{Array, ErrorKind, Gguf, GgufError, Limits, Metadata, TensorInfo, Value};
+use super::{Array, Dialect, ErrorKind, Gguf, GgufError, Limits, Metadata, TensorInfo, Value};
 use crate::types::TypeId;
 
 /// A tensor to be written.
@@ -90,6 +91,7 @@ impl Layout {
         }
         let alignment = alignment_of(meta)?;
         let (tensors, data_bytes) = place(tensors, alignment)?;
+        check_types(meta, &tensors, alignment, data_bytes)?;
         let mut header = Vec::new();
         header.extend_from_slice(b"GGUF");
         header.extend_from_slice(&version.to_le_bytes());
@@ -106,7 +108,7 @@ impl Layout {
             t.shape
                 .iter()
                 .for_each(|d| header.extend_from_slice(&d.to_le_bytes()));
-            header.extend_from_slice(&t.ty.0.to_le_bytes());
+            header.extend_from_slice(&t.ty.file_id().to_le_bytes());
             header.extend_from_slice(&t.offset.to_le_bytes());
         }
         if !tensors.is_empty() {
@@ -217,6 +219,31 @@ fn place(tensors: &[NewTensor], alignment: u64) -> Result<(Vec<TensorInfo>, u64)
         offset = next;
     }
     Ok((placed, offset))
+}
+
+/// Checks that a reader will take the type numbers for what they are.
+fn check_types(
+    meta: &Metadata,
+    tensors: &[TensorInfo],
+    alignment: u64,
+    data_bytes: u64,
+) -> Result<(), GgufError> {
+    let mut read = tensors.to_vec();
+    for t in &mut read {
+        t.ty = TypeId(t.ty.file_id());
+    }
+    dialect::assign(meta, &mut read, alignment, data_bytes)?;
+    match tensors.iter().zip(&read).find(|(t, read)| t.ty != read.ty) {
+        None => Ok(()),
+        Some((t, read)) => Err(GgufError::tensor(
+            &t.name,
+            ErrorKind::Misread {
+                ty: t.ty,
+                read: read.ty,
+                dialect: Dialect::of(t.ty).name(),
+            },
+        )),
+    }
 }
 
 fn put_str(out: &mut Vec<u8>, s: &[u8]) {

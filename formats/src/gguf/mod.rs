@@ -4,21 +4,25 @@
 //! [`write::Writer`] writes one.
 
 mod cursor;
+mod dialect;
 mod error;
 mod foreign;
 mod layout;
 mod metadata;
 mod model;
+mod packing;
 mod read;
 pub mod split;
 mod strings;
 pub mod write;
 
 pub use cursor::Limits;
+pub use dialect::{Dialect, KEY_DIALECT};
 pub use error::{ErrorKind, GgufError};
 pub use foreign::type_note;
 pub use metadata::{Array, Metadata, Value};
 pub use model::{Blob, Bytes, ModelFile, Shard, TensorView};
+pub use packing::{PackingOptions, ShapeTiles, packing, set_tiles};
 pub use strings::{GgufStr, StrArray};
 
 use crate::types::TypeId;
@@ -71,4 +75,6 @@ pub struct Gguf {
     pub tensors: Vec<TensorInfo>,
     /// Where the data section starts in the file.
     pub data_offset: u64,
+    /// Whose type numbers the file uses; the tensors' types are translated already.
+    pub dialect: Dialect,
 }

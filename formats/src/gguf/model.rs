@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use super::split;
-use super::{ErrorKind, Gguf, GgufError, Metadata, TensorInfo};
+use super::{Dialect, ErrorKind, Gguf, GgufError, Metadata, TensorInfo};
 
 /// Shared ownership of the bytes of one file, mapped or read.
 pub type Bytes = Arc<dyn AsRef<[u8]> + Send + Sync>;
@@ -122,6 +122,12 @@ impl ModelFile {
     /// The metadata of the model: the first shard's.
     pub fn meta(&self) -> &Metadata {
         &self.shards[0].gguf.meta
+    }
+
+    /// Whose type numbers the files use.
+    pub fn dialect(&self) -> Dialect {
+        let mut all = self.shards.iter().map(|s| s.gguf.dialect);
+        all.find(|&d| d != Dialect::Ggml).unwrap_or_default()
     }
 
     /// The files, in order of `split.no`; at least one.

@@ -17,10 +17,12 @@ use std::collections::HashSet;
 use byteorder::{ByteOrder, LittleEndian};
 
 use super::cursor::{Cursor, Limits};
+use super::dialect;
 use super::error::{ErrorKind, GgufError, Named, Unnamed};
 use super::strings::{GgufStr, StrArray};
 use super::{Array, Gguf, Metadata, TensorInfo, Value};
-use crate::types::TypeId;
+use crate::types::ternary::TernaryError;
+use crate::types::{TypeId, tl2};
 
 /// Most dimensions of a tensor (`GGML_MAX_DIMS`).
 pub(crate) const MAX_DIMS: usize = 4;
@@ -54,28 +56,38 @@ impl Gguf {
         let n_kv = c.count(MIN_PAIR).of(|| "header: number of keys".into())?;
         let meta = metadata(&mut c, n_kv, limits)?;
         let alignment = alignment(&meta, limits)?;
-        let mut tensors = tensor_table(&mut c, n_tensors)?;
+        let (mut tensors, mut rows) = tensor_table(&mut c, n_tensors)?;
         let mut data_offset = c.pos();
         if n_tensors > 0 {
             data_offset = data_offset.next_multiple_of(alignment);
-            if data_offset > bytes.len() as u64 {
-                let need = data_offset - c.pos();
-                return c
-                    .err(ErrorKind::Truncated {
-                        need,
-                        left: c.left(),
-                    })
-                    .of(|| "data section".into());
-            }
         }
-        place(&mut tensors, alignment, data_offset, bytes.len() as u64)?;
-        let tensors = tensors.into_iter().map(|t| t.info).collect();
+        let len = bytes.len() as u64;
+        let available = len.saturating_sub(data_offset);
+        let dialect = dialect::assign(&meta, &mut tensors, alignment, available)?;
+        for (t, row) in tensors.iter().zip(&mut rows) {
+            let size = tensor_bytes(t.ty, &t.shape).map_err(|kind| Unnamed {
+                offset: row.type_at,
+                kind,
+            });
+            row.size = size.of(|| format!("tensor '{}'", t.name))?;
+        }
+        if data_offset > len {
+            let need = data_offset - c.pos();
+            return c
+                .err(ErrorKind::Truncated {
+                    need,
+                    left: c.left(),
+                })
+                .of(|| "data section".into());
+        }
+        place(&mut tensors, &rows, alignment, data_offset, len)?;
         Ok(Gguf {
             version,
             alignment,
             meta,
             tensors,
             data_offset,
+            dialect,
         })
     }
 }
@@ -294,33 +306,25 @@ pub(crate) fn alignment(meta: &Metadata, limits: &Limits) -> Result<u64, GgufErr
     }
 }
 
-/// A row of the tensor table before its extent is known.
+/// What is known of a row of the tensor table beside the tensor.
 struct Row {
-    info: TensorInfo,
-    /// Where the row starts in the file, for messages.
+    /// Where the row and its type start in the file, for messages.
     at: u64,
+    type_at: u64,
     /// Size in bytes, for types that trine knows.
     size: Option<u64>,
 }
 
-impl Row {
-    fn refuse<T>(&self, kind: ErrorKind) -> Result<T, GgufError> {
-        Err(GgufError {
-            offset: Some(self.at),
-            field: format!("tensor '{}'", self.info.name),
-            kind,
-        })
-    }
-}
-
-fn tensor_table(c: &mut Cursor<'_>, n: u64) -> Result<Vec<Row>, GgufError> {
-    // Rows become TensorInfos in place or by a copy; a row's two small vectors live on the heap.
+/// The rows of the tensor table, with types as the file has them and without sizes.
+fn tensor_table(c: &mut Cursor<'_>, n: u64) -> Result<(Vec<TensorInfo>, Vec<Row>), GgufError> {
+    // A tensor's two small vectors live on the heap.
     let row = (size_of::<Row>() + size_of::<TensorInfo>()) as u64
         + 8 * MAX_DIMS as u64
         + 2 * HEAP
         + SET_ENTRY;
     c.charge(n.saturating_mul(row))
         .of(|| "header: number of tensors".into())?;
+    let mut tensors = Vec::with_capacity(n as usize);
     let mut rows = Vec::with_capacity(n as usize);
     let mut seen = HashSet::with_capacity(n as usize);
     for i in 0..n {
@@ -336,13 +340,19 @@ fn tensor_table(c: &mut Cursor<'_>, n: u64) -> Result<Vec<Row>, GgufError> {
         }
         c.charge(name.len() as u64)
             .of(|| format!("tensor '{name}'"))?;
-        let row = tensor_row(c, name).of(|| format!("tensor '{name}'"))?;
-        rows.push(Row { at, ..row });
+        let (info, type_at) = tensor_row(c, name).of(|| format!("tensor '{name}'"))?;
+        tensors.push(info);
+        rows.push(Row {
+            at,
+            type_at,
+            size: None,
+        });
     }
-    Ok(rows)
+    Ok((tensors, rows))
 }
 
-fn tensor_row(c: &mut Cursor<'_>, name: &str) -> Result<Row, Unnamed> {
+/// One tensor, and where its type stands.
+fn tensor_row(c: &mut Cursor<'_>, name: &str) -> Result<(TensorInfo, u64), Unnamed> {
     let at = c.pos();
     let n_dims = c.u32()?;
     if !(1..=MAX_DIMS as u32).contains(&n_dims) {
@@ -372,7 +382,6 @@ fn tensor_row(c: &mut Cursor<'_>, name: &str) -> Result<Row, Unnamed> {
             kind: ErrorKind::TypeId(ty.0 as i32),
         });
     }
-    let size = tensor_bytes(ty, &shape).map_err(|kind| Unnamed { offset: at, kind })?;
     let offset = c.u64()?;
     let info = TensorInfo {
         name: name.to_owned(),
@@ -381,7 +390,7 @@ fn tensor_row(c: &mut Cursor<'_>, name: &str) -> Result<Row, Unnamed> {
         offset,
         bytes: 0,
     };
-    Ok(Row { info, at, size })
+    Ok((info, at))
 }
 
 /// Bytes of a tensor without padding; `None` for a type that trine does not know.
@@ -399,6 +408,17 @@ pub(crate) fn tensor_bytes(ty: TypeId, shape: &[u64]) -> Result<Option<u64>, Err
     };
     let columns = shape.first().copied().unwrap_or(1);
     let block = info.block as u64;
+    if info.is_per_tensor() {
+        // Such sizes follow formulas of their own.
+        let rows = shape
+            .iter()
+            .skip(1)
+            .fold(1, |n: u64, &d| n.saturating_mul(d));
+        if ty == TypeId::TL2 && columns < tl2::MIN_COLUMNS {
+            return Err(TernaryError::Narrow { columns }.into());
+        }
+        return fits(info.tensor_bytes(columns, rows)).map(Some);
+    }
     if !columns.is_multiple_of(block) {
         return Err(ErrorKind::Block { ty, block, columns });
     }
@@ -407,18 +427,32 @@ pub(crate) fn tensor_bytes(ty: TypeId, shape: &[u64]) -> Result<Option<u64>, Err
 
 /// Checks that the tensors lie in the data section one after the other, as ggml demands, and gives
 /// those of unknown type what lies between their start and the next.
-fn place(rows: &mut [Row], alignment: u64, data_offset: u64, len: u64) -> Result<(), GgufError> {
+fn place(
+    tensors: &mut [TensorInfo],
+    rows: &[Row],
+    alignment: u64,
+    data_offset: u64,
+    len: u64,
+) -> Result<(), GgufError> {
     let available = len - data_offset.min(len);
     let mut expected = 0;
-    for i in 0..rows.len() {
-        let next = rows.get(i + 1).map(|r| r.info.offset);
-        let row = &rows[i];
-        let offset = row.info.offset;
+    for (i, row) in rows.iter().enumerate() {
+        let next = tensors.get(i + 1).map(|t| t.offset);
+        let t = &mut tensors[i];
+        let refuse = |kind| {
+            let field = format!("tensor '{}'", t.name);
+            Err(GgufError {
+                offset: Some(row.at),
+                field,
+                kind,
+            })
+        };
+        let offset = t.offset;
         if !offset.is_multiple_of(alignment) {
-            return row.refuse(ErrorKind::Misaligned { offset, alignment });
+            return refuse(ErrorKind::Misaligned { offset, alignment });
         }
         if offset != expected {
-            return row.refuse(ErrorKind::Layout {
+            return refuse(ErrorKind::Layout {
                 found: offset,
                 expected,
             });
@@ -430,21 +464,21 @@ fn place(rows: &mut [Row], alignment: u64, data_offset: u64, len: u64) -> Result
         let end = offset.checked_add(bytes);
         let padded = end.and_then(|e| e.checked_next_multiple_of(alignment));
         let (Some(end), Some(padded)) = (end, padded) else {
-            return row.refuse(ErrorKind::Overflow {
-                shape: row.info.shape.clone(),
+            return refuse(ErrorKind::Overflow {
+                shape: t.shape.clone(),
             });
         };
         // The last tensor's padding may be missing, its data may not. An unknown type without any
         // byte to it lies past the end or under the tensor after it.
-        let empty = row.info.shape.contains(&0);
+        let empty = t.shape.contains(&0);
         if end > available || (row.size.is_none() && bytes == 0 && !empty) {
             let (start, end) = (
                 data_offset.saturating_add(offset),
                 data_offset.saturating_add(end),
             );
-            return row.refuse(ErrorKind::DataTruncated { start, end, len });
+            return refuse(ErrorKind::DataTruncated { start, end, len });
         }
-        rows[i].info.bytes = bytes;
+        t.bytes = bytes;
         expected = padded;
     }
     Ok(())

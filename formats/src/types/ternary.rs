@@ -90,6 +90,8 @@ pub enum TernaryError {
         columns: usize,
         rule: &'static str,
     },
+    #[error("tl2 cannot hold rows of fewer than 256 columns, these have {columns}")]
+    Narrow { columns: u64 },
     #[error("{rows} rows of {columns} columns are more than memory can address")]
     TooLarge { rows: usize, columns: usize },
     #[error(

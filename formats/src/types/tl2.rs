@@ -37,6 +37,8 @@ const MICRO: usize = 32;
 const PAIRS: usize = 32;
 /// Most columns that are packed as pairs.
 const MAX_TWO_K: usize = 256;
+/// Fewest columns of a matrix: its size counts on as many.
+pub const MIN_COLUMNS: u64 = MAX_TWO_K as u64;
 const _: () = assert!(BYTES * 8 == BLOCK / 3 * 5);
 
 /// TL2 in the registry.
@@ -111,11 +113,12 @@ pub(super) fn check(tiles: Tiles, columns: usize, rows: usize) -> Result<(), Ter
     if bk == 0 || !bk.is_multiple_of(BLOCK) {
         return refuse("BK must be a multiple of 24");
     }
+    if columns < MAX_TWO_K {
+        let columns = columns as u64;
+        return Err(TernaryError::Narrow { columns });
+    }
     if bk > columns {
         return refuse("BK must not be more than the columns");
-    }
-    if columns < MAX_TWO_K {
-        return refuse("fewer than 256 columns cannot be represented");
     }
     if !rows.is_multiple_of(bm) {
         return refuse("the rows must be a multiple of BM");

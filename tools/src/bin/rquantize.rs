@@ -1,23 +1,23 @@
 //! rquantize: quantizes GGUF models into the files that llama-quantize writes.
 
-use std::collections::BTreeMap;
 use std::fmt::Write as _;
+use std::io::{self, BufWriter, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use anyhow::{Context, Result, anyhow, bail};
 use clap::Parser;
 use indicatif::ProgressBar;
-use serde_json::{Value, json};
 use trine::quant::{
-    Ftype, Group, Importance, KvOverride, Plan, Progress, Recipe, Report, Row, RunOptions,
-    Selection, Target, TensorRule, TernaryReport, nearest, parse_layers, parse_type, run,
+    Ftype, Group, Importance, KvOverride, Plan, Progress, QuantError, Recipe, Row, RunOptions,
+    Selection, Target, TensorRule, nearest, parse_layers, parse_type, run,
 };
 use trine_formats::gguf::write::remove_unfinished;
 use trine_formats::imatrix::Imatrix;
 use trine_tools::open::open_model;
-use trine_tools::progress::{byte_bar, human_bytes};
+use trine_tools::progress::byte_bar;
+use trine_tools::{exit, quantize as show};
 
 /// Quantize a GGUF model. The output is, byte for byte, the file that llama-quantize writes.
 ///
@@ -266,7 +266,7 @@ impl Progress for Display {
         self.bar.set_message(row.name.clone());
         if self.verbose {
             self.bar
-                .suspend(|| eprintln!("[{:>4}/{}] {}", index + 1, self.total, line(row)));
+                .suspend(|| eprintln!("[{:>4}/{}] {}", index + 1, self.total, show::line(row)));
         }
     }
 
@@ -275,154 +275,11 @@ impl Progress for Display {
     }
 }
 
-fn line(row: &Row) -> String {
-    let shape = row
-        .shape
-        .iter()
-        .map(u64::to_string)
-        .collect::<Vec<_>>()
-        .join(" x ");
-    let from = format!("{:<36} {shape:>16}  {:>6}", row.name, row.from.to_string());
-    if row.converts() {
-        let (a, b) = (human_bytes(row.bytes_from), human_bytes(row.bytes));
-        format!(
-            "{from} -> {:<6}  {a:>10} -> {b:>10}  {}",
-            row.to.to_string(),
-            row.reason
-        )
-    } else {
-        format!(
-            "{from}            {:>10}               {}",
-            human_bytes(row.bytes),
-            row.reason
-        )
+/// Shows the tensors that the one line of an error only counts.
+fn list(error: &QuantError) {
+    for line in show::details(error) {
+        eprintln!("  {line}");
     }
-}
-
-fn bits_per_weight(bytes: u64, plan: &Plan) -> f64 {
-    bytes as f64 * 8.0 / plan.weights().max(1) as f64
-}
-
-/// How many tensors there are of each type: `42 tq2_0, 1 q6_K`.
-fn type_counts(plan: &Plan) -> String {
-    let mut counts: BTreeMap<u32, (usize, String)> = BTreeMap::new();
-    for row in &plan.rows {
-        counts
-            .entry(row.to.0)
-            .or_insert_with(|| (0, row.to.to_string()))
-            .0 += 1;
-    }
-    let mut counts: Vec<_> = counts.into_values().collect();
-    counts.sort_by_key(|c| std::cmp::Reverse(c.0));
-    counts
-        .iter()
-        .map(|(n, ty)| format!("{n} {ty}"))
-        .collect::<Vec<_>>()
-        .join(", ")
-}
-
-fn sizes(plan: &Plan) -> String {
-    let (from, to) = (plan.bytes_from(), plan.bytes());
-    format!(
-        "{} tensors, {} weights: {} ({:.2} bits per weight) -> {} ({:.2} bits per weight)",
-        plan.rows.len(),
-        plan.weights(),
-        human_bytes(from),
-        bits_per_weight(from, plan),
-        human_bytes(to),
-        bits_per_weight(to, plan)
-    )
-}
-
-fn plan_json(plan: &Plan, target: Target) -> Value {
-    let row = |r: &Row| {
-        json!({
-            "name": r.name, "shape": r.shape, "from": r.from.to_string(), "to": r.to.to_string(),
-            "bytes_from": r.bytes_from, "bytes": r.bytes, "reason": r.reason.to_string(),
-            "importance": r.weighted,
-        })
-    };
-    json!({
-        "type": target.name(),
-        "tensors": plan.rows.iter().map(row).collect::<Vec<_>>(),
-        "weights": plan.weights(),
-        "bytes_from": plan.bytes_from(),
-        "bytes": plan.bytes(),
-        "bits_per_weight_from": bits_per_weight(plan.bytes_from(), plan),
-        "bits_per_weight": bits_per_weight(plan.bytes(), plan),
-        "fallbacks": plan.n_fallback(),
-        "problems": plan.problems.iter().map(|p| p.to_string()).collect::<Vec<_>>(),
-    })
-}
-
-fn ternary_json(report: &TernaryReport) -> Value {
-    let total = report.total();
-    let tensor = |t: &trine::quant::TensorLoss| {
-        json!({
-            "name": t.name, "type": t.ty.to_string(), "weights": t.loss.weights,
-            "changed": t.loss.changed, "relative_error": t.loss.relative_error(),
-            "scale_error": t.loss.scale_error,
-        })
-    };
-    json!({
-        "lossless_digits": total.is_lossless(),
-        "weights": total.weights,
-        "changed": total.changed,
-        "relative_error": total.relative_error(),
-        "scale_error": total.scale_error,
-        "tensors": report.tensors.iter().map(tensor).collect::<Vec<_>>(),
-    })
-}
-
-fn show_plan(plan: &Plan, target: Target, args: &Args) -> Result<()> {
-    if args.json {
-        println!("{:#}", plan_json(plan, target));
-    } else {
-        for row in &plan.rows {
-            println!("{}", line(row));
-        }
-        println!("{}", sizes(plan));
-        println!("types: {}", type_counts(plan));
-    }
-    Ok(plan.check()?)
-}
-
-fn show_report(plan: &Plan, report: &Report, target: Target, time: Duration, json: bool) {
-    let names: Vec<String> = report
-        .files
-        .iter()
-        .map(|f| f.display().to_string())
-        .collect();
-    if json {
-        let mut value = plan_json(plan, target);
-        value["files"] = json!(names);
-        value["file_bytes"] = json!(report.file_bytes);
-        value["seconds"] = json!(time.as_secs_f64());
-        value["ternary"] = match report.ternary.tensors[..] {
-            [] => Value::Null,
-            _ => ternary_json(&report.ternary),
-        };
-        println!("{value:#}");
-        return;
-    }
-    println!(
-        "{} ({}, {})",
-        names.join(" "),
-        target.name(),
-        human_bytes(report.file_bytes)
-    );
-    println!("{}", sizes(plan));
-    println!("types: {}", type_counts(plan));
-    if plan.n_fallback() > 0 {
-        println!(
-            "fallback: {} tensors got another type than asked for",
-            plan.n_fallback()
-        );
-    }
-    if !report.ternary.tensors.is_empty() {
-        println!("{}", report.ternary);
-    }
-    println!("time: {:.1} s", time.as_secs_f64());
 }
 
 fn quantize(args: &Args) -> Result<()> {
@@ -434,8 +291,12 @@ fn quantize(args: &Args) -> Result<()> {
     for warning in &plan.warnings {
         eprintln!("warning: {warning}");
     }
+    let mut out = BufWriter::new(io::stdout().lock());
     if args.dry_run {
-        return show_plan(&plan, job.target, args);
+        show::write_plan(&plan, job.target, args.json, &mut out)?;
+        out.flush()?;
+        plan.check().map_err(QuantError::from).inspect_err(list)?;
+        return Ok(());
     }
     let mut display = Display {
         bar: byte_bar(plan.bytes_from()),
@@ -448,26 +309,35 @@ fn quantize(args: &Args) -> Result<()> {
     };
     let report = run(&model, &plan, &job.out, options, &mut display);
     display.bar.finish_and_clear();
-    show_report(&plan, &report?, job.target, start.elapsed(), args.json);
-    Ok(())
+    let report = report.inspect_err(list)?;
+    show::write_report(
+        &plan,
+        &report,
+        job.target,
+        start.elapsed(),
+        args.json,
+        &mut out,
+    )?;
+    if args.verbose {
+        for t in report.ternary.lossy() {
+            eprintln!("  {}: {}", t.name, t.loss);
+        }
+    }
+    Ok(out.flush()?)
 }
 
 fn main() -> ExitCode {
-    let args = Args::parse();
-    // Without the handler the run still works, only a kill would leave the temporary file.
-    let handler = ctrlc::set_handler(|| {
-        remove_unfinished();
-        eprintln!("\ninterrupted: nothing was written");
-        std::process::exit(130);
-    });
-    if let Err(e) = handler {
-        eprintln!("warning: an interrupt will leave a temporary file behind: {e}");
-    }
-    match quantize(&args) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(e) => {
-            eprintln!("error: {e:#}");
-            ExitCode::FAILURE
+    exit::run("rquantize", || {
+        let args = Args::parse();
+        let handler = ctrlc::set_handler(|| {
+            remove_unfinished();
+            eprintln!("\nrquantize: interrupted, nothing was written");
+            std::process::exit(130);
+        });
+        if let Err(e) = handler {
+            // the run still works, and its target is safe all the same
+            eprintln!("warning: an interrupt will leave a temporary file behind: {e}");
         }
-    }
+        quantize(&args)
+    })
 }

@@ -55,7 +55,7 @@ fn tensor(t: &TensorReport) -> Value {
         "name": t.info.name,
         "shape": t.info.shape,
         "type": t.info.ty.to_string(),
-        "type_id": t.info.ty.0,
+        "type_id": t.info.ty.file_id(),
         "bytes": t.info.bytes,
         "shard": t.shard,
         "offset": t.file_offset,

@@ -1,0 +1,338 @@
+//! Ternary rows without block scales, times int8 activation rows: the product behind I2_S, TL1 and TL2.
+//!
+//! Weights: rows of 128-blocks, 32 bytes each, code + 1 of element `e` at shift `6 - 2 (e / 32)` of byte
+//! `e % 32` (the order of I2_S, so its rows are used where they lie); a last partial block is filled
+//! with code 0. Activations: `[a f32][S i32][q int8, padded with zeros to whole blocks]`.
+//!
+//! `out = ((f32) D - (f32) S) / a`, `D = sum (code + 1) q`: every sum is an exact integer, so any order
+//! gives the bits of [`trine_formats::types::ternary::tail`], whose last factor the caller applies.
+
+use trine_formats::types::ternary::{ActScale, quantize_i2_s, quantize_tl};
+
+use super::Isa;
+
+/// Weights per block.
+pub const BLOCK: usize = 128;
+/// Bytes per block.
+pub const BYTES: usize = 32;
+/// `a` and `S` before the int8 values of an activation row.
+const HEAD: usize = 8;
+
+/// Which of the two activation quantizers.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Quantizer {
+    /// I2_S: rows are scaled by at least 1e-5.
+    Floored,
+    /// TL1, TL2: no floor.
+    Exact,
+}
+
+/// Bytes of a weight row of `n` codes.
+pub fn row_bytes(n: usize) -> usize {
+    n.div_ceil(BLOCK) * BYTES
+}
+
+/// Bytes of an activation row of `n` values.
+pub fn act_bytes(n: usize) -> usize {
+    HEAD + n.next_multiple_of(BLOCK)
+}
+
+/// Packs one row of codes -1, 0, +1.
+///
+/// # Panics
+/// When `out` is not [`row_bytes`] long.
+pub fn pack_row(codes: &[i8], out: &mut [u8]) {
+    assert_eq!(out.len(), row_bytes(codes.len()));
+    for (block, out) in codes.chunks(BLOCK).zip(out.chunks_exact_mut(BYTES)) {
+        for (p, byte) in out.iter_mut().enumerate() {
+            *byte = (0..4).fold(0, |b, g| {
+                b << 2 | (block.get(32 * g + p).copied().unwrap_or(0) + 1) as u8
+            });
+        }
+    }
+}
+
+/// Quantizes one activation row.
+///
+/// # Panics
+/// When `out` is not [`act_bytes`] long.
+pub fn quantize_act(rule: Quantizer, x: &[f32], out: &mut [u8]) {
+    assert_eq!(out.len(), act_bytes(x.len()));
+    let mut q = vec![0i8; x.len()];
+    let ActScale { a, sum } = match rule {
+        Quantizer::Floored => quantize_i2_s(x, &mut q),
+        Quantizer::Exact => quantize_tl(x, &mut q),
+    };
+    out[..4].copy_from_slice(&a.to_le_bytes());
+    out[4..HEAD].copy_from_slice(&sum.to_le_bytes());
+    out[HEAD..].fill(0);
+    for (to, q) in out[HEAD..].iter_mut().zip(q) {
+        *to = q as u8;
+    }
+}
+
+/// `out[r * tokens + t] = (D - S) / a` of weight row r and activation row t.
+///
+/// # Panics
+/// When a length does not fit the others.
+pub fn mat_rows(isa: Isa, w: &[u8], acts: &[u8], n: usize, tokens: usize, out: &mut [f32]) {
+    if tokens == 0 || out.is_empty() {
+        return;
+    }
+    let (row, act) = (row_bytes(n), act_bytes(n));
+    assert_eq!(out.len() % tokens, 0, "outputs are whole rows");
+    assert_eq!(w.len(), out.len() / tokens * row, "weights");
+    assert_eq!(acts.len(), tokens * act, "activations");
+    for (w, out) in w.chunks_exact(row.max(1)).zip(out.chunks_exact_mut(tokens)) {
+        for (acts, out) in acts.chunks(4 * act).zip(out.chunks_mut(4)) {
+            let mut d = [0i32; 4];
+            match (isa, out.len()) {
+                #[cfg(target_arch = "x86_64")]
+                // SAFETY: an `Isa` value is only made for an instruction set the CPU has; a row is
+                // whole blocks and every activation row has 128 values per block, asserted above.
+                (Isa::Avx512, 4) => unsafe { x86::dot4_vnni(w, acts, act, &mut d) },
+                #[cfg(target_arch = "x86_64")]
+                // SAFETY: as above.
+                (Isa::Avx2, 4) => unsafe { x86::dot4_avx2(w, acts, act, &mut d) },
+                _ => {
+                    for (act, d) in acts.chunks_exact(act).zip(&mut d) {
+                        *d = dot(isa, w, &act[HEAD..]);
+                    }
+                }
+            }
+            for ((act, d), out) in acts.chunks_exact(act).zip(d).zip(out) {
+                let a = f32::from_le_bytes([act[0], act[1], act[2], act[3]]);
+                let sum = i32::from_le_bytes([act[4], act[5], act[6], act[7]]);
+                *out = (d as f32 - sum as f32) / a;
+            }
+        }
+    }
+}
+
+/// `D` of one row and one token.
+fn dot(isa: Isa, w: &[u8], q: &[u8]) -> i32 {
+    match isa {
+        #[cfg(target_arch = "x86_64")]
+        // SAFETY: the CPU has the instruction set; `q` has 128 values per block of `w`.
+        Isa::Avx512 => unsafe { x86::dot_vnni(w, q) },
+        #[cfg(target_arch = "x86_64")]
+        // SAFETY: as above.
+        Isa::Avx2 => unsafe { x86::dot_avx2(w, q) },
+        _ => dot_scalar(w, q),
+    }
+}
+
+fn dot_scalar(w: &[u8], q: &[u8]) -> i32 {
+    let mut d = 0i32;
+    for (w, q) in w.chunks_exact(BYTES).zip(q.chunks_exact(BLOCK)) {
+        for (g, q) in q.chunks_exact(BYTES).enumerate() {
+            let products = w
+                .iter()
+                .zip(q)
+                .map(|(&w, &q)| i32::from(w >> (6 - 2 * g) & 3) * i32::from(q as i8));
+            d += products.sum::<i32>();
+        }
+    }
+    d
+}
+
+#[cfg(target_arch = "x86_64")]
+mod x86 {
+    use std::arch::x86_64::*;
+
+    use super::{BLOCK, BYTES, HEAD};
+
+    /// The four planes of a block as unsigned codes 0..=3.
+    #[inline]
+    #[target_feature(enable = "avx2")]
+    fn planes(w: __m256i) -> [__m256i; 4] {
+        let three = _mm256_set1_epi8(3);
+        [
+            _mm256_and_si256(_mm256_srli_epi16::<6>(w), three),
+            _mm256_and_si256(_mm256_srli_epi16::<4>(w), three),
+            _mm256_and_si256(_mm256_srli_epi16::<2>(w), three),
+            _mm256_and_si256(w, three),
+        ]
+    }
+
+    #[inline]
+    #[target_feature(enable = "avx2")]
+    fn horizontal_sum(v: __m256i) -> i32 {
+        let v = _mm_add_epi32(_mm256_castsi256_si128(v), _mm256_extracti128_si256::<1>(v));
+        let v = _mm_add_epi32(v, _mm_shuffle_epi32::<0b01_00_11_10>(v));
+        _mm_cvtsi128_si32(_mm_add_epi32(v, _mm_shuffle_epi32::<0b10_11_00_01>(v)))
+    }
+
+    /// Eight sums of products of one block. A pair in 16 bits is at most 2 * 3 * 128 = 768 in magnitude and
+    /// four planes 3072, so neither the multiply-add nor the additions saturate.
+    #[inline]
+    #[target_feature(enable = "avx2")]
+    unsafe fn block_avx2(planes: &[__m256i; 4], q: *const u8) -> __m256i {
+        let mut sum = _mm256_setzero_si256();
+        for (g, &plane) in planes.iter().enumerate() {
+            // SAFETY: the caller's block has 128 activations.
+            let q = unsafe { _mm256_loadu_si256(q.add(BYTES * g).cast()) };
+            sum = _mm256_add_epi16(sum, _mm256_maddubs_epi16(plane, q));
+        }
+        _mm256_madd_epi16(sum, _mm256_set1_epi16(1))
+    }
+
+    /// # Safety
+    /// AVX2; 128 activations in `q` per 32 bytes of `w`.
+    #[target_feature(enable = "avx2")]
+    pub unsafe fn dot_avx2(w: &[u8], q: &[u8]) -> i32 {
+        let mut acc = _mm256_setzero_si256();
+        for b in 0..w.len() / BYTES {
+            // SAFETY: block b lies in both slices.
+            unsafe {
+                let planes = planes(_mm256_loadu_si256(w.as_ptr().add(b * BYTES).cast()));
+                acc = _mm256_add_epi32(acc, block_avx2(&planes, q.as_ptr().add(b * BLOCK)));
+            }
+        }
+        horizontal_sum(acc)
+    }
+
+    /// # Safety
+    /// AVX2; four activation rows of `act` bytes with 128 values per 32 bytes of `w` behind their heads.
+    #[target_feature(enable = "avx2")]
+    pub unsafe fn dot4_avx2(w: &[u8], acts: &[u8], act: usize, d: &mut [i32; 4]) {
+        let mut acc = [_mm256_setzero_si256(); 4];
+        for b in 0..w.len() / BYTES {
+            // SAFETY: block b lies in all slices.
+            unsafe {
+                let planes = planes(_mm256_loadu_si256(w.as_ptr().add(b * BYTES).cast()));
+                for (t, acc) in acc.iter_mut().enumerate() {
+                    let q = acts.as_ptr().add(t * act + HEAD + b * BLOCK);
+                    *acc = _mm256_add_epi32(*acc, block_avx2(&planes, q));
+                }
+            }
+        }
+        *d = acc.map(|v| horizontal_sum(v));
+    }
+
+    /// # Safety
+    /// AVX-512 VL and VNNI; 128 activations in `q` per 32 bytes of `w`.
+    #[target_feature(enable = "avx2,avx512vl,avx512vnni")]
+    pub unsafe fn dot_vnni(w: &[u8], q: &[u8]) -> i32 {
+        let mut acc = [_mm256_setzero_si256(); 4];
+        for b in 0..w.len() / BYTES {
+            // SAFETY: block b lies in both slices.
+            unsafe {
+                let planes = planes(_mm256_loadu_si256(w.as_ptr().add(b * BYTES).cast()));
+                for (g, (acc, plane)) in acc.iter_mut().zip(planes).enumerate() {
+                    let q = _mm256_loadu_si256(q.as_ptr().add(b * BLOCK + BYTES * g).cast());
+                    *acc = _mm256_dpbusd_epi32(*acc, plane, q);
+                }
+            }
+        }
+        let [a, b, c, d] = acc;
+        horizontal_sum(_mm256_add_epi32(
+            _mm256_add_epi32(a, b),
+            _mm256_add_epi32(c, d),
+        ))
+    }
+
+    /// # Safety
+    /// AVX-512 VL and VNNI; four activation rows as for [`dot4_avx2`].
+    #[target_feature(enable = "avx2,avx512vl,avx512vnni")]
+    pub unsafe fn dot4_vnni(w: &[u8], acts: &[u8], act: usize, d: &mut [i32; 4]) {
+        let mut acc = [[_mm256_setzero_si256(); 2]; 4];
+        for b in 0..w.len() / BYTES {
+            // SAFETY: block b lies in all slices.
+            unsafe {
+                let planes = planes(_mm256_loadu_si256(w.as_ptr().add(b * BYTES).cast()));
+                for (t, acc) in acc.iter_mut().enumerate() {
+                    let q = acts.as_ptr().add(t * act + HEAD + b * BLOCK);
+                    for (g, plane) in planes.into_iter().enumerate() {
+                        let q = _mm256_loadu_si256(q.add(BYTES * g).cast());
+                        acc[g % 2] = _mm256_dpbusd_epi32(acc[g % 2], plane, q);
+                    }
+                }
+            }
+        }
+        *d = acc.map(|[a, b]| horizontal_sum(_mm256_add_epi32(a, b)));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A fixed sequence of bytes.
+    fn bytes(seed: u64, n: usize) -> Vec<u8> {
+        let mut s = seed;
+        let step = |_| {
+            s = s
+                .wrapping_mul(6364136223846793005)
+                .wrapping_add(1442695040888963407);
+            (s >> 56) as u8
+        };
+        (0..n).map(step).collect()
+    }
+
+    #[test]
+    fn every_instruction_set_gives_the_integers_of_the_definition() {
+        // Raw bytes: code 3 and activations of -128 too.
+        for isa in Isa::ALL.into_iter().filter(|isa| *isa <= Isa::detect()) {
+            for (n, rows, tokens) in [
+                (128, 3, 1),
+                (256, 5, 4),
+                (1152, 2, 7),
+                (40, 3, 5),
+                (300, 1, 8),
+            ] {
+                let w = bytes(1, rows * row_bytes(n));
+                let mut acts = bytes(2, tokens * act_bytes(n));
+                for act in acts.chunks_exact_mut(act_bytes(n)) {
+                    act[..4].copy_from_slice(&3f32.to_le_bytes());
+                    act[4..8].copy_from_slice(&17i32.to_le_bytes());
+                }
+                let mut out = vec![0f32; rows * tokens];
+                mat_rows(isa, &w, &acts, n, tokens, &mut out);
+                for r in 0..rows {
+                    for t in 0..tokens {
+                        let q = &acts[t * act_bytes(n) + HEAD..(t + 1) * act_bytes(n)];
+                        let d = dot_scalar(&w[r * row_bytes(n)..(r + 1) * row_bytes(n)], q);
+                        let want = (d as f32 - 17.0) / 3.0;
+                        assert_eq!(
+                            out[r * tokens + t].to_bits(),
+                            want.to_bits(),
+                            "{isa} {n} {r} {t}"
+                        );
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn extreme_rows_do_not_saturate() {
+        let n = 8192;
+        let w = vec![0xffu8; row_bytes(n)];
+        let q = vec![0x80u8; n];
+        for isa in Isa::ALL.into_iter().filter(|isa| *isa <= Isa::detect()) {
+            assert_eq!(dot(isa, &w, &q), -3 * 128 * n as i32, "{isa}");
+        }
+    }
+
+    #[test]
+    fn a_packed_row_multiplies_as_its_codes_do() {
+        let n = 300;
+        let codes: Vec<i8> = bytes(3, n).iter().map(|b| (b % 3) as i8 - 1).collect();
+        let x: Vec<f32> = bytes(4, n).iter().map(|&b| f32::from(b) - 100.5).collect();
+        let (mut w, mut act) = (vec![0; row_bytes(n)], vec![0; act_bytes(n)]);
+        pack_row(&codes, &mut w);
+        quantize_act(Quantizer::Floored, &x, &mut act);
+        let mut out = [0f32];
+        mat_rows(Isa::detect(), &w, &act, n, 1, &mut out);
+        let mut q = vec![0i8; n];
+        let scale = quantize_i2_s(&x, &mut q);
+        let want = trine_formats::types::ternary::tail(
+            trine_formats::types::ternary::dot_codes(&codes, &q),
+            scale.sum,
+            scale.a,
+            1.0,
+        );
+        assert_eq!(out[0].to_bits(), want.to_bits());
+    }
+}

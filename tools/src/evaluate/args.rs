@@ -1,0 +1,94 @@
+//! The options of `rperplexity`: llama-perplexity's names and defaults.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Result, anyhow};
+use clap::Parser;
+
+use crate::load::{ModelArgs, positive};
+
+/// Options of several letters behind one dash.
+pub const SHORT: &[(&str, &str)] = &[("-ub", "--ubatch-size")];
+
+/// Measure how well a model predicts a text
+///
+/// The text is cut into chunks of -c tokens; the second half of each is scored. Perplexity is e to the
+/// mean negative log-likelihood: lower is better, and only models with the same tokenizer compare.
+/// The digits are those of llama-perplexity, on every machine and with any number of threads.
+#[derive(Parser)]
+#[command(
+    name = "rperplexity",
+    version,
+    args_override_self = true,
+    after_help = "See --help for examples.",
+    after_long_help = "\
+Examples:
+  rperplexity -m model.gguf -f wiki.test.raw                 the whole text
+  rperplexity -m model.gguf -f wiki.test.raw --chunks 20     its first 20 chunks
+  rperplexity -m model.gguf -f wiki.test.raw --json | jq .ppl
+
+How much does quantizing cost? Save what the original predicts, then compare:
+  rperplexity -m model-F16.gguf -f wiki.test.raw --kl-divergence-base model-F16.kld
+  rperplexity -m model-Q4_K_M.gguf --kl-divergence-base model-F16.kld --kl-divergence
+
+The base file is llama-perplexity's, in both directions; it takes 2 bytes per token of the vocabulary
+and scored position (WikiText-2 with 32000 tokens: 11 GB), so limit it with --chunks. It appears under its name
+only when it is complete."
+)]
+pub struct Args {
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub model: ModelArgs,
+
+    /// The text; one line break at its end is left out. With --kl-divergence it is not needed: the
+    /// base file holds the tokens, and a text given all the same must have these
+    #[arg(
+        short,
+        long,
+        value_name = "FILE",
+        required_unless_present = "kl_divergence"
+    )]
+    pub file: Option<PathBuf>,
+
+    /// Tokens per chunk; without it 512, or what the base file says
+    #[arg(short, long, value_name = "N", value_parser = positive)]
+    pub ctx_size: Option<usize>,
+
+    /// Feed a chunk to the model in pieces of at most N tokens. The result does not depend on it
+    #[arg(short, long, value_name = "N", default_value = "2048", value_parser = positive)]
+    pub batch_size: usize,
+
+    /// Tokens that go through the model together, also -ub. The result does not depend on it
+    #[arg(long, value_name = "N", default_value = "512", value_parser = positive)]
+    pub ubatch_size: usize,
+
+    /// Evaluate only the first N chunks
+    #[arg(long, value_name = "N", value_parser = positive)]
+    pub chunks: Option<usize>,
+
+    /// 0: the running estimate in one line; 1: a line per chunk with its place in the text, perplexity,
+    /// mean negative log-likelihood and its error
+    #[arg(long, value_name = "0|1", default_value_t = 0, value_parser = clap::value_parser!(u8).range(0..=1), conflicts_with_all = ["kl_divergence", "json"])]
+    pub ppl_output_type: u8,
+
+    /// Save the log-probabilities of all scored positions to FILE; with --kl-divergence read them
+    #[arg(long, value_name = "FILE", visible_alias = "save-all-logits")]
+    pub kl_divergence_base: Option<PathBuf>,
+
+    /// Compare with the log-probabilities in the file of --kl-divergence-base
+    #[arg(long, requires = "kl_divergence_base")]
+    pub kl_divergence: bool,
+
+    /// Print one JSON object at the end
+    #[arg(long)]
+    pub json: bool,
+}
+
+impl Args {
+    /// The base file, where there must be one.
+    pub(super) fn base(&self) -> Result<&Path> {
+        self.kl_divergence_base
+            .as_deref()
+            .ok_or_else(|| anyhow!("--kl-divergence needs --kl-divergence-base FILE"))
+    }
+}

@@ -1,0 +1,338 @@
+//! `rperplexity`: how well a model predicts a text, and how far it is from another.
+
+pub mod args;
+mod outfile;
+mod progress;
+
+use std::fs::File;
+use std::io::{self, BufReader, BufWriter, Write};
+use std::path::Path;
+
+use anyhow::{Context, Result, anyhow, bail};
+use serde_json::{Value, json};
+use trine::eval::base_file::{BaseReader, BaseWriter};
+use trine::eval::kld::{self, Divergence, Sorted, Uncertain};
+use trine::eval::perplexity::{Estimate, perplexity};
+use trine::eval::{Chunks, EvalError};
+use trine::model::{Session, SessionOptions};
+
+use crate::load::{Loaded, load, peak_memory};
+use crate::{interrupt, text};
+use args::Args;
+use outfile::OutFile;
+use progress::Progress;
+
+/// Runs the tool.
+///
+/// # Errors
+/// Whatever the user or the model did wrong, in one line.
+pub fn run(args: &Args) -> Result<()> {
+    // Before the model is loaded, so that mistakes are told at once.
+    let text = args.file.as_deref().map(read_text).transpose()?;
+    let base = if args.kl_divergence {
+        Some(open_base(args.base()?)?)
+    } else {
+        None
+    };
+    let out = match &args.kl_divergence_base {
+        Some(path) if !args.kl_divergence => Some(OutFile::create(path)?),
+        _ => None,
+    };
+    interrupt::listen()?;
+    let loaded = load(&args.model)?;
+    let result = match (base, text) {
+        (Some(base), text) => divergence(args, &loaded, base, text),
+        (None, Some(text)) => estimate(args, &loaded, &text, out),
+        (None, None) => Err(anyhow!("there is no text: give one with -f FILE")),
+    };
+    if interrupt::asked() && result.is_err() {
+        note!("interrupted");
+        std::process::exit(interrupt::EXIT_CODE);
+    }
+    result
+}
+
+fn read_text(path: &Path) -> Result<String> {
+    let from = format!("'{}'", path.display());
+    let mut bytes = text::read_file(path)?;
+    // llama.cpp's -f leaves one line break at the end out.
+    if bytes.last() == Some(&b'\n') {
+        bytes.pop();
+    }
+    if bytes.is_empty() {
+        bail!("{from} is empty");
+    }
+    text::utf8(bytes, &from)
+}
+
+/// A base file and its length.
+fn open_base(path: &Path) -> Result<(BufReader<File>, u64)> {
+    let shown = path.display();
+    if path.is_dir() {
+        bail!("'{shown}' is a directory; give a file that --kl-divergence-base wrote");
+    }
+    let file = File::open(path).with_context(|| format!("cannot open '{shown}'"))?;
+    let length = file
+        .metadata()
+        .with_context(|| format!("cannot open '{shown}'"))?
+        .len();
+    Ok((BufReader::with_capacity(1 << 20, file), length))
+}
+
+/// BOS, where the vocabulary puts one in front of a text.
+fn bos(loaded: &Loaded) -> Option<u32> {
+    loaded
+        .tokenizer
+        .bos()
+        .filter(|_| loaded.tokenizer.add_bos())
+}
+
+fn session(args: &Args, loaded: &Loaded, n_ctx: usize) -> Session {
+    let trained = loaded.model.config().n_ctx_train;
+    if n_ctx > trained {
+        note!(
+            "warning: the model was trained on a context of {trained} tokens, {n_ctx} are asked for"
+        );
+    }
+    let options = SessionOptions {
+        n_ctx,
+        n_ubatch: args.ubatch_size,
+    };
+    Session::new(&loaded.model, options)
+}
+
+type Observed = Result<(), Box<dyn std::error::Error + Send + Sync>>;
+
+/// What an observer returns: an error when the user wants to stop.
+fn go_on() -> Observed {
+    if interrupt::asked() {
+        Err("interrupted".into())
+    } else {
+        Ok(())
+    }
+}
+
+fn estimate(args: &Args, loaded: &Loaded, text: &str, out: Option<OutFile>) -> Result<()> {
+    let n_ctx = args.ctx_size.unwrap_or(512);
+    note!("tokenizing the input ..");
+    let tokens = loaded.tokenizer.encode(text, true, false)?;
+    let chunks = Chunks::new(tokens, n_ctx, bos(loaded), args.chunks)?;
+    let mut session = session(args, loaded, n_ctx);
+    note!(
+        "calculating perplexity over {} chunks, n_ctx={n_ctx}, batch_size={}, threads={}",
+        chunks.count(),
+        args.batch_size,
+        loaded.threads
+    );
+    let mut base = match out {
+        Some(out) => {
+            let path = out.path().to_owned();
+            let buffered = BufWriter::with_capacity(1 << 20, out);
+            let writer = BaseWriter::new(buffered, &chunks, loaded.model.n_vocab());
+            Some((
+                writer.with_context(|| format!("cannot write '{}'", path.display()))?,
+                path,
+            ))
+        }
+        None => None,
+    };
+    let mut stdout = io::stdout().lock();
+    let mut progress = Progress::new(chunks.count());
+    let mut running = Vec::new();
+    let mut previous = Estimate::default();
+    let mut wrote = Ok(());
+    let result = perplexity(
+        &mut session,
+        &chunks,
+        args.batch_size,
+        base.as_mut().map(|(writer, _)| writer),
+        &mut |done, total| {
+            progress.tick(done);
+            if args.json {
+                running.push(json!({
+                    "chunk": done,
+                    "ppl": total.ppl(),
+                    "chunk_nll": (total.nll - previous.nll) / (total.count - previous.count) as f64,
+                }));
+                previous = *total;
+            } else {
+                let line = if args.ppl_output_type == 1 {
+                    let at = (done - 1) * n_ctx;
+                    format!(
+                        "{at:8}  {:.4}  {:4.6}  {:4.6}\n",
+                        total.ppl(),
+                        total.mean(),
+                        total.mean_error()
+                    )
+                } else {
+                    format!("[{done}]{:.4},", total.ppl())
+                };
+                wrote = stdout
+                    .write_all(line.as_bytes())
+                    .and_then(|()| stdout.flush());
+                if wrote.is_err() {
+                    return Err("the output was closed".into());
+                }
+            }
+            go_on()
+        },
+    );
+    progress.finish();
+    wrote?;
+    let total = match (result, &base) {
+        (Err(EvalError::Write(e)), Some((_, path))) => {
+            return Err(anyhow::Error::new(e).context(format!("cannot write '{}'", path.display())));
+        }
+        (result, _) => result?,
+    };
+    if let Some((writer, path)) = base {
+        let write = || -> io::Result<()> {
+            let buffered = writer.finish()?;
+            buffered
+                .into_inner()
+                .map_err(io::IntoInnerError::into_error)?
+                .keep()
+        };
+        write().with_context(|| format!("cannot write '{}'", path.display()))?;
+        note!("log-probabilities saved to '{}'", path.display());
+    }
+    if args.json {
+        let report = json!({
+            "model": args.model.model.display().to_string(),
+            "n_ctx": n_ctx,
+            "chunks": chunks.count(),
+            "tokens_scored": total.count,
+            "ppl": total.ppl(),
+            "ppl_error": total.ppl_error(),
+            "mean_nll": total.mean(),
+            "mean_nll_error": total.mean_error(),
+            "running": running,
+            "peak_memory_bytes": peak_memory(),
+        });
+        writeln!(stdout, "{report}")?;
+    } else {
+        if args.ppl_output_type == 0 {
+            writeln!(stdout)?;
+        }
+        writeln!(
+            stdout,
+            "Final estimate: PPL = {:.4} +/- {:.5}",
+            total.ppl(),
+            total.ppl_error()
+        )?;
+    }
+    stdout.flush()?;
+    Ok(())
+}
+
+fn divergence(
+    args: &Args,
+    loaded: &Loaded,
+    (input, length): (BufReader<File>, u64),
+    text: Option<String>,
+) -> Result<()> {
+    let path = args.base()?;
+    let in_base = || format!("'{}'", path.display());
+    let n_vocab = loaded.model.n_vocab();
+    let mut base =
+        BaseReader::new(input, length, n_vocab, bos(loaded), args.chunks).with_context(in_base)?;
+    let n_ctx = base.chunks().n_ctx();
+    if let Some(wanted) = args.ctx_size.filter(|&c| c != n_ctx) {
+        bail!(
+            "{} was made with a context of {n_ctx}, not {wanted}: leave -c out",
+            in_base()
+        );
+    }
+    if let Some(text) = text {
+        let tokens = loaded.tokenizer.encode(&text, true, false)?;
+        let expected = base.chunks().tokens();
+        let same = expected
+            .iter()
+            .zip(&tokens)
+            .take_while(|(a, b)| a == b)
+            .count();
+        if same < expected.len() {
+            bail!(
+                "{} was made from another text or tokenizer: token {same} differs; leave -f out to use its own tokens",
+                in_base()
+            );
+        }
+    }
+    let mut session = session(args, loaded, n_ctx);
+    let count = base.chunks().count();
+    note!(
+        "computing over {count} chunks, n_ctx={n_ctx}, batch_size={}, threads={}",
+        args.batch_size,
+        loaded.threads
+    );
+    let mut stdout = io::stdout().lock();
+    if !args.json {
+        writeln!(stdout, "{}", kld::TABLE_HEAD)?;
+    }
+    let mut progress = Progress::new(count);
+    let mut wrote = Ok(());
+    let result = kld::divergence(
+        &mut session,
+        &mut base,
+        args.batch_size,
+        &mut |done, total| {
+            progress.tick(done);
+            if !args.json {
+                wrote = writeln!(stdout, "{}", total.table_row(done)).and_then(|()| stdout.flush());
+                if wrote.is_err() {
+                    return Err("the output was closed".into());
+                }
+            }
+            go_on()
+        },
+    );
+    progress.finish();
+    wrote?;
+    let total = match result {
+        Err(e @ EvalError::Base(_)) => return Err(anyhow::Error::new(e).context(in_base())),
+        result => result?,
+    };
+    if args.json {
+        writeln!(stdout, "{}", divergence_json(args, &total, n_ctx, count))?;
+    } else {
+        writeln!(stdout)?;
+        match total.report() {
+            Some(report) => write!(stdout, "{report}")?,
+            None => note!(
+                "{} positions are too few for statistics; 100 are needed",
+                total.count()
+            ),
+        }
+    }
+    stdout.flush()?;
+    Ok(())
+}
+
+fn divergence_json(args: &Args, d: &Divergence, n_ctx: usize, chunks: usize) -> Value {
+    let pair = |x: Uncertain| json!({ "value": x.value, "error": x.error });
+    let quantiles = |v: &Sorted| {
+        let at = |f: f32| v.percentile(f);
+        json!({
+            "min": v.min(), "0.1%": at(0.001), "1%": at(0.01), "5%": at(0.05), "10%": at(0.1),
+            "25%": at(0.25), "median": v.median(), "75%": at(0.75), "90%": at(0.9), "95%": at(0.95),
+            "99%": at(0.99), "99.9%": at(0.999), "max": v.max(),
+        })
+    };
+    json!({
+        "model": args.model.model.display().to_string(),
+        "base": args.kl_divergence_base.as_ref().map(|p| p.display().to_string()),
+        "n_ctx": n_ctx,
+        "chunks": chunks,
+        "tokens_scored": d.count(),
+        "ln_ppl": pair(d.log_ppl()),
+        "ln_ppl_base": pair(d.log_ppl_base()),
+        "ln_ppl_ratio": pair(d.log_ratio()),
+        "kld": pair(d.kld()),
+        "kld_quantiles": quantiles(&d.sorted_kld()),
+        "p_diff": pair(d.p_diff()),
+        "p_diff_quantiles": quantiles(&d.sorted_p_diff()),
+        "p_diff_rms": pair(d.p_diff_rms()),
+        "same_top": pair(d.same_top()),
+        "peak_memory_bytes": peak_memory(),
+    })
+}

@@ -1,0 +1,95 @@
+//! A file that appears under its name only when it is complete.
+
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail};
+
+/// An output file. Dropped before [`OutFile::keep`], it leaves nothing behind.
+pub struct OutFile {
+    file: File,
+    path: PathBuf,
+    /// Where the bytes are until the file is complete; `None` for devices and pipes.
+    unfinished: Option<PathBuf>,
+}
+
+impl OutFile {
+    /// Opens a temporary file beside `path`, or `path` itself where it is a device or a pipe.
+    ///
+    /// # Errors
+    /// A directory, a folder that is missing or cannot be written.
+    pub fn create(path: &Path) -> Result<OutFile> {
+        let shown = path.display();
+        let failed = || format!("cannot write '{shown}'");
+        // Where a link points is what is replaced, not the link.
+        let path = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+        if path.is_dir() {
+            bail!("cannot write '{shown}': it is a directory");
+        }
+        if path.exists() && !path.is_file() {
+            let file = File::options()
+                .write(true)
+                .open(&path)
+                .with_context(failed)?;
+            return Ok(OutFile {
+                file,
+                path,
+                unfinished: None,
+            });
+        }
+        let Some(name) = path.file_name() else {
+            bail!("cannot write '{shown}': it has no file name");
+        };
+        let mut part = name.to_owned();
+        part.push(format!(".{}.part", std::process::id()));
+        let unfinished = path.with_file_name(part);
+        let file = File::options()
+            .write(true)
+            .create_new(true)
+            .open(&unfinished)
+            .with_context(failed)?;
+        Ok(OutFile {
+            file,
+            path,
+            unfinished: Some(unfinished),
+        })
+    }
+
+    /// The name that the file will have.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Puts the complete file under its name.
+    ///
+    /// # Errors
+    /// What the system says; nothing is left behind then.
+    pub fn keep(mut self) -> io::Result<()> {
+        if let Some(unfinished) = &self.unfinished {
+            self.file.sync_all()?;
+            fs::rename(unfinished, &self.path)?;
+            self.unfinished = None;
+        }
+        Ok(())
+    }
+}
+
+impl Write for OutFile {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.file.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.file.flush()
+    }
+}
+
+impl Drop for OutFile {
+    fn drop(&mut self) {
+        if let Some(unfinished) = &self.unfinished {
+            // There is nobody left to tell.
+            let _ = fs::remove_file(unfinished);
+        }
+    }
+}

@@ -1,0 +1,241 @@
+//! The options of `rgen`: llama.cpp's names and defaults.
+
+use std::hash::{BuildHasher, RandomState};
+use std::path::PathBuf;
+
+use anyhow::{Result, bail};
+use clap::Parser;
+use trine::sample::SamplerOptions;
+
+use crate::load::{ModelArgs, positive};
+
+/// Options of several letters behind one dash.
+pub const SHORT: &[(&str, &str)] = &[
+    ("-ub", "--ubatch-size"),
+    ("-cnv", "--conversation"),
+    ("-no-cnv", "--no-conversation"),
+    ("-sys", "--system-prompt"),
+    ("-st", "--single-turn"),
+];
+
+/// Continue a text, or chat, with a language model
+///
+/// The text goes to standard output as it comes, everything else to standard error. The same model,
+/// prompt and options give the same text on every machine, with any number of threads and any batch
+/// size.
+#[derive(Parser)]
+#[command(
+    name = "rgen",
+    version,
+    args_override_self = true,
+    after_help = "See --help for examples.",
+    after_long_help = "\
+Examples:
+  rgen -m model.gguf -p 'Once upon a time' -n 100
+  rgen -m model.gguf -p 'The capital of France is' -n 20 --temp 0      always the same text
+  rgen -m model.gguf -p 'Roses are' --seed 7                           the same text for the same seed
+  rgen -m model.gguf -f prompt.txt -n 200 > out.txt
+  echo 'Dear diary,' | rgen -m model.gguf -n 50
+  rgen -m model.gguf -cnv -sys 'You answer in one sentence.'           chat; /clear and /quit
+  echo 'Who are you?' | rgen -m model.gguf -cnv -st                    one answer
+  rgen -m model.gguf -p 'Once' -n 0 --logits-sha256 | sha256sum        one hash for all logits
+  rgen -m model.gguf --tokens ids.txt -n 8 --temp 0 --json | jq .tokens
+
+--logits-sha256 prints, instead of the text, one line per evaluated position: POS TOKEN SHA256, the
+position in the context from 0, the token that was evaluated there, and the SHA-256 of the logits after
+it as little-endian 32-bit floats. The last token of a generation is not evaluated, so it has no line.
+
+Sampling order: penalties, top-k, typical, top-p, min-p, temperature. A seed gives the tokens that
+llama.cpp gives for it. Ctrl-C ends the text (exit code 130), or in a chat the answer."
+)]
+pub struct Args {
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub model: ModelArgs,
+
+    /// The text to continue; in a chat the first message
+    #[arg(short, long, value_name = "TEXT", allow_hyphen_values = true, conflicts_with_all = ["file", "tokens"])]
+    pub prompt: Option<String>,
+
+    /// A file with the text to continue; one line break at its end is left out
+    #[arg(short, long, value_name = "FILE", conflicts_with_all = ["tokens", "conversation"])]
+    pub file: Option<PathBuf>,
+
+    /// A file with token ids instead of a text, separated by white space or commas or as a JSON array
+    #[arg(long, value_name = "FILE", conflicts_with = "conversation")]
+    pub tokens: Option<PathBuf>,
+
+    /// How many tokens to generate, in a chat per answer; -1: until the model ends the text or the
+    /// context is full; -2: until the context is full, even past the end of the text
+    #[arg(short = 'n', long, value_name = "N", default_value_t = -1, allow_negative_numbers = true, value_parser = clap::value_parser!(i64).range(-2..))]
+    pub predict: i64,
+
+    /// Size of the context in tokens; 0: as the model was trained
+    #[arg(short, long, value_name = "N", default_value_t = 0)]
+    pub ctx_size: usize,
+
+    /// Tokens of the prompt that are evaluated before Ctrl-C is looked at
+    #[arg(short, long, value_name = "N", default_value = "2048", value_parser = positive)]
+    pub batch_size: usize,
+
+    /// Tokens that go through the model together, also -ub. More are faster and take more memory
+    #[arg(long, value_name = "N", default_value = "512", value_parser = positive)]
+    pub ubatch_size: usize,
+
+    /// Take backslashes in the prompt as they are; otherwise \n \r \t \' \" \\ \xHH are replaced
+    #[arg(long, overrides_with = "escape")]
+    pub no_escape: bool,
+
+    /// Replace escapes in the prompt (this is the default)
+    #[arg(short, long, overrides_with = "no_escape")]
+    pub escape: bool,
+
+    /// Do not print the prompt before its continuation
+    #[arg(long)]
+    pub no_display_prompt: bool,
+
+    /// Random seed; -1: a new one every time, printed on standard error
+    #[arg(short, long, value_name = "N", default_value_t = -1, allow_negative_numbers = true, value_parser = clap::value_parser!(i64).range(-1..=u32::MAX as i64))]
+    pub seed: i64,
+
+    /// Temperature; 0: always the most likely token
+    #[arg(
+        long,
+        value_name = "T",
+        default_value_t = 0.8,
+        allow_negative_numbers = true
+    )]
+    pub temp: f32,
+
+    /// Choose among the K most likely tokens; 0: all
+    #[arg(
+        long,
+        value_name = "K",
+        default_value_t = 40,
+        allow_negative_numbers = true
+    )]
+    pub top_k: i32,
+
+    /// Choose among the most likely tokens that have this probability together; 1: all
+    #[arg(long, value_name = "P", default_value_t = 0.95)]
+    pub top_p: f32,
+
+    /// Leave out tokens less likely than this share of the most likely one; 0: none
+    #[arg(long, value_name = "P", default_value_t = 0.05)]
+    pub min_p: f32,
+
+    /// Locally typical sampling; 1: off
+    #[arg(
+        long,
+        value_name = "P",
+        default_value_t = 1.0,
+        visible_alias = "typical-p"
+    )]
+    pub typical: f32,
+
+    /// Make tokens that occurred less likely; 1: off
+    #[arg(long, value_name = "X", default_value_t = 1.0)]
+    pub repeat_penalty: f32,
+
+    /// How far back tokens count as occurred; 0: off, -1: the whole context
+    #[arg(long, value_name = "N", default_value_t = 64, allow_negative_numbers = true, value_parser = clap::value_parser!(i64).range(-1..))]
+    pub repeat_last_n: i64,
+
+    /// Subtract from the logit of a token that occurred; 0: off
+    #[arg(
+        long,
+        value_name = "X",
+        default_value_t = 0.0,
+        allow_negative_numbers = true
+    )]
+    pub presence_penalty: f32,
+
+    /// Subtract from the logit of a token for every time it occurred; 0: off
+    #[arg(
+        long,
+        value_name = "X",
+        default_value_t = 0.0,
+        allow_negative_numbers = true
+    )]
+    pub frequency_penalty: f32,
+
+    /// Never choose a token that ends the text
+    #[arg(long)]
+    pub ignore_eos: bool,
+
+    /// Chat with the model's own template, also -cnv; the messages are read from standard input, one
+    /// a line (a backslash at the end continues the line)
+    #[arg(long, overrides_with = "no_conversation")]
+    pub conversation: bool,
+
+    /// Do not chat, also -no-cnv (this is the default, whether or not the model has a template)
+    #[arg(long, overrides_with = "conversation")]
+    pub no_conversation: bool,
+
+    /// What the model is told before the chat, also -sys
+    #[arg(
+        long,
+        value_name = "TEXT",
+        allow_hyphen_values = true,
+        requires = "conversation"
+    )]
+    pub system_prompt: Option<String>,
+
+    /// End the chat after one answer, also -st
+    #[arg(long, requires = "conversation")]
+    pub single_turn: bool,
+
+    /// A file with a Jinja chat template to use instead of the model's own
+    #[arg(long, value_name = "FILE", requires = "conversation")]
+    pub chat_template_file: Option<PathBuf>,
+
+    /// Print the hash of the logits of every evaluated position instead of the text, see below
+    #[arg(long, conflicts_with = "conversation")]
+    pub logits_sha256: bool,
+
+    /// Print one JSON object at the end instead of the text
+    #[arg(long, conflicts_with = "conversation")]
+    pub json: bool,
+}
+
+impl Args {
+    /// Finds what clap cannot.
+    pub(super) fn check(&self) -> Result<()> {
+        for (name, p) in [
+            ("--top-p", self.top_p),
+            ("--min-p", self.min_p),
+            ("--typical", self.typical),
+        ] {
+            if !(0.0..=1.0).contains(&p) {
+                bail!("{name} is a probability: give a number from 0 to 1, not {p}");
+            }
+        }
+        Ok(())
+    }
+
+    /// The seed asked for, or a new one.
+    pub(super) fn seed(&self) -> u32 {
+        match u32::try_from(self.seed) {
+            Ok(seed) if seed != u32::MAX => seed,
+            // Keyed by the system's random numbers.
+            _ => RandomState::new().hash_one(std::process::id()) as u32,
+        }
+    }
+
+    /// The sampler's options.
+    pub(super) fn sampler(&self, seed: u32, n_ctx: usize, banned: Vec<u32>) -> SamplerOptions {
+        SamplerOptions {
+            seed,
+            temp: self.temp,
+            top_k: self.top_k,
+            top_p: self.top_p,
+            min_p: self.min_p,
+            typical_p: self.typical,
+            repeat_penalty: self.repeat_penalty,
+            repeat_last_n: usize::try_from(self.repeat_last_n).unwrap_or(n_ctx),
+            frequency_penalty: self.frequency_penalty,
+            presence_penalty: self.presence_penalty,
+            banned,
+        }
+    }
+}

@@ -1,0 +1,228 @@
+//! Evaluates and samples, token by token.
+
+use std::time::Instant;
+
+use anyhow::{Context, Result, bail};
+use sha2::{Digest, Sha256};
+use trine::model::{Session, SessionOptions};
+use trine::sample::Sampler;
+
+use super::args::Args;
+use super::output::Output;
+use super::timings::Timings;
+use crate::interrupt;
+use crate::load::Loaded;
+
+/// Why a generation ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stop {
+    /// The model ended the text.
+    Eos,
+    /// As many tokens as were asked for.
+    Length,
+    /// The context is full.
+    Context,
+    /// Ctrl-C.
+    Interrupted,
+}
+
+impl Stop {
+    /// As `--json` says it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Stop::Eos => "eos",
+            Stop::Length => "length",
+            Stop::Context => "context",
+            Stop::Interrupted => "interrupted",
+        }
+    }
+}
+
+/// Room that a prompt leaves in the context, as in llama.cpp.
+const RESERVE: usize = 4;
+
+/// A session with its sampler.
+pub struct Engine {
+    session: Session,
+    sampler: Sampler,
+    seed: u32,
+    n_batch: usize,
+    eog: Vec<u32>,
+    past_eos: bool,
+    proofs: bool,
+    /// The tokens in the context.
+    evaluated: Vec<u32>,
+    /// Logits after the last of them.
+    logits: Vec<f32>,
+    /// What took how long.
+    pub timings: Timings,
+}
+
+impl Engine {
+    /// An empty context and a fresh sampler.
+    pub fn new(
+        args: &Args,
+        loaded: &Loaded,
+        n_ctx: usize,
+        seed: u32,
+        start: Instant,
+    ) -> Result<Engine> {
+        let tokenizer = &loaded.tokenizer;
+        let eog: Vec<u32> = (0..tokenizer.n_vocab() as u32)
+            .filter(|&id| tokenizer.is_eog(id))
+            .collect();
+        let suppressed = loaded
+            .file
+            .meta()
+            .get_u32s("tokenizer.ggml.suppress_tokens")?;
+        let mut banned: Vec<u32> = suppressed.unwrap_or_default().into_owned();
+        if args.ignore_eos {
+            banned.extend(&eog);
+        }
+        let options = SessionOptions {
+            n_ctx,
+            n_ubatch: args.ubatch_size,
+        };
+        Ok(Engine {
+            session: Session::new(&loaded.model, options),
+            sampler: Sampler::new(args.sampler(seed, n_ctx, banned))?,
+            seed,
+            n_batch: args.batch_size,
+            eog,
+            past_eos: args.predict == -2,
+            proofs: args.logits_sha256,
+            evaluated: Vec::new(),
+            logits: Vec::new(),
+            timings: Timings::new(start, loaded.time),
+        })
+    }
+
+    /// The seed of the sampler.
+    pub fn seed(&self) -> u32 {
+        self.seed
+    }
+
+    /// Size of the context.
+    pub fn n_ctx(&self) -> usize {
+        self.session.n_ctx()
+    }
+
+    /// Whether a prompt of `n` tokens fits, with some room for an answer if one is wanted.
+    pub fn check_room(&self, n: usize, answer: bool) -> Result<()> {
+        let n_ctx = self.n_ctx();
+        let room = if answer {
+            n_ctx.saturating_sub(RESERVE)
+        } else {
+            n_ctx
+        };
+        if n > room {
+            bail!(
+                "the prompt is too long: {n} tokens, but a context of {n_ctx} has room for {room}; use a larger -c or a shorter prompt"
+            );
+        }
+        Ok(())
+    }
+
+    /// Brings the context to `tokens`; what it has in common with the present one is kept. `Some`: it
+    /// was stopped.
+    pub fn prompt(&mut self, tokens: &[u32], out: &mut Output<'_>) -> Result<Option<Stop>> {
+        let same = self
+            .evaluated
+            .iter()
+            .zip(tokens)
+            .take_while(|(a, b)| a == b)
+            .count();
+        // The last token is evaluated again for its logits.
+        let keep = same.min(tokens.len().saturating_sub(1));
+        self.session.truncate(keep);
+        self.evaluated.truncate(keep);
+        self.sampler.reset();
+        tokens.iter().for_each(|&id| self.sampler.accept(id));
+        let start = Instant::now();
+        for batch in tokens[keep..].chunks(self.n_batch) {
+            if interrupt::asked() {
+                return Ok(Some(Stop::Interrupted));
+            }
+            let last = self.evaluated.len() + batch.len() == tokens.len();
+            self.eval(batch, last, out)?;
+        }
+        self.timings.prompt(tokens.len() - keep, start.elapsed());
+        Ok(None)
+    }
+
+    /// Chooses tokens until something ends the text.
+    pub fn generate(&mut self, predict: i64, out: &mut Output<'_>) -> Result<Stop> {
+        let mut left = usize::try_from(predict).unwrap_or(usize::MAX);
+        loop {
+            if left == 0 {
+                return Ok(Stop::Length);
+            }
+            if interrupt::asked() {
+                return Ok(Stop::Interrupted);
+            }
+            let start = Instant::now();
+            let position = self.evaluated.len().saturating_sub(1);
+            let id = self
+                .sampler
+                .sample(&self.logits)
+                .with_context(|| format!("position {position}"))?;
+            self.sampler.accept(id);
+            self.timings.sample(start.elapsed());
+            left -= 1;
+            let ends = self.eog.contains(&id);
+            out.token(id, ends)?;
+            if ends && !self.past_eos {
+                return Ok(Stop::Eos);
+            }
+            if left == 0 {
+                return Ok(Stop::Length);
+            }
+            if self.evaluated.len() + 1 >= self.n_ctx() {
+                return Ok(Stop::Context);
+            }
+            let start = Instant::now();
+            self.eval(&[id], true, out)?;
+            self.timings.eval(start.elapsed());
+        }
+    }
+
+    /// Appends tokens; keeps the logits after the last one when they are wanted.
+    fn eval(&mut self, tokens: &[u32], wanted: bool, out: &mut Output<'_>) -> Result<()> {
+        let first = self.evaluated.len();
+        let last = tokens.len() - 1;
+        let from = match (self.proofs, wanted) {
+            (true, _) => 0,
+            (false, true) => last,
+            (false, false) => tokens.len(),
+        };
+        let (proofs, kept) = (self.proofs, &mut self.logits);
+        let mut hashes = Vec::new();
+        self.session.eval(tokens, from, &mut |i, logits| {
+            if proofs {
+                hashes.push(hash(logits));
+            }
+            if i == last {
+                kept.clear();
+                kept.extend_from_slice(logits);
+            }
+        })?;
+        self.evaluated.extend_from_slice(tokens);
+        for (i, hash) in hashes.into_iter().enumerate() {
+            out.proof(first + i, tokens[i], hash)?;
+        }
+        Ok(())
+    }
+}
+
+/// SHA-256 of the little-endian bytes, in hexadecimal.
+fn hash(logits: &[f32]) -> String {
+    let mut sha = Sha256::new();
+    let mut bytes = Vec::with_capacity(4096);
+    for part in logits.chunks(1024) {
+        bytes.clear();
+        part.iter()
+            .for_each(|l| bytes.extend_from_slice(&l.to_le_bytes()));
+        sha.update(&bytes);
+    }
+    sha.finalize().iter().map(|b| format!("{b:02x}")).collect()
+}

@@ -1,0 +1,100 @@
+//! What every tool that runs a model does first.
+
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use clap::Args;
+use trine::kernels::Isa;
+use trine::model::{LoadOptions, Model};
+use trine::tokenizer::Tokenizer;
+use trine_formats::gguf::ModelFile;
+
+use crate::args;
+use crate::open::open_model;
+
+/// The options that say which model runs, and on what.
+#[derive(Args)]
+pub struct ModelArgs {
+    /// The model, a GGUF file; any shard of a split one
+    #[arg(short, long, value_name = "FILE")]
+    pub model: PathBuf,
+
+    /// Threads; without it one per physical core. The result does not depend on it
+    #[arg(short, long, value_name = "N", value_parser = positive)]
+    pub threads: Option<usize>,
+
+    /// Read the file into memory instead of mapping it
+    #[arg(long)]
+    pub no_mmap: bool,
+}
+
+/// Parses a number above 0.
+///
+/// # Errors
+/// Anything else.
+pub fn positive(text: &str) -> Result<usize, String> {
+    match text.parse() {
+        Ok(n @ 1..) => Ok(n),
+        _ => Err("give a whole number above 0".to_owned()),
+    }
+}
+
+/// A model, ready to run.
+pub struct Loaded {
+    /// The file; its metadata holds what the model does not need.
+    pub file: ModelFile,
+    /// The weights.
+    pub model: Model,
+    /// Text to tokens and back.
+    pub tokenizer: Tokenizer,
+    /// Threads in use.
+    pub threads: usize,
+    /// How long it took.
+    pub time: Duration,
+}
+
+/// Opens the file and loads what is in it.
+///
+/// # Errors
+/// The file, the model or the tokenizer cannot be used; TRINE_ISA cannot be followed.
+pub fn load(args: &ModelArgs) -> Result<Loaded> {
+    let start = Instant::now();
+    let isa = Isa::from_env()?;
+    let file = open_model(&args.model, !args.no_mmap)?;
+    let name = || format!("'{}'", args.model.display());
+    let threads = args::threads(args.threads);
+    let model = Model::load(
+        &file,
+        &LoadOptions {
+            isa,
+            threads,
+            ..LoadOptions::default()
+        },
+    )
+    .with_context(name)?;
+    let tokenizer = Tokenizer::from_metadata(file.meta()).with_context(name)?;
+    if tokenizer.n_vocab() != model.n_vocab() {
+        bail!(
+            "{}: the tokenizer has {} tokens, the model {} logits: the file is damaged",
+            name(),
+            tokenizer.n_vocab(),
+            model.n_vocab()
+        );
+    }
+    Ok(Loaded {
+        file,
+        model,
+        tokenizer,
+        threads,
+        time: start.elapsed(),
+    })
+}
+
+/// The most memory this process had resident, in bytes; `None` where the system does not tell.
+pub fn peak_memory() -> Option<u64> {
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    let line = status.lines().find(|l| l.starts_with("VmHWM:"))?;
+    let kib: u64 = line.split_whitespace().nth(1)?.parse().ok()?;
+    Some(kib * 1024)
+}

@@ -1,0 +1,186 @@
+//! How rquantize shows plans and results: a table and a few lines for people, JSON for programs.
+
+use std::collections::BTreeMap;
+use std::io::{self, Write};
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use trine::quant::{Plan, PlanError, QuantError, Report, Row, Target, TensorLoss, TernaryReport};
+
+use crate::progress::human_bytes;
+
+/// One tensor: name, shape, types, sizes, and why.
+pub fn line(row: &Row) -> String {
+    let shape = row
+        .shape
+        .iter()
+        .map(u64::to_string)
+        .collect::<Vec<_>>()
+        .join(" x ");
+    let (from, to) = (row.from.to_string(), row.to.to_string());
+    let sizes = if row.converts() {
+        format!(
+            "{} -> {}",
+            human_bytes(row.bytes_from),
+            human_bytes(row.bytes)
+        )
+    } else {
+        human_bytes(row.bytes)
+    };
+    let arrow = if row.converts() {
+        format!("{from} -> {to}")
+    } else {
+        from
+    };
+    format!(
+        "{:<36} {shape:>18}  {arrow:<16} {sizes:<24} {}",
+        row.name, row.reason
+    )
+}
+
+fn bits_per_weight(bytes: u64, plan: &Plan) -> f64 {
+    bytes as f64 * 8.0 / plan.weights().max(1) as f64
+}
+
+fn sizes(plan: &Plan) -> String {
+    let size = |bytes| {
+        format!(
+            "{} ({:.2} bits per weight)",
+            human_bytes(bytes),
+            bits_per_weight(bytes, plan)
+        )
+    };
+    let (n, weights) = (plan.rows.len(), plan.weights());
+    let (from, to) = (size(plan.bytes_from()), size(plan.bytes()));
+    format!("{n} tensors, {weights} weights: {from} -> {to}")
+}
+
+/// How many tensors there are of each type: `types: 42 tq2_0, 13 f32, 1 q6_K`.
+fn type_counts(plan: &Plan) -> String {
+    let mut counts: BTreeMap<u32, (usize, String)> = BTreeMap::new();
+    for row in &plan.rows {
+        counts
+            .entry(row.to.0)
+            .or_insert_with(|| (0, row.to.to_string()))
+            .0 += 1;
+    }
+    let mut counts: Vec<_> = counts.into_values().collect();
+    counts.sort_by_key(|c| std::cmp::Reverse(c.0));
+    let counts: Vec<String> = counts.iter().map(|(n, ty)| format!("{n} {ty}")).collect();
+    format!("types: {}", counts.join(", "))
+}
+
+fn plan_json(plan: &Plan, target: Target) -> Value {
+    let row = |r: &Row| {
+        json!({
+            "name": r.name, "shape": r.shape, "from": r.from.to_string(), "to": r.to.to_string(),
+            "bytes_from": r.bytes_from, "bytes": r.bytes, "reason": r.reason.to_string(),
+            "importance": r.weighted,
+        })
+    };
+    json!({
+        "type": target.name(),
+        "tensors": plan.rows.iter().map(row).collect::<Vec<_>>(),
+        "weights": plan.weights(),
+        "bytes_from": plan.bytes_from(),
+        "bytes": plan.bytes(),
+        "bits_per_weight_from": bits_per_weight(plan.bytes_from(), plan),
+        "bits_per_weight": bits_per_weight(plan.bytes(), plan),
+        "fallbacks": plan.n_fallback(),
+        "problems": plan.problems.iter().map(|p| p.to_string()).collect::<Vec<_>>(),
+    })
+}
+
+fn ternary_json(report: &TernaryReport) -> Value {
+    if report.tensors.is_empty() {
+        return Value::Null;
+    }
+    let total = report.total();
+    let tensor = |t: &TensorLoss| {
+        json!({
+            "name": t.name, "type": t.ty.to_string(), "weights": t.loss.weights,
+            "changed": t.loss.changed, "relative_error": t.loss.relative_error(),
+            "scale_error": t.loss.scale_error,
+        })
+    };
+    json!({
+        "lossless_digits": total.is_lossless(),
+        "weights": total.weights,
+        "changed": total.changed,
+        "relative_error": total.relative_error(),
+        "scale_error": total.scale_error,
+        "tensors": report.tensors.iter().map(tensor).collect::<Vec<_>>(),
+    })
+}
+
+/// Writes what would be done.
+///
+/// # Errors
+/// I/O.
+pub fn write_plan(plan: &Plan, target: Target, json: bool, out: &mut dyn Write) -> io::Result<()> {
+    if json {
+        return writeln!(out, "{:#}", plan_json(plan, target));
+    }
+    for row in &plan.rows {
+        writeln!(out, "{}", line(row))?;
+    }
+    writeln!(out, "{}\n{}", sizes(plan), type_counts(plan))
+}
+
+/// Writes what was done.
+///
+/// # Errors
+/// I/O.
+pub fn write_report(
+    plan: &Plan,
+    report: &Report,
+    target: Target,
+    time: Duration,
+    json: bool,
+    out: &mut dyn Write,
+) -> io::Result<()> {
+    let names: Vec<String> = report
+        .files
+        .iter()
+        .map(|f| f.display().to_string())
+        .collect();
+    if json {
+        let mut value = plan_json(plan, target);
+        value["files"] = json!(names);
+        value["file_bytes"] = json!(report.file_bytes);
+        value["seconds"] = json!(time.as_secs_f64());
+        value["ternary"] = ternary_json(&report.ternary);
+        return writeln!(out, "{value:#}");
+    }
+    writeln!(
+        out,
+        "{}: {}, {}",
+        names.join(" "),
+        target.name(),
+        human_bytes(report.file_bytes)
+    )?;
+    writeln!(out, "{}\n{}", sizes(plan), type_counts(plan))?;
+    if plan.n_fallback() > 0 {
+        writeln!(
+            out,
+            "fallback: {} tensors got a replacement type",
+            plan.n_fallback()
+        )?;
+    }
+    if !report.ternary.tensors.is_empty() {
+        writeln!(out, "ternary: {}", report.ternary)?;
+    }
+    writeln!(out, "time: {:.1} s", time.as_secs_f64())
+}
+
+/// The tensors that an error only counts, one per line.
+pub fn details(error: &QuantError) -> Vec<String> {
+    match error {
+        QuantError::Plan(PlanError::Refused(refusal)) => refusal.details().to_vec(),
+        QuantError::NotTernary(report) => report
+            .lossy()
+            .map(|t| format!("{}: {}", t.name, t.loss))
+            .collect(),
+        _ => Vec::new(),
+    }
+}

@@ -1,0 +1,140 @@
+//! Texts from the command line, files and standard input.
+
+use std::io::Read;
+use std::path::Path;
+
+use anyhow::{Context, Result, anyhow, bail};
+
+/// The bytes of a file that is read once, front to back; a pipe will do.
+///
+/// # Errors
+/// Missing, a directory, unreadable.
+pub fn read_file(path: &Path) -> Result<Vec<u8>> {
+    let shown = path.display();
+    if path.is_dir() {
+        bail!("'{shown}' is a directory; give a file");
+    }
+    std::fs::read(path).with_context(|| format!("cannot read '{shown}'"))
+}
+
+/// All of standard input.
+///
+/// # Errors
+/// What the system says.
+pub fn read_stdin() -> Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    std::io::stdin()
+        .read_to_end(&mut bytes)
+        .context("cannot read standard input")?;
+    Ok(bytes)
+}
+
+/// The text of `bytes`; `from` says in the error where they came from.
+///
+/// # Errors
+/// Not UTF-8.
+pub fn utf8(bytes: Vec<u8>, from: &str) -> Result<String> {
+    String::from_utf8(bytes).map_err(|e| {
+        anyhow!(
+            "{from} is not UTF-8 at byte {}",
+            e.utf8_error().valid_up_to()
+        )
+    })
+}
+
+/// Replaces the escapes that llama.cpp's tools know: `\n \r \t \' \" \\` and `\xHH`; others stay.
+pub fn unescape(text: &[u8]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(text.len());
+    let mut rest = text;
+    while let Some((&byte, after)) = rest.split_first() {
+        rest = after;
+        let Some((&escaped, after)) = after.split_first().filter(|_| byte == b'\\') else {
+            out.push(byte);
+            continue;
+        };
+        rest = after;
+        match escaped {
+            b'n' => out.push(b'\n'),
+            b'r' => out.push(b'\r'),
+            b't' => out.push(b'\t'),
+            b'\'' | b'"' | b'\\' => out.push(escaped),
+            _ => match hex_byte(after).filter(|_| escaped == b'x') {
+                Some(value) => {
+                    out.push(value);
+                    rest = &after[2..];
+                }
+                None => out.extend([b'\\', escaped]),
+            },
+        }
+    }
+    out
+}
+
+fn hex_byte(text: &[u8]) -> Option<u8> {
+    let digits = text.get(..2)?;
+    let digit = |d: u8| char::from(d).to_digit(16);
+    Some((digit(digits[0])? * 16 + digit(digits[1])?) as u8)
+}
+
+/// Token ids separated by white space or commas, or as a JSON array.
+///
+/// # Errors
+/// No ids, something that is not an id, an id outside of the vocabulary.
+pub fn parse_tokens(text: &str, n_vocab: usize) -> Result<Vec<u32>> {
+    let text = text.trim();
+    let list = text
+        .strip_prefix('[')
+        .and_then(|t| t.strip_suffix(']'))
+        .unwrap_or(text);
+    let words = list
+        .split(|c: char| c.is_whitespace() || c == ',')
+        .filter(|w| !w.is_empty());
+    let mut ids = Vec::new();
+    for (i, word) in words.enumerate() {
+        let Ok(id) = word.parse::<u32>() else {
+            let word: String = word.chars().take(20).collect();
+            bail!("entry {i}, \"{}\", is not a token id", word.escape_debug());
+        };
+        if id as usize >= n_vocab {
+            bail!("entry {i}, token {id}, is outside the vocabulary of {n_vocab}");
+        }
+        ids.push(id);
+    }
+    if ids.is_empty() {
+        bail!("there are no token ids");
+    }
+    Ok(ids)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{parse_tokens, unescape};
+
+    #[test]
+    fn escapes() {
+        assert_eq!(
+            unescape(br#"a\n\t\r\'\"\\n\x41\x4g\q\"#),
+            b"a\n\t\r'\"\\nA\\x4g\\q\\"
+        );
+        assert_eq!(unescape(br"\x4"), br"\x4");
+        assert_eq!(unescape(br"\xff"), b"\xff");
+    }
+
+    #[test]
+    fn token_lists() {
+        for text in ["1 2\n3", "1,2,3", " [1, 2, 3]\n", "1\t2 , 3,"] {
+            assert_eq!(parse_tokens(text, 10).unwrap(), [1, 2, 3]);
+        }
+        for (text, error) in [
+            ("", "no token ids"),
+            ("[]", "no token ids"),
+            ("1 x2", "entry 1, \"x2\""),
+            ("1 -2", "\"-2\""),
+            ("1 10", "token 10, is outside the vocabulary of 10"),
+            ("[1 2", "\"[1\""),
+        ] {
+            let e = parse_tokens(text, 10).unwrap_err().to_string();
+            assert!(e.contains(error), "{text}: {e}");
+        }
+    }
+}

@@ -109,6 +109,18 @@ impl Problem {
         }
     }
 
+    /// The type that the problem is about.
+    fn ty(&self) -> Option<String> {
+        match self {
+            Problem::Misfit { wanted: ty, .. }
+            | Problem::Requantize { from: ty, .. }
+            | Problem::NoImportance { ty, .. }
+            | Problem::Unreadable { ty, .. }
+            | Problem::Unwritable { ty, .. } => Some(ty.to_string()),
+            Problem::WrongImportance { .. } | Problem::FourDimensions { .. } => None,
+        }
+    }
+
     fn line(&self) -> String {
         match self {
             Problem::Misfit {
@@ -164,7 +176,14 @@ impl Refusal {
             if let [only] = group {
                 kinds.push(format!("tensor {what}: {}; {help}", only.line()));
             } else {
-                kinds.push(format!("{} tensors {what}; {help}", group.len()));
+                let mut types: Vec<String> = group.iter().filter_map(|p| p.ty()).collect();
+                types.sort();
+                types.dedup();
+                let types = match types.join(" ") {
+                    types if types.is_empty() => types,
+                    types => format!(" ({types})"),
+                };
+                kinds.push(format!("{} tensors {what}{types}; {help}", group.len()));
                 details.extend(group.iter().map(|p| p.line()));
             }
         }

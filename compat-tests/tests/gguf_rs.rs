@@ -189,7 +189,7 @@ fn known_panic_and_refusals() {
 fn known_leniency() {
     let dir = tempfile::tempdir().expect("a directory");
     let path = dir.path().join("bad.gguf");
-    let mut lenient = |bytes: &[u8], what: &str| {
+    let lenient = |bytes: &[u8], what: &str| {
         assert!(Gguf::parse(bytes, &Limits::default()).is_err(), "{what}");
         std::fs::write(&path, bytes).expect("a file");
         assert!(decode(&path).is_ok(), "gguf-rs refuses {what} now");

@@ -4,6 +4,7 @@
 //! contraction) and run with flash attention off; `docs/determinism.md` states the contract.
 
 pub mod chat;
+pub mod convert;
 pub mod eval;
 pub mod kernels;
 pub mod math;

@@ -179,10 +179,9 @@ fn every_pre_tokenizer_splits_like_the_reference() {
 
 #[test]
 fn long_and_hostile_texts_come_back_whole() {
-    let megabyte = 1 << 20;
-    let repeat = |s: &str| s.repeat(megabyte / s.len());
+    let repeat = |s: &str| s.repeat((1 << 18) / s.len());
     let texts = [
-        repeat(" "),
+        " ".repeat(1 << 20),
         repeat("\n"),
         repeat(" \t\r\n\u{3000}\u{85}"),
         repeat("a"),

@@ -14,6 +14,8 @@ pub mod inputs;
 pub mod models;
 pub mod oracle;
 pub mod programs;
+pub mod samples;
+pub mod targets;
 
 use std::fmt;
 use std::io::Write;

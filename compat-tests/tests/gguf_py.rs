@@ -41,7 +41,11 @@ fn gguf_py_reads_a_file_of_every_value_and_tensor_type() {
         return;
     };
     let dir = tempfile::tempdir().expect("a directory");
-    let types: Vec<TypeId> = REGISTRY.iter().map(|t| t.id).collect();
+    let types: Vec<TypeId> = REGISTRY
+        .iter()
+        .filter(|t| !t.is_per_tensor())
+        .map(|t| t.id)
+        .collect();
     let known: Vec<TypeId> = types
         .iter()
         .copied()

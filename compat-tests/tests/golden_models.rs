@@ -4,13 +4,15 @@
 #![allow(missing_docs)]
 
 use std::io::Sink;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use trine::eval::Chunks;
+use trine::eval::base_file::{BaseReader, BaseWriter};
+use trine::eval::kld::divergence;
 use trine::eval::perplexity::{Estimate, perplexity};
 use trine::tokenizer::Tokenizer;
 use trine_compat_tests::models::{self, BITNET, TRILM};
-use trine_compat_tests::{files, golden, or_skip, testdata};
+use trine_compat_tests::{fetch, files, golden, or_skip, programs, testdata};
 use trine_formats::gguf::ModelFile;
 
 fn f16(name: &str) -> ModelFile {
@@ -109,7 +111,6 @@ mod trilm {
         let file = ternary(TRILM, "TQ2_0");
         check_logits(&file, "trilm-TQ2_0");
         check_greedy(&file, "trilm-TQ2_0");
-        check_perplexity(&file, &format!("{TRILM} -> TQ2_0"), None);
     }
 
     #[test]
@@ -144,6 +145,115 @@ mod bitnet {
         let file = ternary(BITNET, "TQ1_0");
         check_logits(&file, "bitnet-TQ1_0");
         check_perplexity(&file, &format!("{BITNET} -> TQ1_0"), None);
+    }
+}
+
+/// The path of trilm as TQ2_0, made in `dir`.
+fn trilm_tq2_0(dir: &Path) -> PathBuf {
+    let lines = golden::quantized().expect("golden hashes");
+    let is_wanted =
+        |l: &&golden::Quantized| l.source == TRILM && l.ty == "TQ2_0" && l.options.is_empty();
+    let line = lines.iter().find(is_wanted).expect("a hash");
+    let source = models::bundled(TRILM).expect("a model");
+    models::quantize(&source, line, dir).expect("a file")
+}
+
+/// `rperplexity`, the program, prints what llama-perplexity prints.
+#[test]
+fn rperplexity() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let golden = golden::perplexity(&format!("{TRILM} -> TQ2_0")).expect("a golden perplexity");
+    let mut command = programs::program("rperplexity").expect("rperplexity");
+    command
+        .arg("-m")
+        .arg(trilm_tq2_0(dir.path()))
+        .arg("-f")
+        .arg(testdata("wikitext-2/wiki.test.raw"));
+    command.args(["-c", "512", "--chunks", "20"]);
+    let output = programs::succeed(&mut command).expect("a run");
+    let got = String::from_utf8(output.stdout).expect("text");
+    let running = golden.running.iter().enumerate();
+    let running: String = running
+        .map(|(i, v)| format!("[{}]{v:.4},", i + 1))
+        .collect();
+    let (ppl, error) = &golden.estimate;
+    let want = format!("{running}\nFinal estimate: PPL = {ppl} +/- {error}");
+    assert_eq!(got.trim(), want);
+}
+
+/// `rgen`, the program: the texts of the reference program, and a proof of the logits.
+#[test]
+fn rgen() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let model = trilm_tq2_0(dir.path());
+    let run = |args: &[&str]| {
+        let mut command = programs::program("rgen").expect("rgen");
+        command.arg("-m").arg(&model).args(args);
+        let output = programs::succeed(&mut command).expect("a run");
+        String::from_utf8(output.stdout).expect("text")
+    };
+    let prompts = std::fs::read_to_string(testdata("golden/greedy/prompts.txt")).expect("prompts");
+    for (i, prompt) in prompts.lines().enumerate() {
+        let got = run(&["-p", prompt, "-n", "40", "--temp", "0", "-c", "512"]);
+        let path = testdata(&format!("golden/greedy/trilm-TQ2_0.{}.txt", i + 1));
+        let want = std::fs::read_to_string(path).expect("a golden text");
+        let want = want
+            .trim_end_matches('\n')
+            .trim_end_matches(" [end of text]");
+        assert_eq!(
+            got.trim_end_matches('\n'),
+            want.trim_end_matches('\n'),
+            "{prompt}"
+        );
+    }
+    let golden = golden::logits("trilm-TQ2_0").expect("golden logits");
+    let ids: Vec<String> = golden.tokens.iter().map(u32::to_string).collect();
+    let tokens = dir.path().join("tokens.txt");
+    std::fs::write(&tokens, ids.join(" ")).expect("a file");
+    let tokens = tokens.to_str().expect("a path");
+    let got = run(&["--tokens", tokens, "-n", "0", "--logits-sha256"]);
+    let want = ids.iter().zip(&golden.sha256).enumerate();
+    let want: String = want
+        .map(|(i, (id, hash))| format!("{i} {id} {hash}\n"))
+        .collect();
+    assert_eq!(got, want);
+}
+
+/// The KL divergence protocol: the base file's bytes, and the statistics against it as printed.
+#[test]
+fn kl_divergence() {
+    let file = f16(TRILM);
+    let text = std::fs::read_to_string(testdata("wikitext-2/wiki.test.raw")).expect("the text");
+    let model = models::load(&file).expect("a model");
+    let tokenizer = Tokenizer::from_metadata(file.meta()).expect("a tokenizer");
+    let bos = tokenizer.bos().filter(|_| tokenizer.add_bos());
+    let tokens = tokenizer.encode(&text, true, false).expect("tokens");
+    let chunks = Chunks::new(tokens, 512, bos, Some(2)).expect("chunks");
+    let mut writer = BaseWriter::new(Vec::new(), &chunks, model.n_vocab()).expect("a header");
+    perplexity(
+        &mut models::session(&model, 512),
+        &chunks,
+        512,
+        Some(&mut writer),
+        &mut |_, _| Ok(()),
+    )
+    .expect("an estimate");
+    let base = writer.finish().expect("a base file");
+    // testdata/golden/README.md
+    let golden = "b5fde9d0f3cc821114a121f9fb3b1bf7e0f7c60a813c1149b1ff4b93678fbf0a";
+    assert_eq!(fetch::sha256(&base), golden);
+    for (ty, name) in [("TQ2_0", "trilm-TQ2_0"), ("Q2_K", "q2k")] {
+        let model = models::load(&ternary(TRILM, ty)).expect("a model");
+        let n_vocab = model.n_vocab();
+        let mut base =
+            BaseReader::new(&base[..], base.len() as u64, n_vocab, bos, None).expect("a base");
+        let mut session = models::session(&model, 512);
+        let statistics =
+            divergence(&mut session, &mut base, 512, &mut |_, _| Ok(())).expect("statistics");
+        let report = statistics.report().expect("enough positions");
+        let want =
+            std::fs::read_to_string(testdata(&format!("golden/kld/{name}.txt"))).expect("golden");
+        assert_eq!(report.trim_end(), want.trim_end(), "{name}");
     }
 }
 

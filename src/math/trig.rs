@@ -91,7 +91,7 @@ fn reduce(y: f32) -> (i32, f64) {
     let m = ((bits & 0x00ff_ffff) | 0x0080_0000) << (bits >> 23 & 7);
     let high = u64::from(m.wrapping_mul(TWO_OVER_PI[i])) << 32;
     let mid = u64::from(m) * u64::from(TWO_OVER_PI[i + 4]);
-    let low = u64::from(m) * u64::from(TWO_OVER_PI[i + 8]) >> 32;
+    let low = (u64::from(m) * u64::from(TWO_OVER_PI[i + 8])) >> 32;
     let z = high.wrapping_add(mid).wrapping_add(low);
     let n = z.wrapping_add(1 << 61) >> 62;
     let rest = z.wrapping_sub(n << 62) as i64;

@@ -40,7 +40,7 @@ pub fn output(source: &Metadata, add: &Additions) -> Metadata {
     }
     if let Some(importance) = add.importance {
         let text = |s: &[u8]| {
-            let s = &until_nul(s)[..];
+            let s = until_nul(s);
             Value::Str(GgufStr(s[..s.len().min(OVERRIDE_MAX)].to_vec()))
         };
         out.set("quantize.imatrix.file", text(importance.file.as_bytes()));

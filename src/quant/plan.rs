@@ -139,7 +139,7 @@ pub struct Plan {
 pub enum PlanError {
     #[error("the model has no tensors")]
     NoTensors,
-    #[error("{0}")]
+    #[error(transparent)]
     Mixture(#[from] MixtureError),
     #[error("--prune-layers: the model has no layer {0}")]
     NoLayer(u32),

@@ -61,13 +61,13 @@ pub struct Report {
 #[allow(missing_docs, reason = "the messages say what the fields are")]
 #[derive(Error, Debug)]
 pub enum QuantError {
-    #[error("{0}")]
+    #[error(transparent)]
     Plan(#[from] PlanError),
-    #[error("{0}")]
+    #[error(transparent)]
     Read(#[from] ReadError),
-    #[error("{0}")]
+    #[error(transparent)]
     Write(#[from] WriteError),
-    #[error("the output cannot be laid out: {0}")]
+    #[error("the output cannot be laid out")]
     Layout(#[from] GgufError),
     #[error(
         "general.alignment is {0}, and llama-quantize places tensors at multiples of 32 all the same, which makes a damaged file; add --override-kv general.alignment=int:32"

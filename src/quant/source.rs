@@ -17,7 +17,7 @@ const CHUNK_WEIGHTS: u64 = 1 << 21;
 #[derive(Error, Debug)]
 pub enum ReadError {
     /// I/O, or a file that became shorter.
-    #[error("cannot read tensor {tensor} from '{path}': {source}")]
+    #[error("cannot read tensor {tensor} from '{path}'")]
     Tensor {
         /// Tensor.
         tensor: String,
@@ -27,7 +27,7 @@ pub enum ReadError {
         source: io::Error,
     },
     /// The file cannot be opened again.
-    #[error("cannot open '{path}': {source}")]
+    #[error("cannot open '{path}'")]
     Open {
         /// File.
         path: PathBuf,

@@ -34,6 +34,7 @@ pub fn run(args: &Args, loaded: &Loaded, engine: &mut Engine) -> Result<()> {
             content,
         })
         .collect();
+    note!("sampler seed: {}", engine.seed());
     let mut talk = beginning.clone();
     let mut next = args.prompt.as_ref().map(unescaped).transpose()?;
     let terminal = io::stdin().is_terminal();

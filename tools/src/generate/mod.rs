@@ -36,7 +36,6 @@ pub fn run(args: &Args) -> Result<()> {
     let n_ctx = context_size(args, &loaded);
     let seed = args.seed();
     let mut engine = Engine::new(args, &loaded, n_ctx, seed, start)?;
-    note!("sampler seed: {seed}");
     let Some(prompt) = prompt else {
         return chat::run(args, &loaded, &mut engine);
     };
@@ -114,6 +113,7 @@ fn context_size(args: &Args, loaded: &Loaded) -> usize {
 /// Continues the prompt once.
 fn complete(args: &Args, loaded: &Loaded, engine: &mut Engine, prompt: &[u32]) -> Result<()> {
     engine.check_room(prompt.len(), args.predict != 0)?;
+    note!("sampler seed: {}", engine.seed());
     let mut out = Output::new(args, &loaded.tokenizer);
     let mut stop = engine.prompt(prompt, &mut out)?;
     if stop.is_none() {

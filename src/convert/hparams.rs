@@ -1,0 +1,94 @@
+//! `config.json`: hyper-parameters by name, with the defaults of the model classes.
+
+use serde_json::{Map, Value};
+
+use super::error::ConvertError;
+
+/// What `config.json` says. Of a multimodal model, `text_config` goes before the top level.
+pub(super) struct HParams {
+    map: Map<String, Value>,
+}
+
+fn wrong(what: String) -> ConvertError {
+    ConvertError::Config(what)
+}
+
+impl HParams {
+    pub fn new(config: Value) -> Result<HParams, ConvertError> {
+        let Value::Object(mut map) = config else {
+            return Err(wrong("is not a JSON object".into()));
+        };
+        if let Some(Value::Object(text)) = map.remove("text_config") {
+            for (key, value) in text {
+                // the class of the whole model decides, not that of its text part
+                if key != "architectures" {
+                    map.insert(key, value);
+                }
+            }
+        }
+        Ok(HParams { map })
+    }
+
+    /// The value; `null` counts as absent.
+    pub fn get(&self, key: &str) -> Option<&Value> {
+        self.map.get(key).filter(|v| !v.is_null())
+    }
+
+    /// The class of the model, the first of `architectures`.
+    pub fn class(&self) -> Result<&str, ConvertError> {
+        let list = self.get("architectures").and_then(Value::as_array);
+        list.and_then(|l| l.first())
+            .and_then(Value::as_str)
+            .ok_or_else(|| {
+                wrong("has no 'architectures', which names the class of the model".into())
+            })
+    }
+
+    pub fn u32(&self, key: &str) -> Result<Option<u32>, ConvertError> {
+        let Some(value) = self.get(key) else {
+            return Ok(None);
+        };
+        let n = value.as_u64().and_then(|n| u32::try_from(n).ok());
+        n.map(Some).ok_or_else(|| {
+            wrong(format!(
+                "'{key}' is {value}, expected a whole number below 2^32"
+            ))
+        })
+    }
+
+    /// A number that must be there and above 0.
+    pub fn need(&self, key: &str) -> Result<u32, ConvertError> {
+        match self.u32(key)? {
+            Some(0) => Err(wrong(format!("'{key}' is 0"))),
+            Some(n) => Ok(n),
+            None => Err(wrong(format!("has no '{key}'"))),
+        }
+    }
+
+    pub fn f32(&self, key: &str) -> Result<Option<f32>, ConvertError> {
+        self.get(key).map(|v| number(key, v)).transpose()
+    }
+
+    pub fn bool(&self, key: &str) -> Result<Option<bool>, ConvertError> {
+        let Some(value) = self.get(key) else {
+            return Ok(None);
+        };
+        value
+            .as_bool()
+            .map(Some)
+            .ok_or_else(|| wrong(format!("'{key}' is {value}, expected true or false")))
+    }
+
+    pub fn str(&self, key: &str) -> Option<&str> {
+        self.get(key).and_then(Value::as_str)
+    }
+}
+
+/// A finite number as the f32 that the file will hold.
+pub(super) fn number(key: &str, value: &Value) -> Result<f32, ConvertError> {
+    value
+        .as_f64()
+        .map(|v| v as f32)
+        .filter(|v| v.is_finite())
+        .ok_or_else(|| wrong(format!("'{key}' is {value}, expected a number")))
+}

@@ -1,0 +1,27 @@
+//! Converts the folder of a Hugging Face checkpoint into a GGUF file.
+//!
+//! [`plan()`] reads the JSON files and the headers and decides everything; [`run()`] then streams the weights,
+//! a few megabytes at a time. Names, shapes, types and metadata are those that llama.cpp's converter
+//! gives, in its order; for float models the file is the same byte for byte. What a ternary checkpoint's
+//! latent or packed weights mean is decided from `config.json` or said by the caller, never guessed.
+
+mod arch;
+mod card;
+mod error;
+mod folder;
+mod general;
+mod hparams;
+mod mean;
+mod name;
+mod outtype;
+mod params;
+mod plan;
+mod rope;
+mod run;
+mod values;
+mod vocab;
+
+pub use error::{ConvertError, Problems};
+pub use outtype::OutType;
+pub use plan::{Options, PackedScale, Plan, Row, Ternary, known_classes, plan};
+pub use run::{Progress, run};

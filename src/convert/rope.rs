@@ -1,0 +1,124 @@
+//! `rope_scaling` of `config.json`, old form and new.
+
+use std::f64::consts::PI;
+
+use serde_json::Value;
+
+use super::arch::Arch;
+use super::error::ConvertError;
+use super::hparams::{HParams, number};
+use crate::math;
+
+/// How positions are scaled, and the base of the frequencies.
+pub(super) struct RopeScaling {
+    pub kind: Kind,
+    pub theta: f32,
+    /// Base in the layers with a sliding window.
+    pub theta_swa: Option<f32>,
+    factors: Option<Vec<f32>>,
+}
+
+/// The kinds that GGUF metadata or a tensor of factors express.
+pub(super) enum Kind {
+    None,
+    Linear { factor: f32 },
+    Yarn { factor: f32, original: u32, extra: Vec<(&'static str, f32)> },
+    /// Factors per frequency, in a tensor.
+    Llama3,
+}
+
+impl RopeScaling {
+    pub fn new(h: &HParams, arch: &Arch) -> Result<RopeScaling, ConvertError> {
+        let wrong = |what: String| ConvertError::Config(what);
+        let stated = h.get("rope_parameters").or(h.get("rope_scaling"));
+        let local = stated.and_then(|s| s.get("sliding_attention"));
+        let scaling = stated.and_then(|s| s.get("full_attention")).or(stated);
+        let get = |key: &str| scaling.and_then(|s| s.get(key)).filter(|v| !v.is_null());
+        let float = |key: &str| get(key).map(|v| number(key, v)).transpose();
+        let gemma = arch.family.name == "gemma3";
+        let theta = match float("rope_theta")? {
+            Some(theta) => theta,
+            None => h.f32("rope_theta")?.unwrap_or(arch.family.defaults.rope_theta),
+        };
+        let theta_swa = match local.and_then(|l| l.get("rope_theta")) {
+            Some(v) => Some(number("rope_theta", v)?),
+            None => h.f32("rope_local_base_freq")?.or(gemma.then_some(10000.0)),
+        };
+        if float("partial_rotary_factor")?.or(h.f32("partial_rotary_factor")?).is_some_and(|f| f != 1.0) {
+            return Err(wrong(format!("'partial_rotary_factor' is not supported for architecture '{}'", arch.name)));
+        }
+        let name = get("rope_type").or(get("type")).and_then(Value::as_str).unwrap_or("default");
+        let need = |key: &str| float(key)?.ok_or_else(|| wrong(format!("rope_scaling of type '{name}' has no '{key}'")));
+        let original = || match get("original_max_position_embeddings").and_then(Value::as_u64) {
+            Some(n) => u32::try_from(n).map_err(|_| wrong("'original_max_position_embeddings' is above 2^32".into())),
+            None => h.need("original_max_position_embeddings"),
+        };
+        let mut factors = None;
+        let kind = match name {
+            "default" => Kind::None,
+            "linear" => Kind::Linear { factor: need("factor")? },
+            "yarn" => {
+                let mut extra = Vec::new();
+                for (key, gguf) in [
+                    ("extrapolation_factor", "yarn_ext_factor"),
+                    ("attention_factor", "yarn_attn_factor"),
+                    ("beta_fast", "yarn_beta_fast"),
+                    ("beta_slow", "yarn_beta_slow"),
+                ] {
+                    let other = if key == "attention_factor" { float("attn_factor")? } else { None };
+                    extra.extend(float(key)?.or(other).map(|v| (gguf, v)));
+                }
+                Kind::Yarn { factor: need("factor")?, original: original()?, extra }
+            }
+            "llama3" if arch.family.name == "llama" => {
+                let or = |key, default| Ok::<f32, ConvertError>(float(key)?.unwrap_or(default));
+                factors = Some(llama3(
+                    theta,
+                    arch.head_dim,
+                    or("factor", 8.0)?,
+                    or("low_freq_factor", 1.0)?,
+                    or("high_freq_factor", 4.0)?,
+                    or("original_max_position_embeddings", 8192.0)?,
+                ));
+                Kind::Llama3
+            }
+            other => {
+                return Err(wrong(format!(
+                    "rope_scaling of type '{other}' is not supported for architecture '{}'; known are default, linear, yarn, and llama3 for llama",
+                    arch.name
+                )));
+            }
+        };
+        if arch.family.name == "bitnet" && !matches!(kind, Kind::None) {
+            return Err(wrong("rope_scaling is not supported for BitNet".into()));
+        }
+        Ok(RopeScaling { kind, theta, theta_swa, factors })
+    }
+
+    /// Divisors of the frequencies, for `rope_freqs.weight`.
+    pub fn factors(&self) -> Option<Vec<f32>> {
+        self.factors.clone()
+    }
+}
+
+/// Llama 3.1's: low frequencies are divided by `factor`, high ones kept, those between blended.
+/// In f32, as the reference computes them.
+fn llama3(theta: f32, dim: u32, factor: f32, low: f32, high: f32, original: f32) -> Vec<f32> {
+    let low_wavelength = original / low;
+    let high_wavelength = original / high;
+    (0..dim)
+        .step_by(2)
+        .map(|i| {
+            let frequency = 1.0 / math::powf(theta, i as f32 / dim as f32);
+            let wavelength = (2.0 * PI) as f32 / frequency;
+            if wavelength < high_wavelength {
+                1.0
+            } else if wavelength > low_wavelength {
+                factor
+            } else {
+                let smooth = (original / wavelength - low) / (high - low);
+                1.0 / ((1.0 - smooth) / factor + smooth)
+            }
+        })
+        .collect()
+}

@@ -1,0 +1,146 @@
+//! Carries out a plan: tensor by tensor, a few megabytes at a time.
+
+use std::path::Path;
+
+use half::f16;
+use rayon::prelude::*;
+use trine_formats::gguf::write::{Layout, NewTensor, Writer};
+use trine_formats::types::TypeId;
+
+use super::error::ConvertError;
+use super::folder::Files;
+use super::plan::{Content, Plan, Row};
+use super::values::{Fault, Stored};
+
+/// Is told how far the work is.
+pub trait Progress {
+    /// `index` counts from 0.
+    fn tensor(&mut self, index: usize, row: &Row);
+    /// So many more bytes of [`Plan::work`] are done.
+    fn advance(&mut self, bytes: u64);
+}
+
+/// No news.
+impl Progress for () {
+    fn tensor(&mut self, _: usize, _: &Row) {}
+    fn advance(&mut self, _: u64) {}
+}
+
+/// Writes the file of a plan and returns its size. It appears under its name when it is complete.
+///
+/// # Errors
+/// I/O, weights that are not finite, packed weights with an invalid code.
+pub fn run(plan: &Plan, out: &Path, progress: &mut dyn Progress) -> Result<u64, ConvertError> {
+    let inputs: Vec<&Path> = plan.inputs.iter().map(|p| p.as_path()).collect();
+    let mut writer = Writer::create(out, plan.layout()?, &inputs)?;
+    let mut files = Files::open(&plan.shards)?;
+    for (index, row) in plan.rows.iter().enumerate() {
+        progress.tensor(index, row);
+        match &row.content {
+            Content::Computed(values) => {
+                let bytes: Vec<u8> = values.iter().flat_map(|v| v.to_le_bytes()).collect();
+                writer.tensor(&row.name, &bytes)?;
+            }
+            Content::Stored(stored) => {
+                convert(row, stored, &mut files, &mut writer, progress)?;
+            }
+        }
+    }
+    Ok(writer.finish()?)
+}
+
+impl Plan {
+    /// The header of the file.
+    ///
+    /// # Errors
+    /// What GGUF cannot hold.
+    pub fn layout(&self) -> Result<Layout, ConvertError> {
+        let tensors: Vec<NewTensor> = self
+            .rows
+            .iter()
+            .map(|r| NewTensor::new(r.name.clone(), r.shape.clone(), r.ty))
+            .collect();
+        Ok(Layout::new(&self.meta, &tensors)?)
+    }
+}
+
+fn convert(
+    row: &Row,
+    stored: &Stored,
+    files: &mut Files,
+    writer: &mut Writer,
+    progress: &mut dyn Progress,
+) -> Result<(), ConvertError> {
+    let blame = |fault| blame(&row.source, fault);
+    let scales = stored
+        .scales(files, &mut |bytes| progress.advance(bytes))
+        .map_err(blame)?;
+    let columns = stored.columns as usize;
+    // Vectors whose elements change places have one column; their rows are elements of one GGUF row.
+    let info = row.ty.info();
+    let encode = info.and_then(|t| t.encode);
+    let row_bytes = info.and_then(|t| t.row_bytes(stored.columns));
+    let (Some(encode), Some(row_bytes)) = (encode, row_bytes) else {
+        unreachable!("the plan chose a type that holds rows of {columns}");
+    };
+    let (mut raw, mut values, mut bytes) = (Vec::new(), Vec::new(), Vec::new());
+    for rows in stored.chunks() {
+        stored
+            .fetch(files, rows.clone(), &mut raw, &mut values)
+            .map_err(blame)?;
+        let n = rows.end - rows.start;
+        bytes.resize((n * row_bytes) as usize, 0);
+        let faults: Vec<(u64, f32)> = bytes
+            .par_chunks_mut(row_bytes as usize)
+            .enumerate()
+            .map_init(Vec::new, |scratch: &mut Vec<f32>, (i, bytes)| {
+                let source = stored.source_row(rows.start + i as u64);
+                let at = (source - rows.start) as usize * columns;
+                scratch.clear();
+                scratch.extend_from_slice(&values[at..at + columns]);
+                stored.apply(source, &scales, scratch);
+                encode(scratch, None, bytes);
+                too_large(row.ty, scratch).map(|v| (source, v))
+            })
+            .flatten()
+            .collect();
+        if let Some(&(source, value)) = faults.first() {
+            return Err(ConvertError::Overflow {
+                tensor: row.source.clone(),
+                row: source,
+                value,
+                ty: row.ty.to_string(),
+            });
+        }
+        writer.write(&bytes)?;
+        progress.advance(stored.read_bytes(n));
+    }
+    Ok(())
+}
+
+/// A value that f16 would make infinite, where f16 is what holds it.
+fn too_large(ty: TypeId, values: &[f32]) -> Option<f32> {
+    if matches!(ty, TypeId::F32 | TypeId::BF16) {
+        return None;
+    }
+    values.iter().copied().find(|v| !f16::from_f32(*v).is_finite())
+}
+
+/// Names the tensor of a fault.
+pub(super) fn blame(tensor: &str, fault: Fault) -> ConvertError {
+    let tensor = tensor.to_owned();
+    match fault {
+        Fault::Read(e) => e,
+        Fault::NotFinite { row, column, value } => ConvertError::NotFinite {
+            tensor,
+            row,
+            column,
+            value,
+        },
+        Fault::Code { row, column } => ConvertError::PackedCode {
+            tensor,
+            row,
+            column,
+        },
+    }
+}

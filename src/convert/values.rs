@@ -1,0 +1,343 @@
+//! The values of one tensor of the output, row by row, from what the checkpoint stores.
+
+use std::ops::Range;
+
+use half::f16;
+use rayon::prelude::*;
+use trine_formats::safetensors::Dtype;
+use trine_formats::types::TypeId;
+
+use super::error::ConvertError;
+use super::folder::Files;
+use super::mean::AbsMean;
+
+/// About so many values are in memory at once.
+const CHUNK_VALUES: u64 = 1 << 20;
+
+/// How stored values become values of the model.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(super) enum Rule {
+    /// As they are.
+    Plain,
+    /// Gains stored less 1.
+    PlusOne,
+    /// Latent weights of BitNet b1.58: `s = 1 / max(mean|W|, 1e-5)`, `clamp(round(W s), -1, 1) / s`.
+    Bitnet,
+    /// Latent weights of TriLM: `g = 1e-5 + mean|W|`, `round(clip(W / g, -1, 1)) g`, where a matrix
+    /// split over ranks has one `g` per part.
+    Trilm { parts: u64, by_columns: bool },
+    /// Four digits a byte; `unit` is the value of digit +1.
+    Packed { unit: f32 },
+}
+
+impl Rule {
+    /// Whether the values have to be read once for their scales alone.
+    fn measures(self) -> bool {
+        matches!(self, Rule::Bitnet | Rule::Trilm { .. })
+    }
+}
+
+/// Where a tensor of the output comes from.
+#[derive(Clone, Debug)]
+pub(super) struct Stored {
+    pub shard: usize,
+    /// Of the data, in its file.
+    pub offset: u64,
+    pub dtype: Dtype,
+    /// Of the values, after unpacking.
+    pub rows: u64,
+    pub columns: u64,
+    /// Rows of a head whose two halves are to be interleaved.
+    pub pair_heads: Option<u64>,
+    pub rule: Rule,
+}
+
+/// A value that cannot be used.
+pub(super) enum Fault {
+    NotFinite { row: u64, column: u64, value: f32 },
+    Code { row: u64, column: u64 },
+    Read(ConvertError),
+}
+
+impl Stored {
+    /// Bytes that all passes over the tensor read together.
+    pub fn work(&self) -> u64 {
+        self.read_bytes(self.rows) * self.passes()
+    }
+
+    /// How often the values are read: once more where scales come first.
+    fn passes(&self) -> u64 {
+        if self.rule.measures() { 2 } else { 1 }
+    }
+
+    /// Bytes read for so many rows. A packed row is read for each of its four digits.
+    pub fn read_bytes(&self, rows: u64) -> u64 {
+        rows * self.columns * self.dtype.bytes()
+    }
+
+    /// Consecutive rows that are converted together: whole heads where their rows change places.
+    pub fn chunks(&self) -> impl Iterator<Item = Range<u64>> + use<> {
+        let unit = self.pair_heads.unwrap_or(1);
+        let step = (CHUNK_VALUES / self.columns.max(1)).max(1).next_multiple_of(unit);
+        let rows = self.rows;
+        (0..rows)
+            .step_by(step as usize)
+            .map(move |first| first..(first + step).min(rows))
+    }
+
+    /// The row of the checkpoint that becomes row `r`: of a head, `0, d/2, 1, d/2 + 1, …`.
+    pub fn source_row(&self, r: u64) -> u64 {
+        let Some(d) = self.pair_heads else { return r };
+        let (head, i) = (r / d, r % d);
+        head * d + (i % 2) * (d / 2) + i / 2
+    }
+
+    /// Reads rows as f32, unpacked but before any rule for latent weights. `raw` is scratch.
+    pub fn fetch(
+        &self,
+        files: &mut Files,
+        rows: Range<u64>,
+        raw: &mut Vec<u8>,
+        out: &mut Vec<f32>,
+    ) -> Result<(), Fault> {
+        let columns = self.columns as usize;
+        out.clear();
+        out.resize((rows.end - rows.start) as usize * columns, 0.0);
+        if let Rule::Packed { unit } = self.rule {
+            self.fetch_packed(files, rows.clone(), unit, raw, out)?;
+        } else {
+            let size = self.dtype.bytes() as usize;
+            raw.resize(out.len() * size, 0);
+            let offset = self.offset + rows.start * self.columns * self.dtype.bytes();
+            files.read(self.shard, offset, raw).map_err(Fault::Read)?;
+            let piece = 1 << 14;
+            out.par_chunks_mut(piece)
+                .zip(raw.par_chunks(piece * size))
+                .for_each(|(out, raw)| decode(self.dtype, raw, out));
+        }
+        match out.iter().position(|v| !v.is_finite()) {
+            None => Ok(()),
+            Some(i) => Err(Fault::NotFinite {
+                row: rows.start + (i / columns) as u64,
+                column: (i % columns) as u64,
+                value: out[i],
+            }),
+        }
+    }
+
+    /// Bits 2i and 2i+1 of byte (j, k) hold digit + 1 of row i·M/4 + j, column k.
+    fn fetch_packed(
+        &self,
+        files: &mut Files,
+        rows: Range<u64>,
+        unit: f32,
+        raw: &mut Vec<u8>,
+        out: &mut [f32],
+    ) -> Result<(), Fault> {
+        let columns = self.columns as usize;
+        let quarter = self.rows / 4;
+        let mut row = rows.start;
+        while row < rows.end {
+            let (i, j) = (row / quarter, row % quarter);
+            let n = (rows.end - row).min(quarter - j);
+            raw.resize(n as usize * columns, 0);
+            let offset = self.offset + j * self.columns;
+            files.read(self.shard, offset, raw).map_err(Fault::Read)?;
+            let at = (row - rows.start) as usize * columns;
+            let values = [-unit, 0.0, unit, f32::NAN];
+            for (k, (v, byte)) in out[at..].iter_mut().zip(raw.iter()).enumerate() {
+                let code = byte >> (2 * i) & 3;
+                if code == 3 {
+                    return Err(Fault::Code {
+                        row: row + (k / columns) as u64,
+                        column: (k % columns) as u64,
+                    });
+                }
+                *v = values[usize::from(code)];
+            }
+            row += n;
+        }
+        Ok(())
+    }
+
+    /// The scales of a matrix of latent weights; none for other rules. `done` is told the bytes read.
+    pub fn scales(
+        &self,
+        files: &mut Files,
+        done: &mut dyn FnMut(u64),
+    ) -> Result<Vec<f32>, Fault> {
+        let (parts, by_columns) = match self.rule {
+            Rule::Bitnet => (1, false),
+            Rule::Trilm { parts, by_columns } => (parts, by_columns),
+            _ => return Ok(Vec::new()),
+        };
+        let per_part = self.rows * self.columns / parts;
+        let mut means: Vec<AbsMean> = (0..parts).map(|_| AbsMean::new(per_part)).collect();
+        let width = if by_columns { self.columns / parts } else { self.columns };
+        let (mut raw, mut values) = (Vec::new(), Vec::new());
+        for rows in self.chunks() {
+            self.fetch(files, rows.clone(), &mut raw, &mut values)?;
+            for (row, values) in rows.clone().zip(values.chunks(self.columns as usize)) {
+                if by_columns {
+                    let pieces = values.chunks(width as usize);
+                    means.iter_mut().zip(pieces).for_each(|(m, v)| m.push(v));
+                } else {
+                    means[(row * parts / self.rows) as usize].push(values);
+                }
+            }
+            done(self.read_bytes(rows.end - rows.start));
+        }
+        let scale = |m: AbsMean| match self.rule {
+            Rule::Bitnet => 1.0 / m.mean().max(1e-5),
+            _ => 1e-5 + m.mean(),
+        };
+        Ok(means.into_iter().map(scale).collect())
+    }
+
+    /// Applies the rule to row `row` of the checkpoint, with what [`Stored::scales`] returned.
+    pub fn apply(&self, row: u64, scales: &[f32], values: &mut [f32]) {
+        match self.rule {
+            Rule::Plain | Rule::Packed { .. } => {}
+            Rule::PlusOne => {
+                values.iter_mut().for_each(|v| *v = self.stored_precision(*v + 1.0));
+            }
+            Rule::Bitnet => {
+                let s = scales[0];
+                for v in values {
+                    // + 0.0: no negative zeros
+                    let digit = (*v * s).round_ties_even().clamp(-1.0, 1.0) + 0.0;
+                    *v = self.stored_precision(digit / s);
+                }
+            }
+            Rule::Trilm { parts, by_columns } => {
+                let width = if by_columns { self.columns / parts } else { self.columns };
+                for (i, values) in values.chunks_mut(width as usize).enumerate() {
+                    let part = if by_columns { i as u64 } else { row * parts / self.rows };
+                    let g = scales[part as usize];
+                    for v in values {
+                        *v = ((*v / g).clamp(-1.0, 1.0).round_ties_even() + 0.0) * g;
+                    }
+                }
+            }
+        }
+    }
+
+    /// The reference computes in the type of an F16 checkpoint, and in f32 otherwise.
+    fn stored_precision(&self, v: f32) -> f32 {
+        if self.dtype == Dtype::F16 {
+            f16::from_f32(v).to_f32()
+        } else {
+            v
+        }
+    }
+
+    /// The first block of 256 columns that ternary types cannot hold exactly, as row and column.
+    pub fn not_ternary(
+        &self,
+        files: &mut Files,
+        done: &mut dyn FnMut(u64),
+    ) -> Result<Option<(u64, u64)>, Fault> {
+        let (mut raw, mut values) = (Vec::new(), Vec::new());
+        for rows in self.chunks() {
+            self.fetch(files, rows.clone(), &mut raw, &mut values)?;
+            let columns = self.columns as usize;
+            let bad = values.chunks(columns).zip(rows.clone()).find_map(|(row, r)| {
+                let block = row.chunks(256).position(|b| !is_ternary(b))?;
+                Some((r, block as u64 * 256))
+            });
+            if bad.is_some() {
+                return Ok(bad);
+            }
+            done(self.read_bytes(rows.end - rows.start));
+        }
+        Ok(None)
+    }
+}
+
+/// Whether a block is all `-a`, `0`, `+a` with an `a` that is an f16, so that nothing is lost.
+fn is_ternary(block: &[f32]) -> bool {
+    let a = block.iter().fold(0.0f32, |a, v| a.max(v.abs()));
+    f16::from_f32(a).to_f32() == a && block.iter().all(|v| *v == 0.0 || v.abs() == a)
+}
+
+fn decode(dtype: Dtype, raw: &[u8], out: &mut [f32]) {
+    let ty = match dtype {
+        Dtype::F16 => TypeId::F16,
+        Dtype::BF16 => TypeId::BF16,
+        Dtype::F64 => {
+            for (v, b) in out.iter_mut().zip(raw.as_chunks().0) {
+                *v = f64::from_le_bytes(*b) as f32;
+            }
+            return;
+        }
+        _ => TypeId::F32,
+    };
+    if let Some(decode) = ty.info().and_then(|t| t.decode) {
+        decode(raw, out);
+    }
+}
+
+/// Whether weights of this type can be read.
+pub(super) fn is_float(dtype: Dtype) -> bool {
+    matches!(dtype, Dtype::F16 | Dtype::BF16 | Dtype::F32 | Dtype::F64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn stored(rows: u64, columns: u64, rule: Rule) -> Stored {
+        Stored {
+            shard: 0,
+            offset: 0,
+            dtype: Dtype::F32,
+            rows,
+            columns,
+            pair_heads: None,
+            rule,
+        }
+    }
+
+    #[test]
+    fn halves_of_a_head_are_interleaved() {
+        let s = Stored {
+            pair_heads: Some(6),
+            ..stored(12, 1, Rule::Plain)
+        };
+        let order: Vec<u64> = (0..12).map(|r| s.source_row(r)).collect();
+        assert_eq!(order, [0, 3, 1, 4, 2, 5, 6, 9, 7, 10, 8, 11]);
+    }
+
+    #[test]
+    fn chunks_hold_whole_heads_and_cover_all_rows() {
+        let s = Stored {
+            pair_heads: Some(96),
+            ..stored(96 * 40, 4096, Rule::Plain)
+        };
+        let mut next = 0;
+        for c in s.chunks() {
+            assert_eq!((c.start, c.start % 96), (next, 0));
+            next = c.end;
+        }
+        assert_eq!(next, 96 * 40);
+    }
+
+    #[test]
+    fn digits_round_half_to_even_and_zeros_have_no_sign() {
+        let b = stored(1, 6, Rule::Bitnet);
+        let mut v = [0.25, -0.25, 0.75, -0.1, 9.0, -0.76];
+        b.apply(0, &[2.0], &mut v); // 0.5, -0.5, 1.5, -0.2 …
+        let bits: Vec<u32> = v.iter().map(|x| x.to_bits()).collect();
+        assert_eq!(bits, [0.0f32, 0.0, 0.5, 0.0, 0.5, -0.5].map(f32::to_bits));
+        let t = stored(1, 4, Rule::Trilm { parts: 2, by_columns: true });
+        let mut v = [0.3, -5.0, 0.3, -0.1];
+        t.apply(0, &[0.5, 4.0], &mut v);
+        assert_eq!(v.map(f32::to_bits), [0.5f32, -0.5, 0.0, 0.0].map(f32::to_bits));
+    }
+
+    #[test]
+    fn a_block_is_ternary_only_with_one_f16_scale() {
+        assert!(is_ternary(&[0.5, 0.0, -0.5]) && is_ternary(&[0.0; 4]));
+        assert!(!is_ternary(&[0.5, 0.25]) && !is_ternary(&[0.1, -0.1]));
+    }
+}

@@ -1,0 +1,172 @@
+//! Byte-level BPE from `tokenizer.json`: tokens by id, added tokens, merges.
+
+use std::collections::BTreeMap;
+
+use serde_json::Value as Json;
+use tokenizers::Tokenizer;
+
+use super::super::error::ConvertError;
+use super::super::folder::Folder;
+use super::{Kind, Vocab, content, looks_special, wrong};
+
+const FILE: &str = "tokenizer.json";
+
+/// A token that is matched in the text before anything else.
+pub(super) struct Added {
+    pub id: u64,
+    pub content: String,
+    pub special: bool,
+    pub normalized: bool,
+}
+
+/// The model's own tokens and their ids.
+pub(super) fn ids(tokenizer: &Json) -> Result<Vec<(String, u64)>, ConvertError> {
+    let model = tokenizer.get("model").unwrap_or(&Json::Null);
+    match model.get("type").and_then(Json::as_str) {
+        // files from before 2020 have no type
+        Some("BPE") | None => {}
+        Some(other) => return Err(wrong(FILE, format!("its model is of type {other}; BPE is what can be converted"))),
+    }
+    let vocab = model
+        .get("vocab")
+        .and_then(Json::as_object)
+        .ok_or_else(|| wrong(FILE, "has no object model.vocab"))?;
+    vocab
+        .iter()
+        .map(|(token, id)| match id.as_u64() {
+            Some(id) => Ok((token.clone(), id)),
+            None => Err(wrong(FILE, format!("the id of token '{token}' is {id}"))),
+        })
+        .collect()
+}
+
+/// Added tokens by their text: those of `tokenizer.json`, those that `tokenizer_config.json` has beside
+/// them, and the special tokens of the base vocabulary that it names.
+pub(super) fn added(
+    tokenizer: &Json,
+    config: &Json,
+    base: &[(String, u64)],
+) -> Result<BTreeMap<String, Added>, ConvertError> {
+    let mut all = BTreeMap::new();
+    let flag = |entry: &Json, key: &str, default| entry.get(key).and_then(Json::as_bool).unwrap_or(default);
+    let list = tokenizer.get("added_tokens").and_then(Json::as_array);
+    for entry in list.into_iter().flatten() {
+        let (Some(id), Some(content)) = (entry.get("id").and_then(Json::as_u64), content(entry)) else {
+            return Err(wrong(FILE, format!("added token {entry} has no id or no content")));
+        };
+        let special = flag(entry, "special", false);
+        let added = Added {
+            id,
+            content: content.to_owned(),
+            special,
+            normalized: flag(entry, "normalized", !special),
+        };
+        all.insert(content.to_owned(), added);
+    }
+    let decoder = config.get("added_tokens_decoder").and_then(Json::as_object);
+    for (id, entry) in decoder.into_iter().flatten() {
+        let (Ok(id), Some(content)) = (id.parse(), content(entry)) else {
+            return Err(wrong("tokenizer_config.json", format!("added_tokens_decoder has an entry '{id}' without a number or content")));
+        };
+        let special = flag(entry, "special", false);
+        all.entry(content.to_owned()).or_insert_with(|| Added {
+            id,
+            content: content.to_owned(),
+            special,
+            normalized: flag(entry, "normalized", !special),
+        });
+    }
+    for kind in ["bos", "eos", "unk", "sep", "pad", "cls", "mask"] {
+        let named = config.get(format!("{kind}_token")).and_then(content);
+        let Some(named) = named.filter(|n| !all.contains_key(*n)) else {
+            continue;
+        };
+        if let Some((_, id)) = base.iter().find(|(t, _)| t == named) {
+            all.insert(
+                named.to_owned(),
+                Added {
+                    id: *id,
+                    content: named.to_owned(),
+                    special: true,
+                    normalized: false,
+                },
+            );
+        }
+    }
+    Ok(all)
+}
+
+pub(super) fn outside(token: &str, id: u64, n_vocab: u32) -> ConvertError {
+    wrong(FILE, format!("token '{token}' has id {id}, and config.json says vocab_size {n_vocab}"))
+}
+
+/// The vocabulary, padded to `n_vocab`.
+pub(super) fn vocab(
+    folder: &Folder,
+    tokenizer: &Json,
+    config: &Json,
+    n_vocab: u32,
+) -> Result<Vocab, ConvertError> {
+    let base = ids(tokenizer)?;
+    let added = added(tokenizer, config, &base)?;
+    let mut by_id: Vec<Option<&str>> = vec![None; n_vocab as usize];
+    let all = base.iter().map(|(t, id)| (t.as_str(), *id));
+    for (token, id) in all.chain(added.values().map(|a| (a.content.as_str(), a.id))) {
+        let slot = usize::try_from(id).ok().and_then(|i| by_id.get_mut(i));
+        *slot.ok_or_else(|| outside(token, id, n_vocab))? = Some(token);
+    }
+    let hf = load(folder)?;
+    let mut v = Vocab::default();
+    for (i, token) in by_id.into_iter().enumerate() {
+        let Some(token) = token else {
+            v.push(format!("[PAD{i}]"), Kind::Unused);
+            continue;
+        };
+        let Some(entry) = added.get(token) else {
+            v.push(token, Kind::Normal);
+            continue;
+        };
+        let mut text = token.to_owned();
+        if !entry.normalized {
+            // what the tokenizer makes of the token is what a text can hold
+            let round_trip = hf.encode(token, false).and_then(|e| hf.decode(e.get_ids(), false));
+            text = round_trip.map_err(|e| wrong(FILE, format!("cannot encode its own token '{token}': {e}")))?;
+        }
+        if entry.special || looks_special(&text) {
+            v.push(text, Kind::Control);
+        } else {
+            v.push(text.replace('\u{2581}', " "), Kind::UserDefined);
+        }
+    }
+    Ok(v)
+}
+
+/// The tokenizer as its own library reads it.
+pub(super) fn load(folder: &Folder) -> Result<Tokenizer, ConvertError> {
+    let bytes = folder.read(FILE)?.unwrap_or_default();
+    Tokenizer::from_bytes(bytes).map_err(|e| wrong(FILE, format!("is no tokenizer: {e}")))
+}
+
+/// Both halves of every merge, in order.
+pub(super) fn merge_pairs(tokenizer: &Json) -> Result<Vec<[String; 2]>, ConvertError> {
+    let merges = tokenizer.get("model").and_then(|m| m.get("merges")).and_then(Json::as_array);
+    let merges = merges.ok_or_else(|| wrong(FILE, "has no list model.merges"))?;
+    let pair = |merge: &Json| match merge {
+        Json::String(s) => s.split_once(' ').map(|(a, b)| [a.to_owned(), b.to_owned()]),
+        Json::Array(a) => match &a[..] {
+            [Json::String(a), Json::String(b)] => Some([a.clone(), b.clone()]),
+            _ => None,
+        },
+        _ => None,
+    };
+    merges
+        .iter()
+        .map(|m| pair(m).ok_or_else(|| wrong(FILE, format!("merge {m} is not two texts"))))
+        .collect()
+}
+
+/// The merges as GGUF writes them: halves joined by a space, spaces within as `Ġ`.
+pub(super) fn merges(tokenizer: &Json) -> Result<Vec<String>, ConvertError> {
+    let pairs = merge_pairs(tokenizer)?;
+    Ok(pairs.into_iter().map(|p| p.map(|half| half.replace(' ', "\u{120}")).join(" ")).collect())
+}

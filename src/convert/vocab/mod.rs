@@ -1,0 +1,149 @@
+//! The tokenizer of a checkpoint as `tokenizer.ggml.*` metadata.
+
+mod bpe;
+mod chkhsh;
+mod pre;
+mod proto;
+mod special;
+mod spm;
+
+use serde_json::Value as Json;
+use trine_formats::gguf::{Array, StrArray, Value};
+
+use super::arch::Arch;
+use super::error::ConvertError;
+use super::folder::Folder;
+use super::hparams::HParams;
+
+/// Kinds of tokens, `tokenizer.ggml.token_type`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Kind {
+    Normal = 1,
+    Unknown = 2,
+    Control = 3,
+    UserDefined = 4,
+    Unused = 5,
+    Byte = 6,
+}
+
+/// A vocabulary, all token ids in order.
+#[derive(Default)]
+pub(super) struct Vocab {
+    pub tokens: Vec<Vec<u8>>,
+    pub kinds: Vec<Kind>,
+    /// Empty for byte-level BPE.
+    pub scores: Vec<f32>,
+}
+
+impl Vocab {
+    pub fn push(&mut self, token: impl Into<Vec<u8>>, kind: Kind) {
+        self.tokens.push(token.into());
+        self.kinds.push(kind);
+    }
+}
+
+/// The files that say what the special tokens are.
+pub(super) struct TokenizerFiles {
+    pub tokenizer: Option<Json>,
+    pub config: Json,
+}
+
+pub(super) type Keys = Vec<(String, Value)>;
+
+pub(super) fn wrong(file: &'static str, what: impl Into<String>) -> ConvertError {
+    ConvertError::Tokenizer {
+        file,
+        what: what.into(),
+    }
+}
+
+/// All keys, in the order of the reference converter.
+pub(super) fn convert(
+    folder: &Folder,
+    h: &HParams,
+    arch: &Arch,
+    pre: Option<&str>,
+    notes: &mut Vec<String>,
+) -> Result<Keys, ConvertError> {
+    let files = TokenizerFiles {
+        tokenizer: folder.json("tokenizer.json")?,
+        config: folder.json("tokenizer_config.json")?.unwrap_or(Json::Null),
+    };
+    let mut keys = Keys::new();
+    let mut set = |key: &str, value: Value| keys.push((format!("tokenizer.ggml.{key}"), value));
+    let llama = arch.name == "llama";
+    let stated_prefix = files.config.get("add_prefix_space").and_then(Json::as_bool);
+    if let (true, Some(prefix)) = (llama, stated_prefix) {
+        set("add_space_prefix", Value::Bool(prefix));
+    }
+    let model = match folder.read("tokenizer.model")? {
+        Some(bytes) => match proto::parse(&bytes) {
+            Ok(model) => Some(model),
+            // Llama 3 ships its merges in another format under this name
+            Err(what) if files.tokenizer.is_some() => {
+                notes.push(format!("tokenizer.model is not a SentencePiece model ({what}); tokenizer.json is used"));
+                None
+            }
+            Err(what) => return Err(wrong("tokenizer.model", what)),
+        },
+        None => None,
+    };
+    let mut space_prefix = None;
+    let (name, pre, vocab, merges) = if let Some(model) = model {
+        space_prefix = model.space_prefix(stated_prefix);
+        let vocab = spm::vocab(&model, &files.config, &folder.json("added_tokens.json")?, arch.vocab, notes)?;
+        ("llama", "default".to_owned(), vocab, Vec::new())
+    } else if let Some(tokenizer) = &files.tokenizer {
+        if spm::is_spm_like(tokenizer) {
+            space_prefix = spm::json_space_prefix(tokenizer, stated_prefix);
+            let vocab = spm::vocab_of_json(tokenizer, &files.config, arch.vocab)?;
+            ("llama", "default".to_owned(), vocab, Vec::new())
+        } else {
+            let vocab = bpe::vocab(folder, tokenizer, &files.config, arch.vocab)?;
+            let pre = match pre {
+                Some(name) => name.to_owned(),
+                None => pre::detect(folder, tokenizer, notes)?,
+            };
+            ("gpt2", pre, vocab, bpe::merges(tokenizer)?)
+        }
+    } else {
+        return Err(ConvertError::Missing {
+            folder: folder.path.clone(),
+            file: "tokenizer.json nor tokenizer.model".into(),
+            hint: "a GGUF file holds the tokenizer; download it too",
+        });
+    };
+    set("model", Value::str(name));
+    set("pre", Value::str(&pre));
+    let tokens: StrArray = vocab.tokens.iter().collect();
+    set("tokens", Value::Array(Array::Str(tokens)));
+    if !vocab.scores.is_empty() {
+        set("scores", Value::Array(Array::F32(vocab.scores)));
+    }
+    let kinds = vocab.kinds.iter().map(|k| *k as i32).collect();
+    set("token_type", Value::Array(Array::I32(kinds)));
+    if !merges.is_empty() {
+        set("merges", Value::Array(Array::Str(merges.into_iter().collect())));
+    }
+    let n_vocab = (name == "llama").then_some(vocab.tokens.len() as u64);
+    keys.extend(special::keys(folder, &files, h, n_vocab)?);
+    // Gemma's models begin no text with a space, whatever the tokenizer file says.
+    let prefix = if arch.name == "gemma3" { Some(false) } else { space_prefix };
+    if let (Some(prefix), false) = (prefix, llama && stated_prefix.is_some()) {
+        keys.push(("tokenizer.ggml.add_space_prefix".into(), Value::Bool(prefix)));
+    }
+    Ok(keys)
+}
+
+/// Names that are control tokens although their file does not mark them as special.
+pub(super) fn looks_special(token: &str) -> bool {
+    matches!(token, "<pad>" | "<mask>" | "<2mass>" | "[@BOS@]")
+        || (token.starts_with("<|") && token.ends_with("|>"))
+        || (token.starts_with("<\u{ff5c}") && token.ends_with("\u{ff5c}>"))
+        || (token.starts_with("<unused") && token.ends_with('>'))
+}
+
+/// The text of a token in `tokenizer_config.json`: a string, or an object with `content`.
+pub(super) fn content(entry: &Json) -> Option<&str> {
+    entry.as_str().or_else(|| entry.get("content")?.as_str())
+}

@@ -1,0 +1,156 @@
+//! Vocabularies in SentencePiece's manner: pieces with scores, spaces as U+2581, bytes as `<0xHH>`.
+
+use std::collections::{HashMap, HashSet};
+
+use serde_json::Value as Json;
+
+use super::super::error::ConvertError;
+use super::proto::Model;
+use super::{Kind, Vocab, bpe, looks_special, wrong};
+
+const SPACE: char = '\u{2581}';
+/// Score of tokens that no merge makes.
+const ADDED: f32 = -1000.0;
+
+/// The vocabulary of `tokenizer.model`, added tokens included, padded to `n_vocab`.
+pub(super) fn vocab(
+    model: &Model,
+    config: &Json,
+    added: &Option<Json>,
+    n_vocab: u32,
+    notes: &mut Vec<String>,
+) -> Result<Vocab, ConvertError> {
+    let n = n_vocab as usize;
+    if model.model_type != 2 {
+        notes.push("tokenizer.model is not of type BPE; GGUF's 'llama' tokenizer joins pieces by score".into());
+    }
+    if model.pieces.len() > n {
+        notes.push(format!(
+            "tokenizer.model has {} pieces and the model {n}: the last ones are left out",
+            model.pieces.len()
+        ));
+    }
+    let mut v = Vocab::default();
+    for p in model.pieces.iter().take(n) {
+        // the reference knows user-defined tokens only from the other files
+        let kind = if p.kind == Kind::UserDefined { Kind::Normal } else { p.kind };
+        v.push(p.text.clone(), kind);
+        v.scores.push(p.score);
+    }
+    for i in v.tokens.len()..n {
+        v.push(format!("[PAD{i}]"), Kind::Unused);
+        v.scores.push(-10000.0);
+    }
+    for (token, id) in added.iter().filter_map(Json::as_object).flatten() {
+        let id = id
+            .as_u64()
+            .ok_or_else(|| wrong("added_tokens.json", format!("the id of '{token}' is {id}")))?;
+        put(&mut v, id, token.clone(), Kind::UserDefined, notes);
+    }
+    let decoder = config.get("added_tokens_decoder").and_then(Json::as_object);
+    for (id, entry) in decoder.into_iter().flatten() {
+        let token = entry.get("content").and_then(Json::as_str);
+        let (Ok(id), Some(token)) = (id.parse(), token) else {
+            return Err(wrong(
+                "tokenizer_config.json",
+                format!("added_tokens_decoder has an entry '{id}' without a number or content"),
+            ));
+        };
+        if entry.get("special").and_then(Json::as_bool) == Some(true) || looks_special(token) {
+            put(&mut v, id, token.to_owned(), Kind::Control, notes);
+        } else {
+            put(&mut v, id, token.replace(SPACE, " "), Kind::UserDefined, notes);
+        }
+    }
+    Ok(v)
+}
+
+fn put(v: &mut Vocab, id: u64, token: String, kind: Kind, notes: &mut Vec<String>) {
+    let i = usize::try_from(id).unwrap_or(usize::MAX);
+    if i >= v.tokens.len() {
+        notes.push(format!("token '{token}' has id {id}, past the {} of the model: left out", v.tokens.len()));
+        return;
+    }
+    v.tokens[i] = token.into_bytes();
+    v.kinds[i] = kind;
+    v.scores[i] = ADDED;
+}
+
+/// Whether `tokenizer.json` holds a SentencePiece vocabulary that was rewritten as merges.
+pub(super) fn is_spm_like(tokenizer: &Json) -> bool {
+    let model = |key: &str| tokenizer.get("model").and_then(|m| m.get(key));
+    model("type").and_then(Json::as_str) == Some("BPE")
+        && model("byte_fallback").and_then(Json::as_bool) == Some(true)
+}
+
+/// Whether texts get a leading space, where that is not the default.
+pub(super) fn json_space_prefix(tokenizer: &Json, stated: Option<bool>) -> Option<bool> {
+    fn any(node: &Json, wanted: &dyn Fn(&Json) -> bool) -> bool {
+        wanted(node)
+            || ["normalizers", "pretokenizers"].iter().any(|k| {
+                let list = node.get(k).and_then(Json::as_array);
+                list.is_some_and(|l| l.iter().any(|n| any(n, wanted)))
+            })
+    }
+    let says = |node: &Json, key: &str, value: &str| node.get(key).and_then(Json::as_str) == Some(value);
+    let prepends = tokenizer.get("normalizer").is_some_and(|n| {
+        any(n, &|n| says(n, "type", "Prepend"))
+    });
+    let metaspace = tokenizer.get("pre_tokenizer").is_some_and(|p| {
+        any(p, &|p| {
+            let never = says(p, "prepend_scheme", "never")
+                || p.get("add_prefix_space").and_then(Json::as_bool) == Some(false);
+            says(p, "type", "Metaspace") && !never
+        })
+    });
+    (stated.is_none() && !prepends && !metaspace).then_some(false)
+}
+
+/// The same from `tokenizer.json`. A piece's score is minus the rank of the first merge that makes it,
+/// so that pieces join in the order of the merges.
+pub(super) fn vocab_of_json(
+    tokenizer: &Json,
+    config: &Json,
+    n_vocab: u32,
+) -> Result<Vocab, ConvertError> {
+    let base = bpe::ids(tokenizer)?;
+    let added = bpe::added(tokenizer, config, &base)?;
+    let mut ranks: HashMap<String, usize> = HashMap::new();
+    for (rank, merge) in bpe::merge_pairs(tokenizer)?.into_iter().enumerate() {
+        ranks.entry(merge.concat()).or_insert(rank);
+    }
+    let unknown = tokenizer.get("model").and_then(|m| m.get("unk_token")).and_then(Json::as_str);
+    let n = n_vocab as usize;
+    let mut by_id: Vec<Option<&str>> = vec![None; n];
+    let mut seen = HashSet::new();
+    for (token, id) in base.iter().map(|(t, i)| (t.as_str(), *i)).chain(added.values().map(|a| (a.content.as_str(), a.id))) {
+        let slot = usize::try_from(id).ok().and_then(|i| by_id.get_mut(i));
+        let slot = slot.ok_or_else(|| bpe::outside(token, id, n_vocab))?;
+        *slot = Some(token);
+        seen.insert(token);
+    }
+    let mut v = Vocab::default();
+    for (i, token) in by_id.into_iter().enumerate() {
+        let Some(token) = token else {
+            v.push(format!("[PAD{i}]"), Kind::Unused);
+            v.scores.push(-10000.0);
+            continue;
+        };
+        let score = ranks.get(token).map_or(ADDED, |r| -(*r as f32));
+        match added.get(token) {
+            _ if Some(token) == unknown => v.push(token, Kind::Unknown),
+            Some(a) if a.special || looks_special(token) => v.push(token, Kind::Control),
+            Some(_) => v.push(token.replace(SPACE, " "), Kind::UserDefined),
+            None if is_byte(token) => v.push(token, Kind::Byte),
+            None => v.push(token, Kind::Normal),
+        }
+        v.scores.push(score);
+    }
+    Ok(v)
+}
+
+/// `<0x0A>`.
+fn is_byte(token: &str) -> bool {
+    let hex = token.strip_prefix("<0x").and_then(|t| t.strip_suffix('>'));
+    hex.is_some_and(|h| h.len() == 2 && h.bytes().all(|b| b.is_ascii_hexdigit()))
+}

@@ -1,0 +1,194 @@
+"""Makes the files of this folder: small GGUF files with one lie each. No input, no randomness."""
+
+import pathlib
+import struct
+
+HERE = pathlib.Path(__file__).parent
+U64 = 2**64
+
+
+def u32(v):
+    return struct.pack("<I", v % 2**32)
+
+
+def u64(v):
+    return struct.pack("<Q", v % U64)
+
+
+def text(s):
+    s = s if isinstance(s, bytes) else s.encode()
+    return u64(len(s)) + s
+
+
+def header(tensors, keys, version=3):
+    return b"GGUF" + u32(version) + u64(tensors) + u64(keys)
+
+
+def tensor(name, shape, ty, offset):
+    dims = b"".join(u64(d) for d in shape)
+    return text(name) + u32(len(shape)) + dims + u32(ty) + u64(offset)
+
+
+def pad(b, n=32):
+    return b + bytes(-len(b) % n)
+
+
+def tensors(*rows, data=64):
+    return pad(header(len(rows), 0) + b"".join(tensor(*r) for r in rows)) + bytes(data)
+
+
+def kv(key, ty, value):
+    return text(key) + u32(ty) + value
+
+
+def keys(*pairs):
+    return header(0, len(pairs)) + b"".join(kv(*p) for p in pairs)
+
+
+def vocab(tokens, types=None, scores=None, merges=None, model="gpt2", extra=()):
+    strings = lambda l: u32(8) + u64(len(l)) + b"".join(text(t) for t in l)
+    numbers = lambda ty, l: u32(ty) + u64(len(l)) + b"".join(l)
+    pairs = [("tokenizer.ggml.model", 8, text(model)), ("tokenizer.ggml.tokens", 9, strings(tokens))]
+    if model == "gpt2":
+        pairs.append(("tokenizer.ggml.pre", 8, text("gpt-2")))
+        pairs.append(("tokenizer.ggml.merges", 9, strings(merges or [])))
+    if types is not None:
+        pairs.append(("tokenizer.ggml.token_type", 9, types))
+    if scores is not None:
+        pairs.append(("tokenizer.ggml.scores", 9, scores))
+    return keys(*pairs, *extra)
+
+
+F32, I32 = (lambda *v: u32(6) + u64(len(v)) + struct.pack(f"<{len(v)}f", *v)), (
+    lambda *v: u32(5) + u64(len(v)) + struct.pack(f"<{len(v)}i", *v)
+)
+
+# Refused by the reader of headers.
+REFUSED = {
+    "empty": b"",
+    "three-bytes": b"GGU",
+    "magic": b"GGML" + bytes(20),
+    "magic-only": b"GGUF",
+    "version-0": header(0, 0, 0),
+    "version-1": header(0, 0, 1),
+    "version-4": header(0, 0, 4),
+    "big-endian": b"GGUF" + struct.pack(">I", 3) + bytes(16),
+    "tensors-minus-1": header(-1, 0),
+    "tensors-2-62": header(2**62, 0),
+    "keys-minus-1": header(0, -1),
+    "keys-2-62": header(0, 2**62),
+    "key-length-2-63": header(0, 1) + u64(2**63) + bytes(12),
+    "key-length-one-more": header(0, 1) + u64(13) + bytes(12),
+    "key-empty": keys(("", 4, u32(0))),
+    "key-not-utf8": keys((b"\xff", 4, u32(0))),
+    "key-nul": keys((b"a\0b", 4, u32(0))),
+    "key-twice": keys(("k", 4, u32(1)), ("k", 4, u32(2))),
+    "value-type-13": keys(("k", 13, u64(0))),
+    "value-type-minus-1": keys(("k", -1, u64(0))),
+    "string-2-63": keys(("k", 8, u64(2**63))),
+    "string-1-gib": keys(("k", 8, u64(2**30))),
+    "array-type-13": keys(("k", 9, u32(13) + u64(0))),
+    "array-2-63": keys(("k", 9, u32(0) + u64(2**63))),
+    "array-size-wraps": keys(("k", 9, u32(10) + u64(2**61) + bytes(16))),
+    "array-of-arrays": keys(("k", 9, u32(9) + u64(1) + u32(0) + u64(0))),
+    "array-of-arrays-64": keys(("k", 9, (u32(9) + u64(1)) * 64 + u32(0) + u64(0))),
+    "bool-2": keys(("k", 7, b"\2")),
+    "alignment-0": keys(("general.alignment", 4, u32(0))),
+    "alignment-3": keys(("general.alignment", 4, u32(3))),
+    "alignment-2-31": keys(("general.alignment", 4, u32(2**31))),
+    "alignment-string": keys(("general.alignment", 8, text("32"))),
+    "name-length-2-63": header(1, 0) + u64(2**63) + bytes(40),
+    "name-64": tensors(("n" * 64, [1], 0, 0)),
+    "name-twice": tensors(("a", [8], 0, 0), ("a", [8], 0, 32)),
+    "dims-0": pad(header(1, 0) + text("a") + u32(0) + u32(0) + u64(0)) + bytes(64),
+    "dims-5": tensors(("a", [1] * 5, 0, 0)),
+    "dims-2-32": header(1, 0) + text("a") + u32(2**32 - 1) + bytes(64),
+    "dim-negative": tensors(("a", [1, 2**63], 0, 0)),
+    "product-wraps": tensors(("a", [2**32, 2**32], 24, 0)),
+    "bytes-wrap": tensors(("a", [2**61, 2], 28, 0)),
+    "half-a-block": tensors(("a", [31], 2, 0), data=640),
+    "type-minus-1": tensors(("a", [256], -1, 0)),
+    "offset-odd": tensors(("a", [8], 0, 0), ("b", [8], 0, 33), data=96),
+    "offset-beyond": tensors(("a", [8], 0, 0), ("b", [8], 0, 2**40)),
+    "offset-overlaps": tensors(("a", [8], 0, 0), ("b", [8], 0, 0)),
+    "offset-gap": tensors(("a", [8], 0, 0), ("b", [8], 0, 64), data=128),
+    "offset-order": tensors(("b", [8], 0, 32), ("a", [8], 0, 0)),
+    "data-one-byte-short": tensors(("a", [8], 0, 0), ("b", [8], 0, 32), data=63),
+    "data-missing": header(1, 0) + tensor("a", [8], 0, 0),
+    "sum-wraps": tensors(
+        ("a", [0x7FFFFFFFFFFFFFC0], 24, 0), ("b", [0x7FFFFFFFFFFFFFC0], 24, 0x7FFFFFFFFFFFFFC0)
+    ),
+}
+
+# Valid containers that lie about what they contain.
+ACCEPTED = {
+    "unknown-type": tensors(("a", [256], 36, 0), ("b", [8], 0, 96), data=128),
+    "dim-0": tensors(("a", [0, 4], 0, 0), ("b", [8], 0, 0)),
+    "all-ff": tensors(("a", [256], 34, 0), data=0) + b"\xff" * 54,
+    "vocab-empty": vocab([]),
+    "vocab-twice": vocab(["a", "a"]),
+    "vocab-types-short": vocab(["a", "b"], types=I32(1)),
+    "vocab-types-u8": vocab(["a", "b"], types=u32(0) + u64(2) + b"\1\1"),
+    "vocab-scores-nan": vocab(["a", "b"], scores=F32(float("nan"), 0), model="llama"),
+    "vocab-scores-u8": vocab(["a", "b"], scores=u32(0) + u64(2) + b"\1\1", model="llama"),
+    "vocab-byte-minus-1": vocab(["<0x-1>"], types=I32(6), scores=F32(0), model="llama"),
+    "vocab-byte-zz": vocab(["<0xZZ>"], types=I32(6), scores=F32(0), model="llama"),
+    "vocab-eos-beyond": vocab(["a"], extra=[("tokenizer.ggml.eos_token_id", 4, u32(-1))]),
+    "merges-unknown": vocab(["a", "b"], merges=["x y"]),
+    "merges-no-space": vocab(["a", "b"], merges=["ab"]),
+    "charsmap-short": vocab(
+        ["<unk>", "a"],
+        types=I32(2, 1),
+        scores=F32(0, 0),
+        model="t5",
+        extra=[("tokenizer.ggml.precompiled_charsmap", 9, u32(0) + u64(3) + b"\xff\xff\xff")],
+    ),
+    "charsmap-length": vocab(
+        ["<unk>", "a"],
+        types=I32(2, 1),
+        scores=F32(0, 0),
+        model="t5",
+        extra=[("tokenizer.ggml.precompiled_charsmap", 9, u32(0) + u64(8) + b"\xff\xff\xff\x7f\1\2\3\4")],
+    ),
+    "imatrix-counts": tensors(
+        ("w.in_sum2", [5], 0, 0), ("w.counts", [0], 0, 32), data=32
+    ),
+}
+
+# Legacy importance matrices; not GGUF.
+LEGACY = {
+    "entries-2-31": u32(2**31 - 1),
+    "name-minus-1": u32(1) + u32(-1),
+    "name-2-31": u32(1) + u32(2**31 - 1),
+    "values-minus-1": u32(1) + u32(1) + b"w" + u32(1) + u32(-1),
+    "values-2-30": u32(1) + u32(1) + b"w" + u32(1) + u32(2**30),
+    "calls-0": u32(1) + u32(1) + b"w" + u32(0) + u32(1) + bytes(4),
+}
+
+TEMPLATES = {
+    "loop": "{% for i in range(1000000000) %}{{ i }}{% endfor %}",
+    "nested-loops": "{% for i in range(9999) %}" * 4 + "x" + "{% endfor %}" * 4,
+    "recursion": "{% macro f(n) %}{{ f(n + 1) }}{% endmacro %}{{ f(0) }}",
+    "output": "{{ 'x' * 100000000 }}",
+    "output-doubled": "{% set x = 'x' * 1000000 %}" + "{% set x = x ~ x %}" * 12 + "{{ x }}",
+    "deep": "{{ " + "(" * 5000 + "1" + ")" * 5000 + " }}",
+    "deep-if": "{% if 1 %}" * 3000 + "{% endif %}" * 3000,
+    "include": "{% include '/etc/passwd' %}",
+    "attributes": "{{ messages.__class__.__mro__[1].__subclasses__() }}",
+    "power": "{{ 9 ** 9 ** 9 }}",
+    "pad": "{{ '%1000000000d' % 1 }}{{ 'x'.ljust(1000000000) }}",
+    "open": "{% for m in messages %}",
+}
+
+
+def write(folder, files, suffix):
+    (HERE / folder).mkdir(exist_ok=True)
+    for name, data in files.items():
+        data = data if isinstance(data, bytes) else data.encode()
+        (HERE / folder / (name + suffix)).write_bytes(data)
+
+
+write("refused", REFUSED, ".gguf")
+write("accepted", ACCEPTED, ".gguf")
+write("imatrix", LEGACY, ".dat")
+write("template", TEMPLATES, ".jinja")

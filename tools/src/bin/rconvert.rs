@@ -1,0 +1,281 @@
+//! `rconvert`: the folder of a Hugging Face checkpoint becomes a GGUF file.
+
+use std::fmt::Write as _;
+use std::io::{self, Write as _};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::{Result, anyhow, bail};
+use clap::{Parser, ValueEnum};
+use indicatif::ProgressBar;
+use serde_json::{Value, json};
+use trine::convert::{
+    Options, OutType, PackedScale, Plan, Progress, Row, Ternary, known_classes, plan, run,
+};
+use trine_formats::gguf::write::remove_unfinished;
+use trine_tools::exit;
+use trine_tools::progress::{byte_bar, human_bytes};
+
+/// Convert the folder of a Hugging Face checkpoint (config.json, tokenizer, *.safetensors) into one
+/// GGUF file.
+///
+/// Names, shapes and metadata are those of llama.cpp's converter. Weights are streamed: a few megabytes
+/// are in memory at a time. The file appears under its name only when it is complete.
+#[derive(Parser)]
+#[command(name = "rconvert", version, after_help = "See --help for examples and for ternary models.", after_long_help = long_help())]
+#[command(
+    override_usage = "rconvert [OPTIONS] DIR OUT.gguf\n       rconvert [OPTIONS] --dry-run DIR"
+)]
+struct Args {
+    /// The folder that holds config.json
+    dir: PathBuf,
+
+    /// The file to write
+    #[arg(value_name = "OUT.gguf", required_unless_present = "dry_run")]
+    out: Option<PathBuf>,
+
+    /// Type of the matrices: auto takes the 16-bit float type of the checkpoint, else f16
+    #[arg(long, value_name = "TYPE", default_value = "auto", value_parser = outtype)]
+    outtype: Choice,
+
+    /// What the matrices are: auto believes config.json, which cannot tell a TriLM from any other LLaMA
+    #[arg(long, value_enum, default_value = "auto")]
+    ternary: TernaryArg,
+
+    /// Scales per matrix of a TriLM, one per rank that it was trained on; without it what config.json
+    /// says (pretraining_model_parallel), else 1
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    trilm_parts: Option<u32>,
+
+    /// How packed digits and weight_scale make a weight: auto multiplies for linear_class autobitlinear
+    /// and divides otherwise
+    #[arg(long, value_enum, default_value = "auto")]
+    packed_scale: ScaleArg,
+
+    /// With tq1_0 and tq2_0: matrices that the type cannot hold exactly become F16 instead of an error
+    #[arg(long)]
+    fallback: bool,
+
+    /// general.name, in place of the name of the folder
+    #[arg(long, value_name = "NAME")]
+    model_name: Option<String>,
+
+    /// tokenizer.ggml.pre, where the pre-tokenizer of tokenizer.json is not recognised
+    #[arg(long, value_name = "NAME")]
+    pre: Option<String>,
+
+    /// Write the metadata and the vocabulary alone, no weights
+    #[arg(long)]
+    vocab_only: bool,
+
+    /// Show what would be written and write nothing
+    #[arg(long)]
+    dry_run: bool,
+
+    /// Print the result as JSON
+    #[arg(long)]
+    json: bool,
+
+    /// A line per tensor on stderr
+    #[arg(short, long)]
+    verbose: bool,
+}
+
+/// `--outtype`; `None` is auto.
+#[derive(Clone, Copy)]
+struct Choice(Option<OutType>);
+
+fn outtype(name: &str) -> Result<Choice, String> {
+    if name.eq_ignore_ascii_case("auto") {
+        return Ok(Choice(None));
+    }
+    let names = OutType::ALL.map(|t| t.name).join(", ");
+    let found = OutType::from_name(name);
+    found.map(|t| Choice(Some(t))).ok_or(format!("known are auto, {names}"))
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum TernaryArg {
+    /// Latent BitNet weights for BitNet models, plain weights for all others
+    Auto,
+    /// Plain weights, also those that are ternary already
+    None,
+    /// Latent weights of BitNet b1.58
+    Bitnet,
+    /// Latent weights of TriLM and TriTera
+    Trilm,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum ScaleArg {
+    /// By config.json
+    Auto,
+    /// digit x weight_scale
+    Multiply,
+    /// digit / weight_scale
+    Divide,
+}
+
+fn long_help() -> String {
+    let mut text = String::from(
+        "Examples:
+  rconvert Llama-3.2-1B llama-1b.gguf                       the type of the checkpoint (here BF16)
+  rconvert bitnet-b1.58-2B-4T-bf16 bitnet.gguf --outtype tq2_0
+  rconvert TriLM_99M trilm.gguf --ternary trilm --outtype tq1_0
+  rconvert TriLM_99M_Unpacked trilm.gguf --outtype f16      ternary already: plain weights
+  rconvert --dry-run model --json | jq '.tensors[] | .name'
+then
+  rquantize llama-1b.gguf llama-1b-Q4_K_M.gguf Q4_K_M
+
+Ternary models:
+  Checkpoints for training hold latent weights, floats that the model rounds to digits -1, 0, +1 times
+  a scale each time it runs. GGUF holds the rounded ones:
+    bitnet   s = 1 / max(mean|W|, 1e-5), weights clamp(round(W s), -1, 1) / s, one scale per matrix
+    trilm    g = 1e-5 + mean|W|, weights round(clip(W / g, -1, 1)) g, one scale per matrix and rank
+  Packed checkpoints (uint8 with weight_scale) hold the digits; two conventions of the scale are in use,
+  see --packed-scale. f16 keeps 11 bits of a scale and bf16 8; tq1_0 and tq2_0 hold the digits
+  exactly with the scale as f16, the embedding as f16, and refuse matrices that are not ternary.
+
+Model classes (in config.json) and their architecture:
+",
+    );
+    for (class, arch) in known_classes() {
+        let _ = writeln!(text, "  {class:32}{arch}");
+    }
+    text.push_str("\nExit code 0: written; 1: error, one line on stderr, nothing written; 2: wrong arguments.");
+    text
+}
+
+fn main() -> ExitCode {
+    exit::run("rconvert", || convert(&Args::parse()))
+}
+
+fn convert(args: &Args) -> Result<()> {
+    if args.vocab_only && args.outtype.0.is_some_and(|t| t.ternary) {
+        bail!("--vocab-only writes no weights; leave --outtype out");
+    }
+    let plan = plan(&args.dir, &options(args))?;
+    let mut stderr = io::stderr().lock();
+    for note in &plan.notes {
+        writeln!(stderr, "rconvert: {note}")?;
+    }
+    drop(stderr);
+    let layout = plan.layout()?;
+    if !args.dry_run {
+        let out = args.out.as_ref().ok_or_else(|| anyhow!("the name of the file to write is missing"))?;
+        // Without the handler the run still works, only a kill would leave the temporary file.
+        let _ = ctrlc::set_handler(|| {
+            remove_unfinished();
+            let _ = writeln!(io::stderr(), "\nrconvert: interrupted, nothing was written");
+            std::process::exit(130);
+        });
+        let mut progress = Bar {
+            bar: byte_bar(plan.work()),
+            verbose: args.verbose,
+            total: plan.rows.len(),
+        };
+        run(&plan, out, &mut progress)?;
+        progress.bar.finish_and_clear();
+    }
+    let mut stdout = io::stdout().lock();
+    if args.json {
+        writeln!(stdout, "{:#}", report(&plan, layout.file_bytes(), args))?;
+        return Ok(());
+    }
+    if args.dry_run {
+        for row in &plan.rows {
+            writeln!(stdout, "{}", line(row))?;
+        }
+    }
+    let verb = match &args.out {
+        Some(out) if !args.dry_run => format!("wrote {}", out.display()),
+        _ => "would write".to_owned(),
+    };
+    writeln!(
+        stdout,
+        "{verb}: {} of {}, {} tensors, {} weights, {}",
+        plan.arch,
+        plan.outtype.name.to_uppercase(),
+        plan.rows.len(),
+        plan.parameters(),
+        human_bytes(layout.file_bytes())
+    )?;
+    Ok(())
+}
+
+fn options(args: &Args) -> Options {
+    Options {
+        outtype: args.outtype.0,
+        ternary: match args.ternary {
+            TernaryArg::Auto => Ternary::Auto,
+            TernaryArg::None => Ternary::None,
+            TernaryArg::Bitnet => Ternary::Bitnet,
+            TernaryArg::Trilm => Ternary::Trilm,
+        },
+        trilm_parts: args.trilm_parts,
+        packed_scale: match args.packed_scale {
+            ScaleArg::Auto => PackedScale::Auto,
+            ScaleArg::Multiply => PackedScale::Multiply,
+            ScaleArg::Divide => PackedScale::Divide,
+        },
+        name: args.model_name.clone(),
+        pre: args.pre.clone(),
+        vocab_only: args.vocab_only,
+        fallback: args.fallback,
+    }
+}
+
+fn line(row: &Row) -> String {
+    let shape: Vec<String> = row.shape.iter().map(u64::to_string).collect();
+    format!(
+        "{:32} {:>5} -> {:6} [{}]  {}",
+        row.name,
+        row.from,
+        row.ty.to_string(),
+        shape.join(", "),
+        row.source
+    )
+}
+
+fn report(plan: &Plan, bytes: u64, args: &Args) -> Value {
+    let tensors: Vec<Value> = plan
+        .rows
+        .iter()
+        .map(|r| {
+            json!({
+                "name": r.name, "source": r.source, "from": r.from, "type": r.ty.to_string(), "shape": r.shape,
+            })
+        })
+        .collect();
+    json!({
+        "file": args.out.as_ref().filter(|_| !args.dry_run),
+        "architecture": plan.arch,
+        "outtype": plan.outtype.name,
+        "bytes": bytes,
+        "weights": plan.parameters(),
+        "notes": plan.notes,
+        "keys": plan.meta.iter().map(|(key, _)| key).collect::<Vec<_>>(),
+        "tensors": tensors,
+    })
+}
+
+struct Bar {
+    bar: ProgressBar,
+    verbose: bool,
+    total: usize,
+}
+
+impl Progress for Bar {
+    fn tensor(&mut self, index: usize, row: &Row) {
+        self.bar.set_message(row.name.clone());
+        if self.verbose {
+            self.bar.suspend(|| {
+                let _ = writeln!(io::stderr(), "[{:4}/{:4}] {}", index + 1, self.total, line(row));
+            });
+        }
+    }
+
+    fn advance(&mut self, bytes: u64) {
+        self.bar.inc(bytes);
+    }
+}

@@ -1,0 +1,429 @@
+//! `rgen` against the reference programs, and its answers to mistakes.
+
+use std::fs;
+use std::io::{Read, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Output, Stdio};
+
+use assert_cmd::Command;
+use serde_json::Value;
+
+fn testdata(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../testdata")
+        .join(name)
+}
+
+fn trilm() -> PathBuf {
+    testdata("models/trilm-wt-5.8m-F16.gguf")
+}
+
+fn rgen(args: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_rgen"));
+    command.arg("-m").arg(trilm()).args(args);
+    command
+}
+
+fn stdout(output: Output) -> String {
+    let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success(), "{stderr}");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+fn text(args: &[&str]) -> String {
+    stdout(rgen(args).output().unwrap())
+}
+
+/// The one line of an error, without the tool's name.
+fn error(command: &mut Command) -> String {
+    let output = command.output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(stderr.lines().count(), 1, "{stderr}");
+    assert!(output.stdout.is_empty());
+    stderr
+        .trim_end()
+        .strip_prefix("rgen: error: ")
+        .expect(&stderr)
+        .to_owned()
+}
+
+fn json(path: &str) -> Value {
+    serde_json::from_slice(&fs::read(testdata(path)).unwrap()).unwrap()
+}
+
+#[test]
+fn greedy_text_is_that_of_the_reference() {
+    let prompts = fs::read_to_string(testdata("golden/greedy/prompts.txt")).unwrap();
+    for (i, prompt) in prompts.lines().enumerate() {
+        let golden = format!("golden/greedy/trilm-F16.{}.txt", i + 1);
+        let golden = fs::read_to_string(testdata(&golden)).unwrap();
+        let golden = golden
+            .trim_end_matches('\n')
+            .trim_end_matches(" [end of text]");
+        let ours = text(&[
+            "-p", prompt, "-n", "40", "--temp", "0", "-no-cnv", "-c", "512",
+        ]);
+        assert_eq!(ours.trim_end_matches('\n'), golden, "{prompt}");
+        if i == 0 {
+            let without = text(&[
+                "-p",
+                prompt,
+                "-n",
+                "40",
+                "--temp",
+                "0",
+                "--no-display-prompt",
+            ]);
+            assert_eq!(format!("{prompt}{without}"), ours);
+        }
+    }
+}
+
+#[test]
+fn a_seed_gives_the_text_of_the_reference() {
+    for case in json("sampling/seeds.json").as_array().unwrap() {
+        let args: Vec<&str> = case["args"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|a| a.as_str().unwrap())
+            .collect();
+        assert_eq!(
+            text(&args).strip_suffix('\n'),
+            case["text"].as_str(),
+            "{args:?}"
+        );
+    }
+}
+
+#[test]
+fn logits_have_the_hashes_of_the_reference_however_they_are_computed() {
+    let golden = json("golden/logits/trilm-F16.json");
+    let tokens = golden["tokens"].as_array().unwrap();
+    let hashes = golden["sha256_f32le_per_position"].as_array().unwrap();
+    let expected: String = tokens
+        .iter()
+        .zip(hashes)
+        .enumerate()
+        .map(|(i, (t, h))| format!("{i} {t} {}\n", h.as_str().unwrap()))
+        .collect();
+    let dir = tempfile::tempdir().unwrap();
+    let (array, words) = (dir.path().join("ids.json"), dir.path().join("ids.txt"));
+    fs::write(&array, serde_json::to_string(tokens).unwrap()).unwrap();
+    fs::write(
+        &words,
+        tokens.iter().map(|t| format!("{t},\n")).collect::<String>(),
+    )
+    .unwrap();
+    let (array, words) = (array.to_str().unwrap(), words.to_str().unwrap());
+    for options in [
+        &["--tokens", array][..],
+        &["--tokens", words, "-t", "1", "-ub", "1"],
+        &[
+            "--tokens",
+            array,
+            "-t",
+            "3",
+            "-ub",
+            "8",
+            "-b",
+            "13",
+            "--no-mmap",
+        ],
+    ] {
+        let ours = text(&[options, &["-n", "0", "--logits-sha256"]].concat());
+        assert_eq!(ours, expected, "{options:?}");
+    }
+    let mut scalar = rgen(&["--tokens", array, "-n", "0", "--logits-sha256"]);
+    assert_eq!(
+        stdout(scalar.env("TRINE_ISA", "scalar").output().unwrap()),
+        expected
+    );
+    // Generated tokens are evaluated too, but for the last one.
+    let more = text(&[
+        "--tokens",
+        array,
+        "-n",
+        "3",
+        "--temp",
+        "0",
+        "--logits-sha256",
+    ]);
+    assert!(more.starts_with(&expected));
+    assert_eq!(more.lines().count(), tokens.len() + 2);
+}
+
+#[test]
+fn json_tells_everything() {
+    let args = ["-p", "The game", "-n", "5", "--temp", "0", "--json"];
+    let all: Value = serde_json::from_str(&text(&args)).unwrap();
+    let shown = text(&["-p", "The game", "-n", "5", "--temp", "0"]);
+    let joined = format!(
+        "{}{}\n",
+        all["prompt"].as_str().unwrap(),
+        all["text"].as_str().unwrap()
+    );
+    assert_eq!(joined, shown);
+    assert_eq!(all["prompt"], "The game");
+    assert_eq!(all["tokens"].as_array().unwrap().len(), 5);
+    assert_eq!(all["prompt_tokens"][0], 0, "BOS");
+    assert_eq!(all["stop"], "length");
+    assert_eq!(all["timings"]["eval_tokens"], 4);
+    assert!(all.get("logits_sha256").is_none());
+    let proofs: Value =
+        serde_json::from_str(&text(&[&args[..], &["--logits-sha256"]].concat())).unwrap();
+    let n = all["prompt_tokens"].as_array().unwrap().len() + 4;
+    assert_eq!(proofs["logits_sha256"].as_array().unwrap().len(), n);
+    assert_eq!(proofs["logits_sha256"][n - 1]["pos"], n - 1);
+}
+
+#[test]
+fn prompts_come_from_files_and_standard_input() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("prompt.txt");
+    fs::write(&file, "The game\\t\n").unwrap();
+    let from_file = text(&["-f", file.to_str().unwrap(), "-n", "4", "--temp", "0"]);
+    assert!(from_file.starts_with("The game\t"), "{from_file}");
+    let piped = rgen(&["-n", "4", "--temp", "0"])
+        .write_stdin("The game\\t\n")
+        .output()
+        .unwrap();
+    assert_eq!(stdout(piped), from_file);
+    let plain = text(&["-p", "The game\\t", "--no-escape", "-n", "1"]);
+    assert!(plain.starts_with("The game\\t"), "{plain}");
+    // This model begins texts with BOS, so an empty prompt is one.
+    assert!(!text(&["-p", "", "-n", "4"]).trim().is_empty());
+}
+
+#[test]
+fn the_context_ends_the_text() {
+    let all: Value = serde_json::from_str(&text(&[
+        "-p",
+        "The game",
+        "-c",
+        "24",
+        "--ignore-eos",
+        "--json",
+        "-s",
+        "1",
+    ]))
+    .unwrap();
+    assert_eq!(all["stop"], "context");
+    let count = |key: &str| all[key].as_array().unwrap().len();
+    assert_eq!(count("prompt_tokens") + count("tokens"), 24);
+}
+
+#[test]
+fn the_last_of_two_options_counts() {
+    let args = [
+        "-p", "The game", "-n", "9", "-n", "2", "--temp", "1", "--temp", "0", "--json",
+    ];
+    let all: Value = serde_json::from_str(&text(&args)).unwrap();
+    assert_eq!(all["tokens"].as_array().unwrap().len(), 2);
+}
+
+#[test]
+fn mistakes_are_told_in_one_line() {
+    let dir = tempfile::tempdir().unwrap();
+    let write = |name: &str, bytes: &[u8]| {
+        let path = dir.path().join(name);
+        fs::write(&path, bytes).unwrap();
+        path.to_str().unwrap().to_owned()
+    };
+    let folder = dir.path().to_str().unwrap();
+    let missing = dir.path().join("missing").to_str().unwrap().to_owned();
+    let words = write("words.txt", b"1 2 three");
+    let large = write("large.txt", b"1 4096");
+    let empty = write("empty.txt", b"");
+    let binary = write("binary.txt", b"ab\xff");
+    let prompt = "word ".repeat(600);
+    let count = text(&["-p", &prompt, "-c", "4096", "-n", "0", "--json"]);
+    let count: Value = serde_json::from_str(&count).unwrap();
+    let count = count["prompt_tokens"].as_array().unwrap().len();
+    let too_long = format!("{count} tokens, but a context of 512 has room for 508");
+    for (args, expected) in [
+        (&["-p", &prompt][..], too_long.as_str()),
+        (
+            &["-p", "The game", "-c", "6"],
+            "context of 6 has room for 2",
+        ),
+        (&["-f", &missing], "missing"),
+        (&["-f", folder], "is a directory"),
+        (&["-f", &binary], "not UTF-8 at byte 2"),
+        (&["--tokens", &words], "\"three\", is not a token id"),
+        (
+            &["--tokens", &large],
+            "token 4096, is outside the vocabulary of 4096",
+        ),
+        (&["--tokens", &empty], "no token ids"),
+        (&["-p", "\\xff"], "not UTF-8"),
+        (&["-p", "x", "--top-p", "2"], "--top-p is a probability"),
+        (
+            &["-p", "x", "--repeat-penalty", "0"],
+            "the repeat penalty must be above 0",
+        ),
+        (&["-cnv"], "has no chat template"),
+        (&["-cnv", "--chat-template-file", &missing], "missing"),
+    ] {
+        let e = error(rgen(args).write_stdin(""));
+        assert!(e.contains(expected), "{args:?}: {e}");
+    }
+    let e = error(rgen(&["-p", "x"]).env("TRINE_ISA", "sse9"));
+    assert!(e.contains("TRINE_ISA"), "{e}");
+    for (model, expected) in [
+        (missing.as_str(), "does not exist"),
+        (folder, "is a directory"),
+        (words.as_str(), "not a GGUF file"),
+        (empty.as_str(), "is empty"),
+    ] {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_rgen"));
+        let e = error(command.args(["-m", model, "-p", "x"]));
+        assert!(e.contains(expected), "{e}");
+    }
+}
+
+#[test]
+fn unknown_options_are_refused_and_help_teaches() {
+    for args in [
+        &["-p", "x", "--no-repack"][..],
+        &["-p", "x", "-n", "-3"],
+        &["-p", "x", "-t", "0"],
+        &["-st"],
+    ] {
+        let output = rgen(args).output().unwrap();
+        assert_eq!(output.status.code(), Some(2), "{args:?}");
+    }
+    let help = stdout(
+        Command::new(env!("CARGO_BIN_EXE_rgen"))
+            .arg("--help")
+            .output()
+            .unwrap(),
+    );
+    for word in [
+        "Examples:",
+        "--logits-sha256",
+        "POS TOKEN SHA256",
+        "-ub",
+        "-cnv",
+    ] {
+        assert!(help.contains(word), "{word}");
+    }
+}
+
+const TEMPLATE: &str = "{% for m in messages %}{{ '<|endoftext|>' + m.role + ': ' + m.content + '\n' }}{% endfor %}{% if add_generation_prompt %}{{ '<|endoftext|>assistant:' }}{% endif %}";
+
+#[test]
+fn chat_goes_on_until_it_is_ended() {
+    let dir = tempfile::tempdir().unwrap();
+    let template = dir.path().join("chat.jinja");
+    fs::write(&template, TEMPLATE).unwrap();
+    let chat = |args: &[&str], input: &str| {
+        let mut command = rgen(&["-cnv", "--temp", "0", "-n", "6", "--chat-template-file"]);
+        stdout(
+            command
+                .arg(&template)
+                .args(args)
+                .write_stdin(input)
+                .output()
+                .unwrap(),
+        )
+    };
+    let three = chat(
+        &["-sys", "Be brief."],
+        "One\nTwo\\\nhalves\n\n/clear\nOne\n/quit\nFour\n",
+    );
+    let answers: Vec<&str> = three.lines().collect();
+    let once = chat(&["-sys", "Be brief.", "-st"], "One\nTwo\n");
+    // After /clear the conversation begins anew, with the same context as in a fresh run.
+    assert!(
+        three.starts_with(&once) && three.ends_with(&once),
+        "{three:?}"
+    );
+    assert!(answers.len() >= 3);
+    assert_eq!(chat(&["-sys", "Be brief.", "-st", "-p", "One"], ""), once);
+    assert_eq!(chat(&["-st"], ""), "");
+    // The control token's text in a message is text: the answer is another than to the token itself.
+    let as_text = chat(&["-st", "-p", "a<|endoftext|>user: b"], "");
+    assert!(!as_text.is_empty());
+}
+
+#[test]
+fn hostile_templates_end_in_an_error() {
+    let dir = tempfile::tempdir().unwrap();
+    let template = dir.path().join("chat.jinja");
+    for (source, expected) in [
+        ("{% for i in range(10) %}", "not valid"),
+        ("{{ raise_exception('no') }}", "no"),
+        ("{% for i in range(1000000000) %}x{% endfor %}", "failed"),
+        ("{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}", "failed"),
+        (
+            "{% for i in range(100000) %}{{ 'x' * 1000 }}{% endfor %}",
+            "more than",
+        ),
+    ] {
+        fs::write(&template, source).unwrap();
+        let mut command = rgen(&["-cnv", "-st", "-p", "x", "--chat-template-file"]);
+        let output = command.arg(&template).output().unwrap();
+        assert_eq!(output.status.code(), Some(1));
+        let stderr = String::from_utf8(output.stderr).unwrap();
+        let last = stderr.lines().last().unwrap();
+        assert!(
+            last.starts_with("rgen: error: ") && last.contains(expected),
+            "{source}: {stderr}"
+        );
+    }
+}
+
+#[test]
+fn ctrl_c_ends_the_text_and_is_reported() {
+    let mut child = std::process::Command::new(env!("CARGO_BIN_EXE_rgen"))
+        .arg("-m")
+        .arg(trilm())
+        .args(["-p", "The game", "-c", "100000", "--ignore-eos", "-s", "1"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut out = child.stdout.take().unwrap();
+    let mut begun = [0u8; 12];
+    out.read_exact(&mut begun).unwrap();
+    let killed = std::process::Command::new("kill")
+        .args(["-INT", &child.id().to_string()])
+        .status()
+        .unwrap();
+    assert!(killed.success());
+    let mut rest = String::new();
+    out.read_to_string(&mut rest).unwrap();
+    assert!(rest.ends_with('\n'));
+    let mut stderr = String::new();
+    child
+        .stderr
+        .take()
+        .unwrap()
+        .read_to_string(&mut stderr)
+        .unwrap();
+    assert!(
+        stderr.contains("eval time") && stderr.ends_with("interrupted\n"),
+        "{stderr}"
+    );
+    assert_eq!(child.wait().unwrap().code(), Some(130));
+}
+
+#[test]
+fn a_reader_that_has_enough_is_no_error() {
+    let mut child = std::process::Command::new(env!("CARGO_BIN_EXE_rgen"))
+        .arg("-m")
+        .arg(trilm())
+        .args(["-c", "100000", "--ignore-eos", "-s", "1"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    child.stdin.take().unwrap().write_all(b"The game").unwrap();
+    let mut out = child.stdout.take().unwrap();
+    out.read_exact(&mut [0u8; 12]).unwrap();
+    drop(out);
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+}

@@ -1,0 +1,300 @@
+//! `rperplexity` against llama-perplexity, and its answers to mistakes.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Output;
+
+use assert_cmd::Command;
+use serde_json::Value;
+use sha2::{Digest, Sha256};
+
+fn testdata(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../testdata")
+        .join(name)
+}
+
+fn path(name: &str) -> String {
+    testdata(name).to_str().unwrap().to_owned()
+}
+
+fn rperplexity(args: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_rperplexity"));
+    command
+        .arg("-m")
+        .arg(testdata("models/trilm-wt-5.8m-F16.gguf"))
+        .args(args);
+    command
+}
+
+fn stdout(output: Output) -> String {
+    let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success(), "{stderr}");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// The error's line, which is the last, without the tool's name.
+fn error(command: &mut Command) -> String {
+    let output = command.output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    let last = stderr.lines().last().unwrap_or_default();
+    last.strip_prefix("rperplexity: error: ")
+        .expect(&stderr)
+        .to_owned()
+}
+
+fn wiki() -> String {
+    path("wikitext-2/wiki.test.raw")
+}
+
+#[test]
+fn the_running_estimate_is_that_of_the_reference() {
+    let golden: Value =
+        serde_json::from_slice(&fs::read(testdata("golden/perplexity.json")).unwrap()).unwrap();
+    let entry = |model: &str| {
+        let values = golden["values"].as_array().unwrap();
+        values.iter().find(|v| v["model"] == model).unwrap()["running"].clone()
+    };
+    let wiki = wiki();
+    let running = entry("trilm-wt-5.8m-F16.gguf");
+    let expected: String = (0..3)
+        .map(|i| format!("[{}]{:.4},", i + 1, running[i].as_f64().unwrap()))
+        .collect();
+    let whole = stdout(
+        rperplexity(&["-f", &wiki, "--chunks", "3"])
+            .output()
+            .unwrap(),
+    );
+    assert_eq!(whole.lines().next(), Some(expected.as_str()));
+    for options in [
+        &["-b", "100", "-t", "1"][..],
+        &["-ub", "64", "-t", "3", "--no-mmap"],
+    ] {
+        let args = [&["-f", wiki.as_str(), "--chunks", "3"], options].concat();
+        assert_eq!(
+            stdout(rperplexity(&args).output().unwrap()),
+            whole,
+            "{options:?}"
+        );
+    }
+}
+
+/// Printed by `llama-perplexity -c 128 -b 128 --chunks 6 --ppl-output-type 1` for this model and text.
+#[test]
+fn the_table_is_that_of_the_reference() {
+    let table = "       0  53.1877  3.973827  0.295693
+     128  75.7886  4.327948  0.214510
+     256  98.2622  4.587639  0.175562
+     384  75.6159  4.325667  0.166288
+     512  75.0260  4.317835  0.147141
+     640  70.3378  4.253309  0.131301
+Final estimate: PPL = 70.3378 +/- 9.23544
+";
+    let args = [
+        "-f",
+        &wiki(),
+        "-c",
+        "128",
+        "--chunks",
+        "6",
+        "--ppl-output-type",
+        "1",
+    ];
+    assert_eq!(stdout(rperplexity(&args).output().unwrap()), table);
+}
+
+#[test]
+fn divergence_from_a_base_file_is_that_of_the_reference() {
+    let dir = tempfile::tempdir().unwrap();
+    let base = dir.path().join("trilm.kld");
+    let base_name = base.to_str().unwrap();
+    let args = [
+        "-f",
+        &wiki(),
+        "--chunks",
+        "2",
+        "--save-all-logits",
+        base_name,
+    ];
+    let running = stdout(rperplexity(&args).output().unwrap());
+    assert!(running.starts_with("[1]81.7028,[2]97.2253,\n"), "{running}");
+    let bytes = fs::read(&base).unwrap();
+    let hash: String = Sha256::digest(&bytes)
+        .iter()
+        .map(|b| format!("{b:02x}"))
+        .collect();
+    // The file that llama-perplexity writes; see testdata/golden/README.md.
+    assert_eq!(
+        hash,
+        "b5fde9d0f3cc821114a121f9fb3b1bf7e0f7c60a813c1149b1ff4b93678fbf0a"
+    );
+    assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
+
+    let model = dir.path().join("trilm-TQ2_0.gguf");
+    let mut quantize = Command::new(env!("CARGO_BIN_EXE_rquantize"));
+    let source = testdata("models/trilm-wt-5.8m-F16.gguf");
+    quantize
+        .arg(source)
+        .arg(&model)
+        .arg("TQ2_0")
+        .assert()
+        .success();
+    let golden = fs::read_to_string(testdata("golden/kld/trilm-TQ2_0.txt")).unwrap();
+    let compare = |args: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_rperplexity"));
+        command
+            .args(["--kl-divergence", "--kl-divergence-base", base_name, "-m"])
+            .arg(&model)
+            .args(args);
+        stdout(command.output().unwrap())
+    };
+    let table = compare(&[]);
+    assert!(table.trim_end().ends_with(golden.trim()), "{table}");
+    assert!(table.starts_with("chunk             PPL "));
+    assert_eq!(compare(&["-f", &wiki(), "-b", "77", "-t", "1"]), table);
+    let all: Value = serde_json::from_str(&compare(&["--json", "--chunks", "1"])).unwrap();
+    assert_eq!(all["tokens_scored"], 255);
+    let ppl = trine::math::exp(all["ln_ppl"]["value"].as_f64().unwrap());
+    assert_eq!(format!("{ppl:.4}"), "81.5481");
+
+    // Mistakes with a base file.
+    let with = |args: &[&str]| {
+        let mut command = rperplexity(&["--kl-divergence", "--kl-divergence-base"]);
+        error(command.args(args))
+    };
+    assert!(with(&[base_name, "-c", "256"]).contains("made with a context of 512, not 256"));
+    let other = dir.path().join("other.txt");
+    fs::write(&other, "another text ".repeat(2000)).unwrap();
+    assert!(
+        with(&[base_name, "-f", other.to_str().unwrap()]).contains("another text or tokenizer")
+    );
+    let damaged = dir.path().join("damaged.kld");
+    let name = damaged.to_str().unwrap();
+    fs::write(&damaged, &bytes[..bytes.len() - 1]).unwrap();
+    assert!(with(&[name]).contains("cut off"));
+    let mut wrong = bytes.clone();
+    wrong[12] ^= 1;
+    fs::write(&damaged, wrong).unwrap();
+    assert!(with(&[name]).contains("belongs to another model"));
+    fs::write(&damaged, "text").unwrap();
+    assert!(with(&[name]).contains("_logits_"));
+}
+
+#[test]
+fn json_holds_the_estimate() {
+    let args = ["-f", &wiki(), "-c", "128", "--chunks", "6", "--json"];
+    let all: Value = serde_json::from_str(&stdout(rperplexity(&args).output().unwrap())).unwrap();
+    assert_eq!(format!("{:.4}", all["ppl"].as_f64().unwrap()), "70.3378");
+    assert_eq!(
+        format!("{:.5}", all["ppl_error"].as_f64().unwrap()),
+        "9.23544"
+    );
+    assert_eq!(all["running"].as_array().unwrap().len(), 6);
+    assert_eq!(all["tokens_scored"], 6 * 63);
+}
+
+#[test]
+fn mistakes_are_told() {
+    let dir = tempfile::tempdir().unwrap();
+    let write = |name: &str, bytes: &[u8]| {
+        let path = dir.path().join(name);
+        fs::write(&path, bytes).unwrap();
+        path.to_str().unwrap().to_owned()
+    };
+    let folder = dir.path().to_str().unwrap();
+    let missing = dir.path().join("missing").to_str().unwrap().to_owned();
+    let nowhere = dir
+        .path()
+        .join("no/such/base.kld")
+        .to_str()
+        .unwrap()
+        .to_owned();
+    let short = write("short.txt", "word ".repeat(300).as_bytes());
+    let empty = write("empty.txt", b"\n");
+    let binary = write("binary.txt", b"ab\xff");
+    let wiki = wiki();
+    for (args, expected) in [
+        (
+            &["-f", &short][..],
+            "tokens, but a context of 512 needs at least 1024",
+        ),
+        (&["-f", &short, "-c", "2"], "no position to score"),
+        (&["-f", &missing], "missing"),
+        (&["-f", folder], "is a directory"),
+        (&["-f", &empty], "is empty"),
+        (&["-f", &binary], "not UTF-8 at byte 2"),
+        (
+            &["-f", &wiki, "--kl-divergence-base", folder],
+            "it is a directory",
+        ),
+        (
+            &["-f", &wiki, "--kl-divergence-base", &nowhere],
+            "cannot write",
+        ),
+        (
+            &["--kl-divergence", "--kl-divergence-base", &missing],
+            "cannot open",
+        ),
+        (
+            &["--kl-divergence", "--kl-divergence-base", folder],
+            "is a directory",
+        ),
+        #[cfg(target_os = "linux")]
+        (
+            &[
+                "-f",
+                &wiki,
+                "--chunks",
+                "1",
+                "-c",
+                "128",
+                "--kl-divergence-base",
+                "/dev/full",
+            ],
+            "cannot write '/dev/full'",
+        ),
+    ] {
+        let e = error(&mut rperplexity(args));
+        assert!(e.contains(expected), "{args:?}: {e}");
+    }
+    // A run that fails leaves no part of a file.
+    let target = dir.path().join("new.kld");
+    error(&mut rperplexity(&[
+        "-f",
+        &short,
+        "--kl-divergence-base",
+        target.to_str().unwrap(),
+    ]));
+    let left = fs::read_dir(dir.path())
+        .unwrap()
+        .map(|e| e.unwrap().file_name());
+    assert!(
+        left.into_iter()
+            .all(|n| !n.to_string_lossy().contains("new.kld"))
+    );
+}
+
+#[test]
+fn options_that_do_not_go_together_are_refused() {
+    for args in [
+        &[][..],
+        &["--kl-divergence"],
+        &["-f", "x", "--chunks", "0"],
+        &["-f", "x", "--hellaswag"],
+        &["-f", "x", "--ppl-output-type", "2"],
+    ] {
+        assert_eq!(
+            rperplexity(args).output().unwrap().status.code(),
+            Some(2),
+            "{args:?}"
+        );
+    }
+    let help = stdout(
+        Command::new(env!("CARGO_BIN_EXE_rperplexity"))
+            .arg("--help")
+            .output()
+            .unwrap(),
+    );
+    assert!(help.contains("Examples:") && help.contains("--kl-divergence-base"));
+}

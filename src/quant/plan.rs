@@ -149,7 +149,7 @@ pub enum PlanError {
     EmptyShard(usize),
     #[error("{0}")]
     Refused(Refusal),
-    #[error("{0}")]
+    #[error(transparent)]
     Gguf(#[from] GgufError),
 }
 

@@ -95,11 +95,8 @@ pub enum QuantError {
     NotTernary(TernaryReport),
     #[error("{0}; choose a type that can hold them, or accept the change with --force")]
     NotExact(MoveReport),
-    #[error("tensor {tensor}: {source}")]
-    Ternary {
-        tensor: String,
-        source: TernaryError,
-    },
+    #[error("tensor {tensor}: {fault}")]
+    Ternary { tensor: String, fault: TernaryError },
     #[error("tensor {tensor}: its scale is {scale}; the model is damaged")]
     Scale { tensor: String, scale: f32 },
     #[error("tensor {tensor}: {ty} cannot be converted")]
@@ -341,7 +338,7 @@ fn blame_move(row: &Row, fault: CarryFault) -> QuantError {
     let tensor = row.name.clone();
     match fault {
         CarryFault::Row(fault) => blame(row, fault),
-        CarryFault::Ternary(source) => QuantError::Ternary { tensor, source },
+        CarryFault::Ternary(fault) => QuantError::Ternary { tensor, fault },
         CarryFault::Scale(scale) => QuantError::Scale { tensor, scale },
         CarryFault::Codec(ty) => QuantError::Codec { tensor, ty },
     }

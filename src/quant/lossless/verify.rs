@@ -30,7 +30,7 @@ pub enum VerifyError {
         planned: Vec<u64>,
         to: TypeId,
     },
-    #[error("{0}")]
+    #[error(transparent)]
     Gguf(#[from] GgufError),
 }
 
@@ -235,11 +235,14 @@ impl fmt::Display for Verification {
                 "{problems} of {n} tensors are not the same as in the input; "
             )?;
         }
-        write!(
-            f,
-            "{} tensors converted with every one of {} weights the same, {} copied byte for byte",
-            equal.0, equal.1, copied.0
-        )?;
+        if equal.0 > 0 {
+            write!(
+                f,
+                "{} tensors converted with every one of {} weights the same, ",
+                equal.0, equal.1
+            )?;
+        }
+        write!(f, "{} copied byte for byte", copied.0)?;
         let rounded = self.rounded().count();
         if let Some(worst) = self.rounded().max_by(|a, b| {
             let error = |c: &Checked| c.comparison.relative_error();

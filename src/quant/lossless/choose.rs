@@ -79,9 +79,10 @@ pub fn choose_packed(row: &Row, arch: &str, to: Packed, recipe: &Recipe) -> (Typ
         (Category::TokenEmbd | Category::Output, ..) if is_float(row.from) => {
             (TypeId::F16, Reason::Kept("f16 as in bitnet.cpp"))
         }
-        (Category::TokenEmbd | Category::Output, ..) => {
-            (row.from, Reason::Kept("embeddings and output stay as they are"))
-        }
+        (Category::TokenEmbd | Category::Output, ..) => (
+            row.from,
+            Reason::Kept("embeddings and output stay as they are"),
+        ),
         _ => match recipe.rules.iter().find(|r| r.matches(name)) {
             Some(rule) => (rule.ty, Reason::Rule(rule.pattern.clone())),
             None => (to.type_id(), Reason::Default),
@@ -125,7 +126,10 @@ pub fn plan_move(row: &mut Row, context: Context<'_>, problems: &mut Vec<Problem
         Ok(source) => source,
         Err(e) => {
             let why = e.to_string();
-            return problems.push(Problem::Layout { tensor: tensor(), why });
+            return problems.push(Problem::Layout {
+                tensor: tensor(),
+                why,
+            });
         }
     };
     let Some(target) = target(row, source, recipe, problems) else {

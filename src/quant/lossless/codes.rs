@@ -130,7 +130,9 @@ mod tests {
         let mut data = vec![0; ty.info().unwrap().row_bytes(x.len() as u64).unwrap() as usize];
         ty.info().unwrap().encode.unwrap()(x, None, &mut data);
         let rows = x.len() / columns;
-        let source = Decoder::new(ty, None, columns, rows, &data).unwrap().unwrap();
+        let source = Decoder::new(ty, None, columns, rows, &data)
+            .unwrap()
+            .unwrap();
         Codes::read(ty, &source)
     }
 
@@ -139,7 +141,10 @@ mod tests {
         let mut x = vec![0f32; 128];
         (x[0], x[31], x[32], x[70]) = (0.5, -0.5, -0.25, -0.0);
         let got = read(TypeId::F32, 64, &x).unwrap();
-        assert_eq!((got.span, &got.scales[..]), (32, &[0.5, 0.25, 0.0, 0.0][..]));
+        assert_eq!(
+            (got.span, &got.scales[..]),
+            (32, &[0.5, 0.25, 0.0, 0.0][..])
+        );
         let at = |i: usize| got.codes[i];
         assert_eq!([at(0), at(1), at(31), at(32), at(70)], [1, 0, -1, -1, 0]);
         x[3] = 0.5000001;
@@ -151,14 +156,26 @@ mod tests {
 
     #[test]
     fn rows_of_odd_width_are_one_span() {
-        let got = read(TypeId::F32, 5, &[1.0, 0.0, -1.0, 0.0, 1.0, 2.0, 2.0, 0.0, 0.0, -2.0]);
+        let got = read(
+            TypeId::F32,
+            5,
+            &[1.0, 0.0, -1.0, 0.0, 1.0, 2.0, 2.0, 0.0, 0.0, -2.0],
+        );
         assert_eq!(got.unwrap().scales, [1.0, 2.0]);
     }
 
     #[test]
     fn blocks_give_their_scale() {
         let x: Vec<f32> = (0..512)
-            .map(|i| if i % 3 == 0 { 0.0 } else if i < 256 { 0.75 } else { -3.0 })
+            .map(|i| {
+                if i % 3 == 0 {
+                    0.0
+                } else if i < 256 {
+                    0.75
+                } else {
+                    -3.0
+                }
+            })
             .collect();
         for ty in [TypeId::TQ1_0, TypeId::TQ2_0] {
             let got = read(ty, 512, &x).unwrap();
@@ -177,10 +194,16 @@ mod tests {
         block[64..].copy_from_slice(&[0x00, 0xb8]);
         let source = Decoder::new(TypeId::TQ2_0, None, 256, 1, &block);
         let got = Codes::read(TypeId::TQ2_0, &source.unwrap().unwrap()).unwrap();
-        assert_eq!((got.scales[0], got.codes[0], got.codes[1], got.codes[2]), (0.5, 1, -1, 0));
+        assert_eq!(
+            (got.scales[0], got.codes[0], got.codes[1], got.codes[2]),
+            (0.5, 1, -1, 0)
+        );
         block[1] = 0b0101_0111;
         let source = Decoder::new(TypeId::TQ2_0, None, 256, 1, &block);
         let bad = NoCodes::NotTernary { row: 0, column: 1 };
-        assert_eq!(Codes::read(TypeId::TQ2_0, &source.unwrap().unwrap()), Err(bad));
+        assert_eq!(
+            Codes::read(TypeId::TQ2_0, &source.unwrap().unwrap()),
+            Err(bad)
+        );
     }
 }

@@ -30,9 +30,9 @@ pub struct Comparison {
     /// Zeros that differ in sign.
     pub zero_signs: u64,
     /// Sum of squares of the first tensor.
-    energy: f64,
+    pub(super) energy: f64,
     /// Sum of squares of the difference.
-    error: f64,
+    pub(super) error: f64,
 }
 
 impl Comparison {
@@ -120,7 +120,10 @@ mod tests {
         assert_eq!(other.different, 1);
         assert_eq!(other.relative_error(), 0.1);
         let first = other.first.unwrap();
-        assert_eq!((first.row, first.column, first.was, first.is), (7, 1, 4.0, 4.5));
+        assert_eq!(
+            (first.row, first.column, first.was, first.is),
+            (7, 1, 4.0, 4.5)
+        );
         let mut sum = same;
         sum.add(&other);
         assert_eq!((sum.weights, sum.different, sum.first), (5, 1, other.first));

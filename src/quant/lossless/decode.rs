@@ -76,7 +76,12 @@ impl<'a> Decoder<'a> {
     ///
     /// # Errors
     /// A code that stands for no weight.
-    pub fn row(&self, row: usize, scratch: &mut Scratch, out: &mut [f32]) -> Result<(), TernaryError> {
+    pub fn row(
+        &self,
+        row: usize,
+        scratch: &mut Scratch,
+        out: &mut [f32],
+    ) -> Result<(), TernaryError> {
         match &self.form {
             Form::Rows {
                 decode,

@@ -67,9 +67,7 @@ pub(super) fn moves(from: TypeId, to: TypeId) -> bool {
 }
 
 /// Whether a model has ternary weights already: its embeddings and output are then left alone.
-pub(super) fn is_ternary_model<'a>(
-    tensors: impl IntoIterator<Item = (&'a str, TypeId)>,
-) -> bool {
+pub(super) fn is_ternary_model<'a>(tensors: impl IntoIterator<Item = (&'a str, TypeId)>) -> bool {
     use super::category::Category;
     let mut tensors = tensors.into_iter();
     tensors.any(|(name, ty)| {

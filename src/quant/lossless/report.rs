@@ -135,7 +135,11 @@ impl fmt::Display for MoveReport {
         if let Some((name, worst)) = worst {
             let (bad, to) = (self.inexact().count(), self.tensors[0].to);
             let one = self.tensors.iter().all(|t| t.to == to);
-            let to = if one { format!("as {to}") } else { "in their new types".to_owned() };
+            let to = if one {
+                format!("as {to}")
+            } else {
+                "in their new types".to_owned()
+            };
             return write!(
                 f,
                 "{bad} of {n} ternary matrices cannot be held exactly {to}; worst {name}: {worst}"

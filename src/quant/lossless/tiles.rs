@@ -70,7 +70,11 @@ pub fn choose(
         .map(|n| n * u64::from(MICRO))
         .find(|&bm| rows.is_multiple_of(bm))
         .unwrap_or(u64::from(MICRO));
-    candidates.extend(widths.iter().map(|&bk| Tiles::new(height as u32, bk, MICRO)));
+    candidates.extend(
+        widths
+            .iter()
+            .map(|&bk| Tiles::new(height as u32, bk, MICRO)),
+    );
     let mut refusal = None;
     for tiles in candidates {
         match check(make(tiles)) {
@@ -85,7 +89,9 @@ pub fn choose(
 fn reason(ty: TypeId, columns: u64, rows: u64, e: &TernaryError) -> String {
     let possible = match ty {
         TypeId::TL1 => "rows in multiples of 32 and columns in multiples of 16",
-        TypeId::TL2 => "rows in multiples of 32 and at least 256 columns in multiples of 8 that tiles of up to 240 fill but for a multiple of 32",
+        TypeId::TL2 => {
+            "rows in multiples of 32 and at least 256 columns in multiples of 8 that tiles of up to 240 fill but for a multiple of 32"
+        }
         _ => return e.to_string(),
     };
     format!("{rows} rows of {columns} columns, {ty} takes {possible}")

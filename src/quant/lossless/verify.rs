@@ -20,7 +20,9 @@ pub enum VerifyError {
     Missing(String),
     #[error("the output has {found} tensors, the plan {planned}")]
     Count { found: usize, planned: usize },
-    #[error("tensor {tensor}: shape {found:?} and type {ty} in the output, planned were {planned:?} and {to}")]
+    #[error(
+        "tensor {tensor}: shape {found:?} and type {ty} in the output, planned were {planned:?} and {to}"
+    )]
     Table {
         tensor: String,
         found: Vec<u64>,
@@ -28,7 +30,7 @@ pub enum VerifyError {
         planned: Vec<u64>,
         to: TypeId,
     },
-    #[error("{0}")]
+    #[error(transparent)]
     Gguf(#[from] GgufError),
 }
 
@@ -139,7 +141,11 @@ fn check(row: &Row, was: Side<'_>, is: Side<'_>) -> Result<Checked, VerifyError>
     let copied = row.moves.is_none() && *was.2.data == *is.2.data && row.from == row.to;
     let (a, b) = (decoder(was)?, decoder(is)?);
     let (Some(a), Some(b)) = (a, b) else {
-        let verdict = if copied { Verdict::Copied } else { Verdict::Unknown };
+        let verdict = if copied {
+            Verdict::Copied
+        } else {
+            Verdict::Unknown
+        };
         let comparison = Comparison {
             weights: row.weights(),
             ..Comparison::default()
@@ -201,7 +207,13 @@ impl fmt::Display for Checked {
         write!(
             f,
             "{} of {} weights differ, relative error {:.2e}, the first in row {}, column {}: {:?} became {:?}",
-            c.different, c.weights, c.relative_error(), first.row, first.column, first.was, first.is
+            c.different,
+            c.weights,
+            c.relative_error(),
+            first.row,
+            first.column,
+            first.was,
+            first.is
         )
     }
 }
@@ -218,13 +230,19 @@ impl fmt::Display for Verification {
         let problems = self.problems().count();
         if problems > 0 {
             let n = self.tensors.len();
-            write!(f, "{problems} of {n} tensors are not the same as in the input; ")?;
+            write!(
+                f,
+                "{problems} of {n} tensors are not the same as in the input; "
+            )?;
         }
-        write!(
-            f,
-            "{} tensors converted with every one of {} weights the same, {} copied byte for byte",
-            equal.0, equal.1, copied.0
-        )?;
+        if equal.0 > 0 {
+            write!(
+                f,
+                "{} tensors converted with every one of {} weights the same, ",
+                equal.0, equal.1
+            )?;
+        }
+        write!(f, "{} copied byte for byte", copied.0)?;
         let rounded = self.rounded().count();
         if let Some(worst) = self.rounded().max_by(|a, b| {
             let error = |c: &Checked| c.comparison.relative_error();
@@ -237,7 +255,12 @@ impl fmt::Display for Verification {
                 worst.name, worst.to
             )?;
         }
-        match self.tensors.iter().map(|t| t.comparison.zero_signs).sum::<u64>() {
+        match self
+            .tensors
+            .iter()
+            .map(|t| t.comparison.zero_signs)
+            .sum::<u64>()
+        {
             0 => Ok(()),
             signs => write!(f, "; {signs} zeros differ in sign"),
         }

@@ -157,6 +157,7 @@ fn cells(t: &TensorReport) -> Vec<String> {
         t.file_offset.to_string(),
         format!("{:.4}", one.bits_per_weight()),
         match t.ternary {
+            _ if t.damage.is_some() => "damaged".to_owned(),
             None => String::new(),
             Some(None) => "no".to_owned(),
             Some(Some(ternary)) => ternary.reach.to_string(),

@@ -117,7 +117,7 @@ pub fn listing(path: &Path) -> Result<Json> {
         tensors.push(json!({
             "name": t.name,
             "shape": t.shape,
-            "type": t.ty.0,
+            "type": t.ty.file_id(),
             "offset": t.offset,
             "bytes": t.bytes,
             "sha256": fetch::sha256(data),

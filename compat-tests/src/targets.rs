@@ -150,7 +150,6 @@ pub fn model_load(data: &[u8]) {
     };
     let options = LoadOptions {
         isa: Isa::Scalar,
-        threads: 1,
         ..LoadOptions::default()
     };
     let model = match Model::load(&file, &options) {

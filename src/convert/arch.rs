@@ -80,34 +80,111 @@ use Kind::{Bias, ByColumns, ByRows, Embedding, Norm, Output};
 
 /// Tensors that there is one of.
 pub(super) const GLOBAL: &[Template] = &[
-    tensor("model.embed_tokens.weight", "token_embd.weight", &[Vocab, Embd], Embedding),
+    tensor(
+        "model.embed_tokens.weight",
+        "token_embd.weight",
+        &[Vocab, Embd],
+        Embedding,
+    ),
     tensor("model.norm.weight", "output_norm.weight", &[Embd], Norm),
-    optional(tensor("lm_head.weight", "output.weight", &[Vocab, Embd], Output)),
+    optional(tensor(
+        "lm_head.weight",
+        "output.weight",
+        &[Vocab, Embd],
+        Output,
+    )),
 ];
 
-const Q_PROJ: Template = rope(tensor("self_attn.q_proj.weight", "attn_q.weight", &[Q, Embd], ByRows));
-const K_PROJ: Template = rope(tensor("self_attn.k_proj.weight", "attn_k.weight", &[Kv, Embd], ByRows));
-const V_PROJ: Template = tensor("self_attn.v_proj.weight", "attn_v.weight", &[Kv, Embd], ByRows);
-const O_PROJ: Template = tensor("self_attn.o_proj.weight", "attn_output.weight", &[Embd, Q], ByColumns);
-const GATE: Template = tensor("mlp.gate_proj.weight", "ffn_gate.weight", &[Ff, Embd], ByRows);
+const Q_PROJ: Template = rope(tensor(
+    "self_attn.q_proj.weight",
+    "attn_q.weight",
+    &[Q, Embd],
+    ByRows,
+));
+const K_PROJ: Template = rope(tensor(
+    "self_attn.k_proj.weight",
+    "attn_k.weight",
+    &[Kv, Embd],
+    ByRows,
+));
+const V_PROJ: Template = tensor(
+    "self_attn.v_proj.weight",
+    "attn_v.weight",
+    &[Kv, Embd],
+    ByRows,
+);
+const O_PROJ: Template = tensor(
+    "self_attn.o_proj.weight",
+    "attn_output.weight",
+    &[Embd, Q],
+    ByColumns,
+);
+const GATE: Template = tensor(
+    "mlp.gate_proj.weight",
+    "ffn_gate.weight",
+    &[Ff, Embd],
+    ByRows,
+);
 const UP: Template = tensor("mlp.up_proj.weight", "ffn_up.weight", &[Ff, Embd], ByRows);
-const DOWN: Template = tensor("mlp.down_proj.weight", "ffn_down.weight", &[Embd, Ff], ByColumns);
+const DOWN: Template = tensor(
+    "mlp.down_proj.weight",
+    "ffn_down.weight",
+    &[Embd, Ff],
+    ByColumns,
+);
 const Q_BIAS: Template = rope(tensor("self_attn.q_proj.bias", "attn_q.bias", &[Q], Bias));
 const K_BIAS: Template = rope(tensor("self_attn.k_proj.bias", "attn_k.bias", &[Kv], Bias));
 const V_BIAS: Template = tensor("self_attn.v_proj.bias", "attn_v.bias", &[Kv], Bias);
 const O_BIAS: Template = tensor("self_attn.o_proj.bias", "attn_output.bias", &[Embd], Bias);
 const INPUT_NORM: Template = tensor("input_layernorm.weight", "attn_norm.weight", &[Embd], Norm);
-const FFN_NORM: Template = tensor("post_attention_layernorm.weight", "ffn_norm.weight", &[Embd], Norm);
+const FFN_NORM: Template = tensor(
+    "post_attention_layernorm.weight",
+    "ffn_norm.weight",
+    &[Embd],
+    Norm,
+);
 /// Where `post_attention_layernorm` really is what its name says: Gemma and OLMo 2.
-const POST_ATTENTION: Template =
-    tensor("post_attention_layernorm.weight", "post_attention_norm.weight", &[Embd], Norm);
-const PRE_FF: Template = tensor("pre_feedforward_layernorm.weight", "ffn_norm.weight", &[Embd], Norm);
-const POST_FF: Template = tensor("post_feedforward_layernorm.weight", "post_ffw_norm.weight", &[Embd], Norm);
-const Q_NORM: Template = tensor("self_attn.q_norm.weight", "attn_q_norm.weight", &[Head], Norm);
-const K_NORM: Template = tensor("self_attn.k_norm.weight", "attn_k_norm.weight", &[Head], Norm);
+const POST_ATTENTION: Template = tensor(
+    "post_attention_layernorm.weight",
+    "post_attention_norm.weight",
+    &[Embd],
+    Norm,
+);
+const PRE_FF: Template = tensor(
+    "pre_feedforward_layernorm.weight",
+    "ffn_norm.weight",
+    &[Embd],
+    Norm,
+);
+const POST_FF: Template = tensor(
+    "post_feedforward_layernorm.weight",
+    "post_ffw_norm.weight",
+    &[Embd],
+    Norm,
+);
+const Q_NORM: Template = tensor(
+    "self_attn.q_norm.weight",
+    "attn_q_norm.weight",
+    &[Head],
+    Norm,
+);
+const K_NORM: Template = tensor(
+    "self_attn.k_norm.weight",
+    "attn_k_norm.weight",
+    &[Head],
+    Norm,
+);
 
 const LLAMA: &[Template] = &[
-    INPUT_NORM, Q_PROJ, K_PROJ, V_PROJ, O_PROJ, FFN_NORM, GATE, UP, DOWN,
+    INPUT_NORM,
+    Q_PROJ,
+    K_PROJ,
+    V_PROJ,
+    O_PROJ,
+    FFN_NORM,
+    GATE,
+    UP,
+    DOWN,
     optional(Q_BIAS),
     optional(K_BIAS),
     optional(V_BIAS),
@@ -120,31 +197,80 @@ const QWEN2: &[Template] = &[
     INPUT_NORM, Q_PROJ, K_PROJ, V_PROJ, O_PROJ, FFN_NORM, GATE, UP, DOWN, Q_BIAS, K_BIAS, V_BIAS,
 ];
 const QWEN3: &[Template] = &[
-    INPUT_NORM, Q_PROJ, K_PROJ, V_PROJ, O_PROJ, Q_NORM, K_NORM, FFN_NORM, GATE, UP, DOWN,
+    INPUT_NORM,
+    Q_PROJ,
+    K_PROJ,
+    V_PROJ,
+    O_PROJ,
+    Q_NORM,
+    K_NORM,
+    FFN_NORM,
+    GATE,
+    UP,
+    DOWN,
     optional(Q_BIAS),
     optional(K_BIAS),
     optional(V_BIAS),
     optional(O_BIAS),
 ];
 const GEMMA3: &[Template] = &[
-    INPUT_NORM, Q_PROJ, K_PROJ, V_PROJ, O_PROJ, Q_NORM, K_NORM, POST_ATTENTION, PRE_FF, GATE, UP,
-    DOWN, POST_FF,
+    INPUT_NORM,
+    Q_PROJ,
+    K_PROJ,
+    V_PROJ,
+    O_PROJ,
+    Q_NORM,
+    K_NORM,
+    POST_ATTENTION,
+    PRE_FF,
+    GATE,
+    UP,
+    DOWN,
+    POST_FF,
 ];
 const OLMO2: &[Template] = &[
-    Q_PROJ, K_PROJ, V_PROJ, O_PROJ,
+    Q_PROJ,
+    K_PROJ,
+    V_PROJ,
+    O_PROJ,
     tensor("self_attn.q_norm.weight", "attn_q_norm.weight", &[Q], Norm),
     tensor("self_attn.k_norm.weight", "attn_k_norm.weight", &[Kv], Norm),
-    POST_ATTENTION, GATE, UP, DOWN, POST_FF,
+    POST_ATTENTION,
+    GATE,
+    UP,
+    DOWN,
+    POST_FF,
 ];
 const BITNET: &[Template] = &[
-    INPUT_NORM, Q_PROJ, K_PROJ, V_PROJ, O_PROJ, FFN_NORM, GATE, UP, DOWN,
-    tensor("self_attn.attn_sub_norm.weight", "attn_sub_norm.weight", &[Q], Norm),
-    tensor("mlp.ffn_sub_norm.weight", "ffn_sub_norm.weight", &[Ff], Norm),
+    INPUT_NORM,
+    Q_PROJ,
+    K_PROJ,
+    V_PROJ,
+    O_PROJ,
+    FFN_NORM,
+    GATE,
+    UP,
+    DOWN,
+    tensor(
+        "self_attn.attn_sub_norm.weight",
+        "attn_sub_norm.weight",
+        &[Q],
+        Norm,
+    ),
+    tensor(
+        "mlp.ffn_sub_norm.weight",
+        "ffn_sub_norm.weight",
+        &[Ff],
+        Norm,
+    ),
 ];
 
 /// Other names for the same tensors of a block: those of the first BitNet checkpoints (1bitLLM).
 const ALIASES: &[(&str, &str)] = &[
-    ("self_attn.inner_attn_ln.weight", "self_attn.attn_sub_norm.weight"),
+    (
+        "self_attn.inner_attn_ln.weight",
+        "self_attn.attn_sub_norm.weight",
+    ),
     ("mlp.ffn_layernorm.weight", "mlp.ffn_sub_norm.weight"),
 ];
 
@@ -194,7 +320,12 @@ pub(super) const FAMILIES: &[Family] = &[
         norms_plus_one: false,
         tied: false,
         activation: "silu",
-        defaults: Defaults { context: 2048, rope_theta: 10000.0, rms_eps: 1e-6, head_dim: HeadDim::Quotient },
+        defaults: Defaults {
+            context: 2048,
+            rope_theta: 10000.0,
+            rms_eps: 1e-6,
+            head_dim: HeadDim::Quotient,
+        },
     },
     Family {
         name: "bitnet",
@@ -204,7 +335,12 @@ pub(super) const FAMILIES: &[Family] = &[
         norms_plus_one: false,
         tied: true,
         activation: "silu",
-        defaults: Defaults { context: 2048, rope_theta: 10000.0, rms_eps: 1e-5, head_dim: HeadDim::Implied },
+        defaults: Defaults {
+            context: 2048,
+            rope_theta: 10000.0,
+            rms_eps: 1e-5,
+            head_dim: HeadDim::Implied,
+        },
     },
     Family {
         name: "qwen2",
@@ -214,7 +350,12 @@ pub(super) const FAMILIES: &[Family] = &[
         norms_plus_one: false,
         tied: false,
         activation: "silu",
-        defaults: Defaults { context: 32768, rope_theta: 10000.0, rms_eps: 1e-6, head_dim: HeadDim::Implied },
+        defaults: Defaults {
+            context: 32768,
+            rope_theta: 10000.0,
+            rms_eps: 1e-6,
+            head_dim: HeadDim::Implied,
+        },
     },
     Family {
         name: "qwen3",
@@ -224,7 +365,12 @@ pub(super) const FAMILIES: &[Family] = &[
         norms_plus_one: false,
         tied: false,
         activation: "silu",
-        defaults: Defaults { context: 32768, rope_theta: 10000.0, rms_eps: 1e-6, head_dim: HeadDim::Fixed(128) },
+        defaults: Defaults {
+            context: 32768,
+            rope_theta: 10000.0,
+            rms_eps: 1e-6,
+            head_dim: HeadDim::Fixed(128),
+        },
     },
     Family {
         name: "gemma3",
@@ -234,7 +380,12 @@ pub(super) const FAMILIES: &[Family] = &[
         norms_plus_one: true,
         tied: true,
         activation: "gelu_pytorch_tanh",
-        defaults: Defaults { context: 131_072, rope_theta: 1_000_000.0, rms_eps: 1e-6, head_dim: HeadDim::Fixed(256) },
+        defaults: Defaults {
+            context: 131_072,
+            rope_theta: 1_000_000.0,
+            rms_eps: 1e-6,
+            head_dim: HeadDim::Fixed(256),
+        },
     },
     Family {
         name: "olmo2",
@@ -244,7 +395,12 @@ pub(super) const FAMILIES: &[Family] = &[
         norms_plus_one: false,
         tied: false,
         activation: "silu",
-        defaults: Defaults { context: 2048, rope_theta: 10000.0, rms_eps: 1e-5, head_dim: HeadDim::Implied },
+        defaults: Defaults {
+            context: 2048,
+            rope_theta: 10000.0,
+            rms_eps: 1e-5,
+            head_dim: HeadDim::Implied,
+        },
     },
 ];
 
@@ -346,8 +502,13 @@ impl Arch {
 
     /// What the tensor of this name is.
     pub fn place(&self, name: &str) -> Place {
-        const IGNORED: &[&str] = &[".rotary_emb.inv_freq", ".attention.masked_bias", ".attention.bias"];
-        const OTHER_MODALITIES: &[&str] = &["vision_", "vision.", "visual.", "audio_", "projector."];
+        const IGNORED: &[&str] = &[
+            ".rotary_emb.inv_freq",
+            ".attention.masked_bias",
+            ".attention.bias",
+        ];
+        const OTHER_MODALITIES: &[&str] =
+            &["vision_", "vision.", "visual.", "audio_", "projector."];
         if IGNORED.iter().any(|s| name.ends_with(s)) {
             return Place::Ignored;
         }
@@ -370,7 +531,10 @@ impl Arch {
         let Some((n, rest)) = block else {
             return Place::Unknown;
         };
-        let rest = ALIASES.iter().find(|(a, _)| *a == rest).map_or(rest, |(_, usual)| usual);
+        let rest = ALIASES
+            .iter()
+            .find(|(a, _)| *a == rest)
+            .map_or(rest, |(_, usual)| usual);
         match self.family.block.iter().find(|t| t.hf == rest) {
             Some(t) if n < self.layers => Place::Block(n, t),
             _ => Place::Unknown,

@@ -19,7 +19,9 @@ pub enum ConvertError {
         path: PathBuf,
         source: io::Error,
     },
-    #[error("'{0}' is not a folder; give the folder of a checkpoint, the one that holds config.json")]
+    #[error(
+        "'{0}' is not a folder; give the folder of a checkpoint, the one that holds config.json"
+    )]
     NotAFolder(PathBuf),
     #[error("'{folder}' has no {file}: {hint}")]
     Missing {
@@ -40,7 +42,9 @@ pub enum ConvertError {
     Index { path: PathBuf, problems: Problems },
     #[error("config.json: {0}")]
     Config(String),
-    #[error("config.json: architecture '{found}' is not one that can be converted; known are {known}")]
+    #[error(
+        "config.json: architecture '{found}' is not one that can be converted; known are {known}"
+    )]
     UnknownArchitecture { found: String, known: String },
     #[error("the weights do not fit config.json: {0}")]
     Tensors(Problems),
@@ -50,7 +54,9 @@ pub enum ConvertError {
         "tokenizer.json: which pre-tokenizer this is could not be found out (probe {probe}): {what}; if you know it, say --pre NAME, for example --pre llama-bpe"
     )]
     UnknownPre { probe: String, what: String },
-    #[error("tensor '{tensor}' holds {value} in row {row}, column {column}: the checkpoint is damaged")]
+    #[error(
+        "tensor '{tensor}' holds {value} in row {row}, column {column}: the checkpoint is damaged"
+    )]
     NotFinite {
         tensor: String,
         row: u64,
@@ -65,7 +71,9 @@ pub enum ConvertError {
         row: u64,
         column: u64,
     },
-    #[error("tensor '{tensor}': {value:e} in row {row} is too large for {ty}; choose --outtype bf16 or f32")]
+    #[error(
+        "tensor '{tensor}': {value:e} in row {row} is too large for {ty}; choose --outtype bf16 or f32"
+    )]
     Overflow {
         tensor: String,
         row: u64,

@@ -236,12 +236,7 @@ impl Files {
     }
 
     /// Reads `into.len()` bytes from `offset` on.
-    pub fn read(
-        &mut self,
-        shard: usize,
-        offset: u64,
-        into: &mut [u8],
-    ) -> Result<(), ConvertError> {
+    pub fn read(&mut self, shard: usize, offset: u64, into: &mut [u8]) -> Result<(), ConvertError> {
         let (path, file) = &mut self.files[shard];
         let read = file
             .seek(SeekFrom::Start(offset))

@@ -45,7 +45,11 @@ struct Part {
 impl Part {
     fn new(n: u64) -> Part {
         let groups = n / LANES as u64 / 4;
-        let ceil_log2 = if groups <= 2 { 1 } else { (groups - 1).ilog2() + 1 };
+        let ceil_log2 = if groups <= 2 {
+            1
+        } else {
+            (groups - 1).ilog2() + 1
+        };
         let power = (ceil_log2 / LEVELS as u32).max(4);
         Part {
             left: n,
@@ -67,7 +71,10 @@ impl Part {
         }
         for j in 1..LEVELS {
             let below = std::mem::replace(&mut self.levels[j - 1], [0.0; GROUP]);
-            self.levels[j].iter_mut().zip(below).for_each(|(a, b)| *a += b);
+            self.levels[j]
+                .iter_mut()
+                .zip(below)
+                .for_each(|(a, b)| *a += b);
             if self.groups & (self.mask << (j as u32 * self.power)) != 0 {
                 break;
             }
@@ -98,7 +105,10 @@ impl Part {
         let mut vectors = first[0];
         let mut rest = self.pending.chunks_exact(LANES);
         for vector in rest.by_ref() {
-            vectors.iter_mut().zip(vector).for_each(|(a, v)| *a += v.abs());
+            vectors
+                .iter_mut()
+                .zip(vector)
+                .for_each(|(a, v)| *a += v.abs());
         }
         for k in 1..4 {
             for lane in 0..LANES {
@@ -130,7 +140,8 @@ impl AbsMean {
             values = &values[take..];
             if self.current.left == 0 {
                 let next = Part::new(self.n - self.part);
-                self.sums.push(std::mem::replace(&mut self.current, next).sum());
+                self.sums
+                    .push(std::mem::replace(&mut self.current, next).sum());
             }
         }
     }

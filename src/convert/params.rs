@@ -19,7 +19,9 @@ pub(super) fn write(
     let a = arch.name;
     let family = arch.family;
     let mut set = |key: &str, value: Value| meta.set(&format!("{a}.{key}"), value);
-    let context = h.u32("max_position_embeddings")?.unwrap_or(family.defaults.context);
+    let context = h
+        .u32("max_position_embeddings")?
+        .unwrap_or(family.defaults.context);
     set("block_count", Value::U32(arch.layers));
     set("context_length", Value::U32(context));
     set("embedding_length", Value::U32(arch.embd));
@@ -32,10 +34,17 @@ pub(super) fn write(
             set("rope.scaling.type", Value::str("linear"));
             set("rope.scaling.factor", Value::F32(*factor));
         }
-        Kind::Yarn { factor, original, extra } => {
+        Kind::Yarn {
+            factor,
+            original,
+            extra,
+        } => {
             set("rope.scaling.type", Value::str("yarn"));
             set("rope.scaling.factor", Value::F32(*factor));
-            set("rope.scaling.original_context_length", Value::U32(*original));
+            set(
+                "rope.scaling.original_context_length",
+                Value::U32(*original),
+            );
             for (key, value) in extra {
                 set(&format!("rope.scaling.{key}"), Value::F32(*value));
             }
@@ -69,10 +78,15 @@ pub(super) fn write(
                 set("final_logit_softcapping", Value::F32(cap));
             }
             if h.get("attn_logit_softcapping").is_some() {
-                return Err(ConvertError::Config("'attn_logit_softcapping' is not part of Gemma 3".into()));
+                return Err(ConvertError::Config(
+                    "'attn_logit_softcapping' is not part of Gemma 3".into(),
+                ));
             }
             if h.u32("sliding_window_pattern")? != Some(1) {
-                set("attention.sliding_window", Value::U32(h.u32("sliding_window")?.unwrap_or(4096)));
+                set(
+                    "attention.sliding_window",
+                    Value::U32(h.u32("sliding_window")?.unwrap_or(4096)),
+                );
             }
         }
         _ => {}

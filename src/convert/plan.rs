@@ -119,13 +119,19 @@ impl Plan {
 
     /// Number of weights.
     pub fn parameters(&self) -> u64 {
-        self.rows.iter().map(|r| r.shape.iter().product::<u64>()).sum()
+        self.rows
+            .iter()
+            .map(|r| r.shape.iter().product::<u64>())
+            .sum()
     }
 }
 
 /// Names of the model classes that can be converted, with the architecture of each.
 pub fn known_classes() -> Vec<(&'static str, &'static str)> {
-    FAMILIES.iter().flat_map(|f| f.classes.iter().map(|c| (*c, f.name))).collect()
+    FAMILIES
+        .iter()
+        .flat_map(|f| f.classes.iter().map(|c| (*c, f.name)))
+        .collect()
 }
 
 /// Reads the folder's JSON files and headers and decides everything. Weights are read only where a
@@ -135,11 +141,13 @@ pub fn known_classes() -> Vec<(&'static str, &'static str)> {
 /// Everything that is wrong with the folder; problems of tensors all at once.
 pub fn plan(path: &Path, options: &Options) -> Result<Plan, ConvertError> {
     let folder = Folder::open(path, false)?;
-    let config = folder.json("config.json")?.ok_or_else(|| ConvertError::Missing {
-        folder: path.to_owned(),
-        file: "config.json".into(),
-        hint: "give the folder of a checkpoint, the one that holds config.json",
-    })?;
+    let config = folder
+        .json("config.json")?
+        .ok_or_else(|| ConvertError::Missing {
+            folder: path.to_owned(),
+            file: "config.json".into(),
+            hint: "give the folder of a checkpoint, the one that holds config.json",
+        })?;
     let h = HParams::new(config.clone())?;
     let arch = Arch::new(&h)?;
     let rope = RopeScaling::new(&h, &arch)?;
@@ -174,13 +182,29 @@ pub fn plan(path: &Path, options: &Options) -> Result<Plan, ConvertError> {
         work.prove_ternary(&mut rows)?;
     }
     let notes = work.notes;
-    let parameters = rows.iter().map(|r: &Row| r.shape.iter().product::<u64>()).sum();
+    let parameters = rows
+        .iter()
+        .map(|r: &Row| r.shape.iter().product::<u64>())
+        .sum();
     let mut meta = Metadata::default();
-    general::write(&mut meta, &folder, &config, &arch, parameters, options.name.as_deref())?;
+    general::write(
+        &mut meta,
+        &folder,
+        &config,
+        &arch,
+        parameters,
+        options.name.as_deref(),
+    )?;
     params::write(&mut meta, &h, &arch, &rope, outtype)?;
-    vocab.into_iter().for_each(|(key, value)| meta.set(&key, value));
+    vocab
+        .into_iter()
+        .for_each(|(key, value)| meta.set(&key, value));
     let json = ["config.json", "tokenizer.json", "tokenizer.model"];
-    let inputs = json.iter().map(|n| path.join(n)).chain(folder.shards.iter().cloned()).collect();
+    let inputs = json
+        .iter()
+        .map(|n| path.join(n))
+        .chain(folder.shards.iter().cloned())
+        .collect();
     Ok(Plan {
         arch: arch.name,
         outtype,
@@ -225,7 +249,10 @@ impl Planner<'_> {
         let mut found = BTreeMap::new();
         for s in &folder.tensors {
             let t = &s.tensor;
-            let scale = t.name.strip_suffix("_scale").filter(|b| scales.contains_key(b));
+            let scale = t
+                .name
+                .strip_suffix("_scale")
+                .filter(|b| scales.contains_key(b));
             if let Some(base) = scale {
                 if !folder.tensors.iter().any(|s| s.tensor.name == base) {
                     problems.push(format!("'{}' has no '{base}'", t.name));
@@ -235,7 +262,10 @@ impl Planner<'_> {
             let (prefix, template) = match self.arch.place(&t.name) {
                 Place::Ignored => continue,
                 Place::Unknown => {
-                    problems.push(format!("'{}' has no place in a {} model of {} blocks", t.name, self.arch.name, self.arch.layers));
+                    problems.push(format!(
+                        "'{}' has no place in a {} model of {} blocks",
+                        t.name, self.arch.name, self.arch.layers
+                    ));
                     continue;
                 }
                 Place::Global(template) => (String::new(), template),
@@ -243,7 +273,8 @@ impl Planner<'_> {
             };
             if template.kind == Kind::Output && self.arch.family.name == "bitnet" {
                 if self.arch.tied {
-                    self.notes.push("lm_head.weight left out: the embedding serves as output".into());
+                    self.notes
+                        .push("lm_head.weight left out: the embedding serves as output".into());
                 } else {
                     problems.push("'lm_head.weight' is separate, and bitnet models use the embedding as output");
                 }
@@ -286,8 +317,14 @@ impl Planner<'_> {
         for (_, t, prefix) in globals.chain(blocks) {
             let required = t.required || (t.kind == Kind::Output && !self.arch.tied);
             if required && !found.contains_key(&format!("{prefix}{}", t.gguf)) {
-                let block = prefix.strip_prefix("blk.").map(|n| format!("model.layers.{n}"));
-                problems.push(format!("'{}{}' is missing", block.unwrap_or_default(), t.hf));
+                let block = prefix
+                    .strip_prefix("blk.")
+                    .map(|n| format!("model.layers.{n}"));
+                problems.push(format!(
+                    "'{}{}' is missing",
+                    block.unwrap_or_default(),
+                    t.hf
+                ));
             }
         }
     }
@@ -320,11 +357,15 @@ impl Planner<'_> {
             None => self.h.u32("pretraining_model_parallel")?.unwrap_or(1),
         };
         if parts == 0 {
-            return Err(ConvertError::Config("'pretraining_model_parallel' is 0".into()));
+            return Err(ConvertError::Config(
+                "'pretraining_model_parallel' is 0".into(),
+            ));
         }
         if packed {
             let verb = if multiply { "multiplied" } else { "divided" };
-            self.notes.push(format!("packed ternary weights: digits are {verb} by weight_scale"));
+            self.notes.push(format!(
+                "packed ternary weights: digits are {verb} by weight_scale"
+            ));
         } else {
             self.notes.push(match rule {
                 Ternary::Bitnet => format!("latent weights are made ternary by the rule of BitNet b1.58 ({why})"),
@@ -361,9 +402,15 @@ impl Planner<'_> {
                 *rows = rows.saturating_mul(4);
             }
         } else if !is_float(t.dtype) {
-            return Err(format!("'{name}' is of type {}, expected floats", t.dtype.name()));
+            return Err(format!(
+                "'{name}' is of type {}, expected floats",
+                t.dtype.name()
+            ));
         } else if scale.is_some() {
-            return Err(format!("'{name}' has a weight_scale and is not packed (type {})", t.dtype.name()));
+            return Err(format!(
+                "'{name}' has a weight_scale and is not packed (type {})",
+                t.dtype.name()
+            ));
         } else if matrix {
             let by_columns = template.kind == Kind::ByColumns;
             rule = match weights.rule {
@@ -376,7 +423,10 @@ impl Planner<'_> {
             };
             let extent = shape.get(usize::from(by_columns)).copied().unwrap_or(1);
             if weights.rule == Ternary::Trilm && !extent.is_multiple_of(weights.parts) {
-                return Err(format!("'{name}' of shape {shape:?} cannot be split into {} parts", weights.parts));
+                return Err(format!(
+                    "'{name}' of shape {shape:?} cannot be split into {} parts",
+                    weights.parts
+                ));
             }
         } else if template.kind == Kind::Norm && self.arch.family.norms_plus_one {
             rule = Rule::PlusOne;
@@ -389,7 +439,9 @@ impl Planner<'_> {
             && shape[1] == expected[1]
             && shape[0] > expected[0];
         if shape != expected && !padded {
-            return Err(format!("'{name}' has shape {shape:?}, config.json makes it {expected:?}"));
+            return Err(format!(
+                "'{name}' has shape {shape:?}, config.json makes it {expected:?}"
+            ));
         }
         let pair_heads = (template.rope && self.arch.family.adjacent_pairs)
             .then_some(u64::from(self.arch.head_dim));
@@ -442,16 +494,29 @@ impl Planner<'_> {
             };
             let columns = stored.columns;
             let problem = if !columns.is_multiple_of(256) {
-                Some(format!("'{}' has rows of {columns} weights, no multiple of 256", row.source))
+                Some(format!(
+                    "'{}' has rows of {columns} weights, no multiple of 256",
+                    row.source
+                ))
             } else {
                 match stored.rule {
-                    Rule::Trilm { parts, by_columns: true } if !(columns / parts).is_multiple_of(256) => {
-                        Some(format!("in '{}' a scale reaches over {} columns, no multiple of 256", row.source, columns / parts))
-                    }
+                    Rule::Trilm {
+                        parts,
+                        by_columns: true,
+                    } if !(columns / parts).is_multiple_of(256) => Some(format!(
+                        "in '{}' a scale reaches over {} columns, no multiple of 256",
+                        row.source,
+                        columns / parts
+                    )),
                     Rule::Plain => stored
                         .not_ternary(&mut files, &mut |_| {})
                         .map_err(|fault| blame(&row.source, fault))?
-                        .map(|(r, c)| format!("'{}' is not ternary in row {r} from column {c} on", row.source)),
+                        .map(|(r, c)| {
+                            format!(
+                                "'{}' is not ternary in row {r} from column {c} on",
+                                row.source
+                            )
+                        }),
                     _ => None,
                 }
             };
@@ -484,7 +549,12 @@ fn read_scale(
     let t = &source.tensor;
     let elements: u64 = t.shape.iter().product();
     if elements != 1 || !is_float(t.dtype) {
-        return Ok(Err(format!("'{}' is of shape {:?} and type {}, expected one float", t.name, t.shape, t.dtype.name())));
+        return Ok(Err(format!(
+            "'{}' is of shape {:?} and type {}, expected one float",
+            t.name,
+            t.shape,
+            t.dtype.name()
+        )));
     }
     let stored = Stored {
         shard: source.shard,
@@ -503,6 +573,9 @@ fn read_scale(
     if scale > 0.0 && (1.0 / scale).is_finite() {
         Ok(Ok(scale))
     } else {
-        Ok(Err(format!("'{}' is {scale:e}, expected a scale above 0", t.name)))
+        Ok(Err(format!(
+            "'{}' is {scale:e}, expected a scale above 0",
+            t.name
+        )))
     }
 }

@@ -21,8 +21,14 @@ pub(super) struct RopeScaling {
 /// The kinds that GGUF metadata or a tensor of factors express.
 pub(super) enum Kind {
     None,
-    Linear { factor: f32 },
-    Yarn { factor: f32, original: u32, extra: Vec<(&'static str, f32)> },
+    Linear {
+        factor: f32,
+    },
+    Yarn {
+        factor: f32,
+        original: u32,
+        extra: Vec<(&'static str, f32)>,
+    },
     /// Factors per frequency, in a tensor.
     Llama3,
 }
@@ -38,25 +44,42 @@ impl RopeScaling {
         let gemma = arch.family.name == "gemma3";
         let theta = match float("rope_theta")? {
             Some(theta) => theta,
-            None => h.f32("rope_theta")?.unwrap_or(arch.family.defaults.rope_theta),
+            None => h
+                .f32("rope_theta")?
+                .unwrap_or(arch.family.defaults.rope_theta),
         };
         let theta_swa = match local.and_then(|l| l.get("rope_theta")) {
             Some(v) => Some(number("rope_theta", v)?),
             None => h.f32("rope_local_base_freq")?.or(gemma.then_some(10000.0)),
         };
-        if float("partial_rotary_factor")?.or(h.f32("partial_rotary_factor")?).is_some_and(|f| f != 1.0) {
-            return Err(wrong(format!("'partial_rotary_factor' is not supported for architecture '{}'", arch.name)));
+        if float("partial_rotary_factor")?
+            .or(h.f32("partial_rotary_factor")?)
+            .is_some_and(|f| f != 1.0)
+        {
+            return Err(wrong(format!(
+                "'partial_rotary_factor' is not supported for architecture '{}'",
+                arch.name
+            )));
         }
-        let name = get("rope_type").or(get("type")).and_then(Value::as_str).unwrap_or("default");
-        let need = |key: &str| float(key)?.ok_or_else(|| wrong(format!("rope_scaling of type '{name}' has no '{key}'")));
+        let name = get("rope_type")
+            .or(get("type"))
+            .and_then(Value::as_str)
+            .unwrap_or("default");
+        let need = |key: &str| {
+            float(key)?
+                .ok_or_else(|| wrong(format!("rope_scaling of type '{name}' has no '{key}'")))
+        };
         let original = || match get("original_max_position_embeddings").and_then(Value::as_u64) {
-            Some(n) => u32::try_from(n).map_err(|_| wrong("'original_max_position_embeddings' is above 2^32".into())),
+            Some(n) => u32::try_from(n)
+                .map_err(|_| wrong("'original_max_position_embeddings' is above 2^32".into())),
             None => h.need("original_max_position_embeddings"),
         };
         let mut factors = None;
         let kind = match name {
             "default" => Kind::None,
-            "linear" => Kind::Linear { factor: need("factor")? },
+            "linear" => Kind::Linear {
+                factor: need("factor")?,
+            },
             "yarn" => {
                 let mut extra = Vec::new();
                 for (key, gguf) in [
@@ -65,10 +88,18 @@ impl RopeScaling {
                     ("beta_fast", "yarn_beta_fast"),
                     ("beta_slow", "yarn_beta_slow"),
                 ] {
-                    let other = if key == "attention_factor" { float("attn_factor")? } else { None };
+                    let other = if key == "attention_factor" {
+                        float("attn_factor")?
+                    } else {
+                        None
+                    };
                     extra.extend(float(key)?.or(other).map(|v| (gguf, v)));
                 }
-                Kind::Yarn { factor: need("factor")?, original: original()?, extra }
+                Kind::Yarn {
+                    factor: need("factor")?,
+                    original: original()?,
+                    extra,
+                }
             }
             "llama3" if arch.family.name == "llama" => {
                 let or = |key, default| Ok::<f32, ConvertError>(float(key)?.unwrap_or(default));
@@ -92,7 +123,12 @@ impl RopeScaling {
         if arch.family.name == "bitnet" && !matches!(kind, Kind::None) {
             return Err(wrong("rope_scaling is not supported for BitNet".into()));
         }
-        Ok(RopeScaling { kind, theta, theta_swa, factors })
+        Ok(RopeScaling {
+            kind,
+            theta,
+            theta_swa,
+            factors,
+        })
     }
 
     /// Divisors of the frequencies, for `rope_freqs.weight`.

@@ -123,7 +123,10 @@ fn too_large(ty: TypeId, values: &[f32]) -> Option<f32> {
     if matches!(ty, TypeId::F32 | TypeId::BF16) {
         return None;
     }
-    values.iter().copied().find(|v| !f16::from_f32(*v).is_finite())
+    values
+        .iter()
+        .copied()
+        .find(|v| !f16::from_f32(*v).is_finite())
 }
 
 /// Names the tensor of a fault.

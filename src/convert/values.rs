@@ -78,7 +78,9 @@ impl Stored {
     /// Consecutive rows that are converted together: whole heads where their rows change places.
     pub fn chunks(&self) -> impl Iterator<Item = Range<u64>> + use<> {
         let unit = self.pair_heads.unwrap_or(1);
-        let step = (CHUNK_VALUES / self.columns.max(1)).max(1).next_multiple_of(unit);
+        let step = (CHUNK_VALUES / self.columns.max(1))
+            .max(1)
+            .next_multiple_of(unit);
         let rows = self.rows;
         (0..rows)
             .step_by(step as usize)
@@ -161,11 +163,7 @@ impl Stored {
     }
 
     /// The scales of a matrix of latent weights; none for other rules. `done` is told the bytes read.
-    pub fn scales(
-        &self,
-        files: &mut Files,
-        done: &mut dyn FnMut(u64),
-    ) -> Result<Vec<f32>, Fault> {
+    pub fn scales(&self, files: &mut Files, done: &mut dyn FnMut(u64)) -> Result<Vec<f32>, Fault> {
         let (parts, by_columns) = match self.rule {
             Rule::Bitnet => (1, false),
             Rule::Trilm { parts, by_columns } => (parts, by_columns),
@@ -173,7 +171,11 @@ impl Stored {
         };
         let per_part = self.rows * self.columns / parts;
         let mut means: Vec<AbsMean> = (0..parts).map(|_| AbsMean::new(per_part)).collect();
-        let width = if by_columns { self.columns / parts } else { self.columns };
+        let width = if by_columns {
+            self.columns / parts
+        } else {
+            self.columns
+        };
         let (mut raw, mut values) = (Vec::new(), Vec::new());
         for rows in self.chunks() {
             self.fetch(files, rows.clone(), &mut raw, &mut values)?;
@@ -199,7 +201,9 @@ impl Stored {
         match self.rule {
             Rule::Plain | Rule::Packed { .. } => {}
             Rule::PlusOne => {
-                values.iter_mut().for_each(|v| *v = self.stored_precision(*v + 1.0));
+                values
+                    .iter_mut()
+                    .for_each(|v| *v = self.stored_precision(*v + 1.0));
             }
             Rule::Bitnet => {
                 let s = scales[0];
@@ -210,9 +214,17 @@ impl Stored {
                 }
             }
             Rule::Trilm { parts, by_columns } => {
-                let width = if by_columns { self.columns / parts } else { self.columns };
+                let width = if by_columns {
+                    self.columns / parts
+                } else {
+                    self.columns
+                };
                 for (i, values) in values.chunks_mut(width as usize).enumerate() {
-                    let part = if by_columns { i as u64 } else { row * parts / self.rows };
+                    let part = if by_columns {
+                        i as u64
+                    } else {
+                        row * parts / self.rows
+                    };
                     let g = scales[part as usize];
                     for v in values {
                         *v = ((*v / g).clamp(-1.0, 1.0).round_ties_even() + 0.0) * g;
@@ -241,10 +253,13 @@ impl Stored {
         for rows in self.chunks() {
             self.fetch(files, rows.clone(), &mut raw, &mut values)?;
             let columns = self.columns as usize;
-            let bad = values.chunks(columns).zip(rows.clone()).find_map(|(row, r)| {
-                let block = row.chunks(256).position(|b| !is_ternary(b))?;
-                Some((r, block as u64 * 256))
-            });
+            let bad = values
+                .chunks(columns)
+                .zip(rows.clone())
+                .find_map(|(row, r)| {
+                    let block = row.chunks(256).position(|b| !is_ternary(b))?;
+                    Some((r, block as u64 * 256))
+                });
             if bad.is_some() {
                 return Ok(bad);
             }
@@ -329,10 +344,20 @@ mod tests {
         b.apply(0, &[2.0], &mut v); // 0.5, -0.5, 1.5, -0.2 …
         let bits: Vec<u32> = v.iter().map(|x| x.to_bits()).collect();
         assert_eq!(bits, [0.0f32, 0.0, 0.5, 0.0, 0.5, -0.5].map(f32::to_bits));
-        let t = stored(1, 4, Rule::Trilm { parts: 2, by_columns: true });
+        let t = stored(
+            1,
+            4,
+            Rule::Trilm {
+                parts: 2,
+                by_columns: true,
+            },
+        );
         let mut v = [0.3, -5.0, 0.3, -0.1];
         t.apply(0, &[0.5, 4.0], &mut v);
-        assert_eq!(v.map(f32::to_bits), [0.5f32, -0.5, 0.0, 0.0].map(f32::to_bits));
+        assert_eq!(
+            v.map(f32::to_bits),
+            [0.5f32, -0.5, 0.0, 0.0].map(f32::to_bits)
+        );
     }
 
     #[test]

@@ -86,6 +86,14 @@ impl<'a> Loader<'a> {
         let info = view.info.ty.info();
         if info.is_some_and(|t| t.is_per_tensor()) {
             let source = view.ternary(self.file.meta(), &self.options.packing);
+            if let Ok(s) = &source
+                && !s.scale().is_finite()
+            {
+                let scale = s.scale();
+                self.problems.push(format!(
+                    "tensor {name}: its scale is {scale}, the data is damaged"
+                ));
+            }
             let matrix =
                 source.and_then(|s| Matrix::ternary(&s).map_err(|e| view.ternary_error(e)));
             return matrix.map_err(|e| self.problems.push(e.to_string())).ok();

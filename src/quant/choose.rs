@@ -23,6 +23,9 @@ pub(super) fn bytes_of(ty: TypeId, shape: &[u64]) -> u64 {
     let Some(info) = ty.info() else { return 0 };
     let columns = shape.first().copied().unwrap_or(1);
     let rows: u64 = shape.iter().skip(1).product();
+    if info.is_per_tensor() {
+        return info.tensor_bytes(columns, rows).unwrap_or(0);
+    }
     rows.saturating_mul(columns.div_ceil(info.block as u64))
         .saturating_mul(info.bytes as u64)
 }

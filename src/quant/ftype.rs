@@ -5,6 +5,8 @@ use std::fmt;
 
 use trine_formats::types::TypeId;
 
+use super::lossless::Packed;
+
 macro_rules! ftypes {
     ($($name:ident = $id:literal, $group:ident, $default:ident, $note:literal;)*) => {
         /// What a whole file is quantized to (`llama_ftype`). Most are mixtures: see [`super::mixture`].
@@ -126,6 +128,8 @@ impl fmt::Display for Ftype {
 pub enum Target {
     /// Quantize.
     Ftype(Ftype),
+    /// Make a file of bitnet.cpp.
+    Packed(Packed),
     /// Keep every tensor; the file is put into the order and with the keys of a quantized one.
     Copy,
 }
@@ -147,6 +151,13 @@ impl Target {
             .iter()
             .copied()
             .find(|t| t.name().eq_ignore_ascii_case(text));
+        let packed = || {
+            let mut all = Packed::ALL.into_iter();
+            all.find(|p| p.name().eq_ignore_ascii_case(text))
+        };
+        if let Some(packed) = packed() {
+            return Some(Target::Packed(packed));
+        }
         let alias = || {
             ALIASES
                 .iter()
@@ -164,6 +175,7 @@ impl Target {
     pub fn name(self) -> &'static str {
         match self {
             Target::Ftype(t) => t.name(),
+            Target::Packed(p) => p.name(),
             Target::Copy => "COPY",
         }
     }
@@ -174,6 +186,7 @@ impl Target {
         Ftype::ALL
             .iter()
             .map(|t| t.name())
+            .chain(Packed::ALL.map(Packed::name))
             .chain(aliases)
             .chain(["COPY"])
     }

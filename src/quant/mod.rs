@@ -9,6 +9,7 @@ mod convert;
 mod facts;
 mod ftype;
 mod imatrix;
+pub mod lossless;
 mod metadata;
 mod mixture;
 mod order;

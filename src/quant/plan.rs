@@ -6,7 +6,7 @@ use std::ops::Range;
 
 use thiserror::Error;
 use trine_formats::gguf::write::ggml_shape;
-use trine_formats::gguf::{Metadata, ModelFile, TensorInfo};
+use trine_formats::gguf::{GgufError, Metadata, ModelFile, TensorInfo};
 use trine_formats::types::TypeId;
 
 use super::category::Category;
@@ -15,6 +15,7 @@ use super::choose::{
 };
 use super::facts::Facts;
 use super::ftype::{Ftype, Target, guessed_id};
+use super::lossless::{self, Context, Move, Packed};
 use super::metadata::{self, Additions};
 use super::mixture::{Mixture, MixtureError};
 use super::order::{self, Pruning};
@@ -42,6 +43,8 @@ pub struct Row {
     pub reason: Reason,
     /// Whether the importance matrix has weights for it.
     pub weighted: bool,
+    /// Set where ternary weights are moved rather than quantized.
+    pub moves: Option<Move>,
 }
 
 impl Row {
@@ -57,7 +60,7 @@ impl Row {
 
     /// Whether the type changes; otherwise the bytes are copied.
     pub fn converts(&self) -> bool {
-        self.from != self.to
+        self.from != self.to || self.moves.is_some()
     }
 }
 
@@ -124,6 +127,8 @@ pub struct Plan {
     pub problems: Vec<Problem>,
     /// Remarks worth a line.
     pub warnings: Vec<String>,
+    /// What was decided that nobody asked for.
+    pub notes: Vec<String>,
     /// Importance weights by source tensor, shared with the recipe.
     pub(super) importance: HashMap<String, Vec<f32>>,
 }
@@ -134,7 +139,7 @@ pub struct Plan {
 pub enum PlanError {
     #[error("the model has no tensors")]
     NoTensors,
-    #[error("{0}")]
+    #[error(transparent)]
     Mixture(#[from] MixtureError),
     #[error("--prune-layers: the model has no layer {0}")]
     NoLayer(u32),
@@ -144,6 +149,8 @@ pub enum PlanError {
     EmptyShard(usize),
     #[error("{0}")]
     Refused(Refusal),
+    #[error(transparent)]
+    Gguf(#[from] GgufError),
 }
 
 impl Plan {
@@ -177,6 +184,7 @@ impl Plan {
         let facts = Facts::new(meta, &recipe.overrides);
         let file_type = match recipe.target {
             Target::Ftype(ftype) => ftype as u32,
+            Target::Packed(packed) => packed.file_type(),
             Target::Copy => copied_file_type(meta, &sources, recipe),
         };
 
@@ -216,14 +224,20 @@ impl Plan {
                 .iter()
                 .filter_map(|o| o.warning())
                 .collect(),
+            notes: Vec::new(),
             importance: HashMap::new(),
         };
+        let context = Context { meta, recipe };
         match recipe.target {
-            Target::Ftype(ftype) => plan.choose_types(&facts, ftype, recipe)?,
+            Target::Ftype(ftype) => plan.choose_types(&facts, ftype, context)?,
+            Target::Packed(packed) => plan.choose_packed(&facts, packed, context),
             Target::Copy => plan
                 .rows
                 .iter_mut()
                 .for_each(|r| r.reason = Reason::Kept("COPY")),
+        }
+        if recipe.target != Target::Copy {
+            plan.notes = lossless::record(&mut plan, context)?;
         }
         plan.warn_of_idle_options(recipe);
         Ok(plan)
@@ -267,8 +281,11 @@ impl Plan {
         &mut self,
         facts: &Facts,
         ftype: Ftype,
-        recipe: &Recipe,
+        context: Context<'_>,
     ) -> Result<(), PlanError> {
+        let recipe = context.recipe;
+        let ternary =
+            lossless::is_ternary_model(self.rows.iter().map(|r| (r.name.as_str(), r.from)));
         let names: Vec<String> = self.rows.iter().map(|r| r.name.clone()).collect();
         let mut mixture = Mixture::new(
             facts,
@@ -281,7 +298,15 @@ impl Plan {
             let (wanted, reason) = wanted(row, facts, ftype, recipe, &mut mixture)?;
             let shape_rule = matches!(reason, Reason::Default | Reason::Mixture | Reason::Rule(_))
                 || reason == TIED_OUTPUT;
+            if ternary && lossless::keeps(row, wanted, &reason, recipe) {
+                row.reason = Reason::Kept("embeddings and output stay as they are");
+                continue;
+            }
             (row.to, row.reason) = (wanted, reason);
+            if lossless::moves(row.from, row.to) {
+                lossless::plan_move(row, context, &mut self.problems);
+                continue;
+            }
             fit(
                 row,
                 shape_rule && is_quantized(ftype.default_type()),
@@ -301,10 +326,27 @@ impl Plan {
         Ok(())
     }
 
+    /// The types of a file of bitnet.cpp.
+    fn choose_packed(&mut self, facts: &Facts, packed: Packed, context: Context<'_>) {
+        let recipe = context.recipe;
+        for row in &mut self.rows {
+            let (to, reason) = lossless::choose_packed(row, &facts.arch, packed, recipe);
+            (row.to, row.reason) = (to, reason);
+            if lossless::moves(row.from, row.to) {
+                lossless::plan_move(row, context, &mut self.problems);
+                continue;
+            }
+            fit(row, false, recipe, &mut self.problems);
+            row.bytes = bytes_of(row.to, &row.shape);
+            check_conversion(row, recipe, &mut self.problems);
+        }
+    }
+
     /// Options that llama-quantize, and therefore trine, does not apply to such a target.
     fn warn_of_idle_options(&mut self, recipe: &Recipe) {
         let idle = match recipe.target {
             Target::Copy => true,
+            Target::Packed(_) => false,
             Target::Ftype(ftype) => !is_quantized(ftype.default_type()),
         };
         let target = recipe.target.name();
@@ -361,6 +403,7 @@ fn unchanged(name: String, (shard, offset, info): (usize, u64, &TensorInfo)) -> 
         bytes: info.bytes,
         reason: Reason::Default,
         weighted: false,
+        moves: None,
     }
 }
 

@@ -37,6 +37,15 @@ pub enum Problem {
     Unreadable { tensor: String, ty: TypeId },
     /// No encoder, or a type that files do not hold.
     Unwritable { tensor: String, ty: TypeId },
+    /// The type has no layout for the shape.
+    Unpackable {
+        tensor: String,
+        wanted: TypeId,
+        why: String,
+        instead: Option<TypeId>,
+    },
+    /// The layout in the input is not known.
+    Layout { tensor: String, why: String },
     /// llama.cpp quantizes matrices and stacks of them only.
     FourDimensions { tensor: String },
 }
@@ -66,6 +75,8 @@ impl Problem {
             Problem::Misfit { instead: None, .. } => 5,
             Problem::NoImportance { .. } => 6,
             Problem::WrongImportance { .. } => 7,
+            Problem::Unpackable { .. } => 8,
+            Problem::Layout { .. } => 9,
         }
     }
 
@@ -98,6 +109,14 @@ impl Problem {
                 "whose rows are not whole blocks of the type, without a replacement in llama.cpp",
                 "choose a type with a smaller block for them with --tensor-type (or the option that named them)",
             ),
+            Problem::Unpackable { .. } => (
+                "of a shape that the type cannot hold",
+                "--fallback makes them i2_s where that fits, --tensor-type PATTERN=TYPE what you say",
+            ),
+            Problem::Layout { .. } => (
+                "whose layout in the input is not clear",
+                "say what it is with --input-tl-tiles",
+            ),
             Problem::NoImportance { .. } => (
                 "of a type that needs importance weights",
                 "give a matrix that has them with --imatrix",
@@ -116,8 +135,11 @@ impl Problem {
             | Problem::Requantize { from: ty, .. }
             | Problem::NoImportance { ty, .. }
             | Problem::Unreadable { ty, .. }
-            | Problem::Unwritable { ty, .. } => Some(ty.to_string()),
-            Problem::WrongImportance { .. } | Problem::FourDimensions { .. } => None,
+            | Problem::Unwritable { ty, .. }
+            | Problem::Unpackable { wanted: ty, .. } => Some(ty.to_string()),
+            Problem::WrongImportance { .. }
+            | Problem::FourDimensions { .. }
+            | Problem::Layout { .. } => None,
         }
     }
 
@@ -139,6 +161,17 @@ impl Problem {
             Problem::NoImportance { tensor, ty }
             | Problem::Unreadable { tensor, ty }
             | Problem::Unwritable { tensor, ty } => format!("{tensor}: {ty}"),
+            Problem::Unpackable {
+                tensor,
+                why,
+                instead,
+                ..
+            } => {
+                let instead = instead.map_or(String::new(), |ty| format!(" (replacement: {ty})"));
+                format!("{tensor}: {why}{instead}")
+            }
+            // a message about a tensor names it
+            Problem::Layout { why, .. } => why.clone(),
             Problem::WrongImportance {
                 tensor,
                 found,

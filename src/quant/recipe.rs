@@ -2,7 +2,7 @@
 
 use regex::Regex;
 use thiserror::Error;
-use trine_formats::gguf::{GgufStr, Value};
+use trine_formats::gguf::{GgufStr, PackingOptions, Value};
 use trine_formats::types::{REGISTRY, TypeId};
 
 use super::ftype::{Target, nearest};
@@ -35,6 +35,10 @@ pub struct Recipe {
     pub fallback: bool,
     /// Importance matrix.
     pub importance: Option<Importance>,
+    /// What the input does not say of its I2_S, TL1 and TL2 tensors.
+    pub input_packing: PackingOptions,
+    /// How the output is to pack such tensors.
+    pub output_packing: PackingOptions,
 }
 
 impl Recipe {
@@ -53,6 +57,8 @@ impl Recipe {
             keep_split: false,
             fallback: false,
             importance: None,
+            input_packing: PackingOptions::default(),
+            output_packing: PackingOptions::default(),
         }
     }
 }
@@ -74,7 +80,7 @@ pub fn parse_type(text: &str) -> Result<TypeId, RecipeError> {
                 .map_or(String::new(), |n| format!("; did you mean {n}?"));
             let names: Vec<&str> = REGISTRY
                 .iter()
-                .filter(|t| t.encode.is_some())
+                .filter(|t| t.encode.is_some() || t.is_per_tensor())
                 .map(|t| t.name)
                 .collect();
             bad(format!(

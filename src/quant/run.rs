@@ -13,8 +13,10 @@ use thiserror::Error;
 use trine_formats::gguf::write::{Layout, NewTensor, WriteError, Writer};
 use trine_formats::gguf::{GgufError, ModelFile, Value, split};
 use trine_formats::types::TypeId;
+use trine_formats::types::ternary::TernaryError;
 
 use super::convert::{Converter, RowFault};
+use super::lossless::{CarryFault, MoveReport, carry};
 use super::plan::{Plan, PlanError, Row};
 use super::source::{Chunk, ReadError, ShardReader};
 use super::ternary::{TensorLoss, TernaryReport, is_ternary_type};
@@ -51,19 +53,21 @@ pub struct Report {
     pub file_bytes: u64,
     /// What became of ternary tensors.
     pub ternary: TernaryReport,
+    /// What became of weights that were ternary before and were moved.
+    pub moves: MoveReport,
 }
 
 /// Why no file was written.
 #[allow(missing_docs, reason = "the messages say what the fields are")]
 #[derive(Error, Debug)]
 pub enum QuantError {
-    #[error("{0}")]
+    #[error(transparent)]
     Plan(#[from] PlanError),
-    #[error("{0}")]
+    #[error(transparent)]
     Read(#[from] ReadError),
-    #[error("{0}")]
+    #[error(transparent)]
     Write(#[from] WriteError),
-    #[error("the output cannot be laid out: {0}")]
+    #[error("the output cannot be laid out")]
     Layout(#[from] GgufError),
     #[error(
         "general.alignment is {0}, and llama-quantize places tensors at multiples of 32 all the same, which makes a damaged file; add --override-kv general.alignment=int:32"
@@ -89,6 +93,14 @@ pub enum QuantError {
     },
     #[error("{0}; use a model that was trained to be ternary, or accept the loss with --force")]
     NotTernary(TernaryReport),
+    #[error("{0}; choose a type that can hold them, or accept the change with --force")]
+    NotExact(MoveReport),
+    #[error("tensor {tensor}: {fault}")]
+    Ternary { tensor: String, fault: TernaryError },
+    #[error("tensor {tensor}: its scale is {scale}; the model is damaged")]
+    Scale { tensor: String, scale: f32 },
+    #[error("tensor {tensor}: {ty} cannot be converted")]
+    Codec { tensor: String, ty: TypeId },
     #[error("cannot start {threads} threads: {why}")]
     Threads { threads: usize, why: String },
 }
@@ -145,7 +157,7 @@ pub fn run(
         })?;
 
     let measure_only = AtomicBool::new(false);
-    let (ternary, writers) = thread::scope(|scope| {
+    let ((ternary, moves), writers) = thread::scope(|scope| {
         let (to_convert, chunks) = sync_channel(2);
         let (to_write, converted) = sync_channel(2);
         let reader = scope.spawn(|| read_all(plan, readers, to_convert, &measure_only));
@@ -166,6 +178,9 @@ pub fn run(
     if !options.force && ternary.worst().is_some() {
         return Err(QuantError::NotTernary(ternary));
     }
+    if !options.force && !moves.is_exact() {
+        return Err(QuantError::NotExact(moves));
+    }
     for writer in writers {
         writer.finish()?;
     }
@@ -173,6 +188,7 @@ pub fn run(
         files,
         file_bytes,
         ternary,
+        moves,
     })
 }
 
@@ -218,8 +234,8 @@ fn read_all(
 ) -> Result<(), QuantError> {
     for (index, row) in plan.rows.iter().enumerate() {
         for mut chunk in Chunk::split(row) {
-            if measure_only.load(Ordering::Relaxed) && !(row.converts() && is_ternary_type(row.to))
-            {
+            let measured = row.moves.is_some() || (row.converts() && is_ternary_type(row.to));
+            if measure_only.load(Ordering::Relaxed) && !measured {
                 break;
             }
             readers[row.source.shard].read(row, &mut chunk)?;
@@ -261,8 +277,9 @@ impl Work<'_> {
         chunks: Receiver<(usize, Chunk)>,
         to_write: SyncSender<(usize, Vec<u8>)>,
         progress: &mut dyn Progress,
-    ) -> Result<TernaryReport, QuantError> {
+    ) -> Result<(TernaryReport, MoveReport), QuantError> {
         let mut report = TernaryReport::default();
+        let mut moves = MoveReport::default();
         let mut to_write = Some(to_write);
         let mut current = None;
         for (index, chunk) in chunks {
@@ -275,12 +292,22 @@ impl Work<'_> {
                 .importance
                 .get(&row.source.name)
                 .map(Vec::as_slice);
-            let converter = Converter::new(row, importance);
             let read = chunk.data.len() as u64;
-            let (bytes, loss) = self
-                .pool
-                .install(|| converter.convert(chunk))
-                .map_err(|fault| blame(row, fault))?;
+            let (bytes, loss) = if let Some(how) = row.moves {
+                let carried = self.pool.install(|| carry(row, how, &chunk.data));
+                let (bytes, moved) = carried.map_err(|fault| blame_move(row, fault))?;
+                moves.tensors.push(moved);
+                if !self.options.force && !moves.is_exact() {
+                    self.measure_only.store(true, Ordering::Relaxed);
+                    to_write = None;
+                }
+                (bytes, None)
+            } else {
+                let converter = Converter::new(row, importance);
+                self.pool
+                    .install(|| converter.convert(chunk))
+                    .map_err(|fault| blame(row, fault))?
+            };
             if let Some(loss) = loss {
                 match report.tensors.last_mut() {
                     Some(last) if last.name == row.name => last.loss.add(&loss),
@@ -303,7 +330,17 @@ impl Work<'_> {
             }
             progress.advance(read);
         }
-        Ok(report)
+        Ok((report, moves))
+    }
+}
+
+fn blame_move(row: &Row, fault: CarryFault) -> QuantError {
+    let tensor = row.name.clone();
+    match fault {
+        CarryFault::Row(fault) => blame(row, fault),
+        CarryFault::Ternary(fault) => QuantError::Ternary { tensor, fault },
+        CarryFault::Scale(scale) => QuantError::Scale { tensor, scale },
+        CarryFault::Codec(ty) => QuantError::Codec { tensor, ty },
     }
 }
 

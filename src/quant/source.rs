@@ -17,7 +17,7 @@ const CHUNK_WEIGHTS: u64 = 1 << 21;
 #[derive(Error, Debug)]
 pub enum ReadError {
     /// I/O, or a file that became shorter.
-    #[error("cannot read tensor {tensor} from '{path}': {source}")]
+    #[error("cannot read tensor {tensor} from '{path}'")]
     Tensor {
         /// Tensor.
         tensor: String,
@@ -27,7 +27,7 @@ pub enum ReadError {
         source: io::Error,
     },
     /// The file cannot be opened again.
-    #[error("cannot open '{path}': {source}")]
+    #[error("cannot open '{path}'")]
     Open {
         /// File.
         path: PathBuf,
@@ -48,10 +48,16 @@ pub struct Chunk {
 }
 
 impl Chunk {
-    /// The chunks of a tensor, in order and yet to be read.
+    /// The chunks of a tensor, in order and yet to be read. A tensor that is moved is one chunk, as is one
+    /// whose rows cannot be taken apart.
     pub fn split(row: &Row) -> impl Iterator<Item = Chunk> + use<> {
         let rows: u64 = row.shape.iter().skip(1).product();
-        let step = (CHUNK_WEIGHTS / row.columns().max(1)).max(1);
+        let whole = row.moves.is_some() || row.from.info().is_some_and(|t| t.is_per_tensor());
+        let step = if whole {
+            rows.max(1)
+        } else {
+            (CHUNK_WEIGHTS / row.columns().max(1)).max(1)
+        };
         let empty = row.bytes_from == 0;
         (0..if empty { 0 } else { rows.div_ceil(step) }).map(move |i| {
             let first_row = i * step;
@@ -99,7 +105,12 @@ impl ShardReader {
         let rows: u64 = row.shape.iter().skip(1).product();
         let row_bytes = row.bytes_from / rows.max(1);
         let start = row.source.offset + chunk.first_row * row_bytes;
-        self.read_at(start, chunk.rows * row_bytes, &mut chunk.data)
+        let bytes = if chunk.rows == rows {
+            row.bytes_from // of some types more than the rows have
+        } else {
+            chunk.rows * row_bytes
+        };
+        self.read_at(start, bytes, &mut chunk.data)
             .map_err(|source| ReadError::Tensor {
                 tensor: row.source.name.clone(),
                 path: self.path.clone(),

@@ -33,14 +33,10 @@ impl Piece<'_> {
         self.is(i, '\n') || self.is(i, '\r')
     }
 
-    /// Neither white space, letter nor number; the end counts as such, too.
-    fn other_or_end(&self, i: usize) -> bool {
-        let c = self.class(i);
-        !(c.is_space() || c.is_letter() || c.is_number())
-    }
-
+    /// A character that is neither white space, letter nor number.
     fn other(&self, i: usize) -> bool {
-        i < self.chars.len() && self.other_or_end(i)
+        let c = self.class(i);
+        i < self.chars.len() && !(c.is_space() || c.is_letter() || c.is_number())
     }
 
     /// Length of `'s`, `'t`, `'m`, `'d`, `'re`, `'ve` or `'ll` at `i`, or 0.
@@ -118,7 +114,7 @@ pub(super) fn llama3(p: Piece, digits: usize, marks: bool, out: &mut Vec<usize>)
             at = skip(at + 1, letter);
         } else if p.number(at) {
             at += (0..digits).take_while(|&k| p.number(at + k)).count();
-        } else if other(word) || word == p.chars.len() {
+        } else if other(word) {
             at = skip(skip(word, other), |i| p.line_end(i));
         } else {
             at = p.space_token(at, true);

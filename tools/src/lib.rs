@@ -17,6 +17,7 @@ pub mod inspect;
 pub mod interrupt;
 pub mod load;
 pub mod open;
+pub mod packing;
 pub mod progress;
 pub mod quantize;
 pub mod text;

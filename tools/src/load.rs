@@ -12,6 +12,7 @@ use trine_formats::gguf::ModelFile;
 
 use crate::args;
 use crate::open::open_model;
+use crate::packing::PackingArgs;
 
 /// The options that say which model runs, and on what.
 #[derive(Args)]
@@ -27,6 +28,10 @@ pub struct ModelArgs {
     /// Read the file into memory instead of mapping it
     #[arg(long)]
     pub no_mmap: bool,
+
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub packing: PackingArgs,
 }
 
 /// Parses a number above 0.
@@ -69,7 +74,7 @@ pub fn load(args: &ModelArgs) -> Result<Loaded> {
         &LoadOptions {
             isa,
             threads,
-            ..LoadOptions::default()
+            packing: args.packing.options(),
         },
     )
     .with_context(name)?;

@@ -4,9 +4,15 @@ use std::collections::BTreeMap;
 use std::io::{self, Write};
 use std::time::Duration;
 
+use anyhow::{Context, Result, bail};
 use serde_json::{Value, json};
-use trine::quant::{Plan, PlanError, QuantError, Report, Row, Target, TensorLoss, TernaryReport};
+use trine::quant::lossless::{self, Inexact, MoveReport, Moved};
+use trine::quant::{
+    Plan, PlanError, QuantError, Recipe, Report, Row, Target, TensorLoss, TernaryReport,
+};
+use trine_formats::gguf::ModelFile;
 
+use crate::open::open_model;
 use crate::progress::human_bytes;
 
 /// One tensor: name, shape, types, sizes, and why.
@@ -87,6 +93,7 @@ fn plan_json(plan: &Plan, target: Target) -> Value {
         "bits_per_weight_from": bits_per_weight(plan.bytes_from(), plan),
         "bits_per_weight": bits_per_weight(plan.bytes(), plan),
         "fallbacks": plan.n_fallback(),
+        "notes": plan.notes,
         "problems": plan.problems.iter().map(|p| p.to_string()).collect::<Vec<_>>(),
     })
 }
@@ -111,6 +118,70 @@ fn ternary_json(report: &TernaryReport) -> Value {
         "scale_error": total.scale_error,
         "tensors": report.tensors.iter().map(tensor).collect::<Vec<_>>(),
     })
+}
+
+fn moves_json(report: &MoveReport) -> Value {
+    if report.tensors.is_empty() {
+        return Value::Null;
+    }
+    let tensor = |t: &Moved| {
+        json!({
+            "name": t.name, "from": t.from.to_string(), "to": t.to.to_string(), "weights": t.weights,
+            "zero_signs": t.zero_signs,
+            "exact": t.inexact.is_none(),
+            "why": t.inexact.as_ref().map(Inexact::to_string),
+            "changed": t.inexact.as_ref().map_or(0, |i| i.comparison.different),
+            "relative_error": t.inexact.as_ref().map_or(0.0, |i| i.comparison.relative_error()),
+        })
+    };
+    json!({
+        "exact": report.is_exact(),
+        "tensors": report.tensors.iter().map(tensor).collect::<Vec<_>>(),
+    })
+}
+
+/// Reads the files that were written and compares every weight with the input's.
+///
+/// # Errors
+/// Weights that should be the same and are not, tensors that cannot be compared; I/O.
+pub fn verify(
+    model: &ModelFile,
+    recipe: &Recipe,
+    plan: &Plan,
+    report: &Report,
+    out: &mut dyn Write,
+) -> Result<()> {
+    let first = report.files.first().context("no file was written")?;
+    let written = open_model(first, true)?;
+    let result = lossless::verify(
+        model,
+        &recipe.input_packing,
+        &written,
+        &recipe.output_packing,
+        plan,
+    );
+    let found = match result {
+        Ok(found) => found,
+        Err(problems) => {
+            for problem in &problems {
+                note!("  {problem}");
+            }
+            bail!(
+                "'{}' was written and cannot be verified: {} problems, the first: {}",
+                first.display(),
+                problems.len(),
+                problems.first().map_or(String::new(), ToString::to_string)
+            );
+        }
+    };
+    let problems: Vec<String> = found.problems().map(ToString::to_string).collect();
+    for problem in &problems {
+        note!("  {problem}");
+    }
+    if !problems.is_empty() {
+        bail!("'{}' was written, but {found}", first.display());
+    }
+    Ok(writeln!(out, "verified: {found}")?)
 }
 
 /// Writes what would be done.
@@ -150,6 +221,7 @@ pub fn write_report(
         value["file_bytes"] = json!(report.file_bytes);
         value["seconds"] = json!(time.as_secs_f64());
         value["ternary"] = ternary_json(&report.ternary);
+        value["moved"] = moves_json(&report.moves);
         return writeln!(out, "{value:#}");
     }
     writeln!(
@@ -167,6 +239,9 @@ pub fn write_report(
             plan.n_fallback()
         )?;
     }
+    if !report.moves.tensors.is_empty() {
+        writeln!(out, "moved: {}", report.moves)?;
+    }
     if !report.ternary.tensors.is_empty() {
         writeln!(out, "ternary: {}", report.ternary)?;
     }
@@ -180,6 +255,10 @@ pub fn details(error: &QuantError) -> Vec<String> {
         QuantError::NotTernary(report) => report
             .lossy()
             .map(|t| format!("{}: {}", t.name, t.loss))
+            .collect(),
+        QuantError::NotExact(report) => report
+            .inexact()
+            .map(|(name, inexact)| format!("{name}: {inexact}"))
             .collect(),
         _ => Vec::new(),
     }

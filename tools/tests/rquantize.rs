@@ -50,6 +50,13 @@ fn refused(dir: &Path, words: &str) -> (String, Vec<String>) {
     let message = last
         .strip_prefix("rquantize: error: ")
         .unwrap_or_else(|| panic!("{stderr}"));
+    // an error that is its own cause would be printed twice
+    let half = message.len() / 2;
+    assert_ne!(
+        message.get(..half - 1),
+        message.get(half + 1..),
+        "{message}"
+    );
     (message.to_owned(), lines)
 }
 

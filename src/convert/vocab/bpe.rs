@@ -25,7 +25,12 @@ pub(super) fn ids(tokenizer: &Json) -> Result<Vec<(String, u64)>, ConvertError> 
     match model.get("type").and_then(Json::as_str) {
         // files from before 2020 have no type
         Some("BPE") | None => {}
-        Some(other) => return Err(wrong(FILE, format!("its model is of type {other}; BPE is what can be converted"))),
+        Some(other) => {
+            return Err(wrong(
+                FILE,
+                format!("its model is of type {other}; BPE is what can be converted"),
+            ));
+        }
     }
     let vocab = model
         .get("vocab")
@@ -48,11 +53,17 @@ pub(super) fn added(
     base: &[(String, u64)],
 ) -> Result<BTreeMap<String, Added>, ConvertError> {
     let mut all = BTreeMap::new();
-    let flag = |entry: &Json, key: &str, default| entry.get(key).and_then(Json::as_bool).unwrap_or(default);
+    let flag = |entry: &Json, key: &str, default| {
+        entry.get(key).and_then(Json::as_bool).unwrap_or(default)
+    };
     let list = tokenizer.get("added_tokens").and_then(Json::as_array);
     for entry in list.into_iter().flatten() {
-        let (Some(id), Some(content)) = (entry.get("id").and_then(Json::as_u64), content(entry)) else {
-            return Err(wrong(FILE, format!("added token {entry} has no id or no content")));
+        let (Some(id), Some(content)) = (entry.get("id").and_then(Json::as_u64), content(entry))
+        else {
+            return Err(wrong(
+                FILE,
+                format!("added token {entry} has no id or no content"),
+            ));
         };
         let special = flag(entry, "special", false);
         let added = Added {
@@ -66,7 +77,10 @@ pub(super) fn added(
     let decoder = config.get("added_tokens_decoder").and_then(Json::as_object);
     for (id, entry) in decoder.into_iter().flatten() {
         let (Ok(id), Some(content)) = (id.parse(), content(entry)) else {
-            return Err(wrong("tokenizer_config.json", format!("added_tokens_decoder has an entry '{id}' without a number or content")));
+            return Err(wrong(
+                "tokenizer_config.json",
+                format!("added_tokens_decoder has an entry '{id}' without a number or content"),
+            ));
         };
         let special = flag(entry, "special", false);
         all.entry(content.to_owned()).or_insert_with(|| Added {
@@ -97,7 +111,10 @@ pub(super) fn added(
 }
 
 pub(super) fn outside(token: &str, id: u64, n_vocab: u32) -> ConvertError {
-    wrong(FILE, format!("token '{token}' has id {id}, and config.json says vocab_size {n_vocab}"))
+    wrong(
+        FILE,
+        format!("token '{token}' has id {id}, and config.json says vocab_size {n_vocab}"),
+    )
 }
 
 /// The vocabulary, padded to `n_vocab`.
@@ -129,8 +146,11 @@ pub(super) fn vocab(
         let mut text = token.to_owned();
         if !entry.normalized {
             // what the tokenizer makes of the token is what a text can hold
-            let round_trip = hf.encode(token, false).and_then(|e| hf.decode(e.get_ids(), false));
-            text = round_trip.map_err(|e| wrong(FILE, format!("cannot encode its own token '{token}': {e}")))?;
+            let round_trip = hf
+                .encode(token, false)
+                .and_then(|e| hf.decode(e.get_ids(), false));
+            text = round_trip
+                .map_err(|e| wrong(FILE, format!("cannot encode its own token '{token}': {e}")))?;
         }
         if entry.special || looks_special(&text) {
             v.push(text, Kind::Control);
@@ -149,7 +169,10 @@ pub(super) fn load(folder: &Folder) -> Result<Tokenizer, ConvertError> {
 
 /// Both halves of every merge, in order.
 pub(super) fn merge_pairs(tokenizer: &Json) -> Result<Vec<[String; 2]>, ConvertError> {
-    let merges = tokenizer.get("model").and_then(|m| m.get("merges")).and_then(Json::as_array);
+    let merges = tokenizer
+        .get("model")
+        .and_then(|m| m.get("merges"))
+        .and_then(Json::as_array);
     let merges = merges.ok_or_else(|| wrong(FILE, "has no list model.merges"))?;
     let pair = |merge: &Json| match merge {
         Json::String(s) => s.split_once(' ').map(|(a, b)| [a.to_owned(), b.to_owned()]),
@@ -168,5 +191,8 @@ pub(super) fn merge_pairs(tokenizer: &Json) -> Result<Vec<[String; 2]>, ConvertE
 /// The merges as GGUF writes them: halves joined by a space, spaces within as `Ġ`.
 pub(super) fn merges(tokenizer: &Json) -> Result<Vec<String>, ConvertError> {
     let pairs = merge_pairs(tokenizer)?;
-    Ok(pairs.into_iter().map(|p| p.map(|half| half.replace(' ', "\u{120}")).join(" ")).collect())
+    Ok(pairs
+        .into_iter()
+        .map(|p| p.map(|half| half.replace(' ', "\u{120}")).join(" "))
+        .collect())
 }

@@ -77,21 +77,29 @@ pub(super) fn convert(
         set("add_space_prefix", Value::Bool(prefix));
     }
     let model = match folder.read("tokenizer.model")? {
-        Some(bytes) => match proto::parse(&bytes) {
-            Ok(model) => Some(model),
-            // Llama 3 ships its merges in another format under this name
-            Err(what) if files.tokenizer.is_some() => {
-                notes.push(format!("tokenizer.model is not a SentencePiece model ({what}); tokenizer.json is used"));
-                None
+        Some(bytes) => {
+            match proto::parse(&bytes) {
+                Ok(model) => Some(model),
+                // Llama 3 ships its merges in another format under this name
+                Err(what) if files.tokenizer.is_some() => {
+                    notes.push(format!("tokenizer.model is not a SentencePiece model ({what}); tokenizer.json is used"));
+                    None
+                }
+                Err(what) => return Err(wrong("tokenizer.model", what)),
             }
-            Err(what) => return Err(wrong("tokenizer.model", what)),
-        },
+        }
         None => None,
     };
     let mut space_prefix = None;
     let (name, pre, vocab, merges) = if let Some(model) = model {
         space_prefix = model.space_prefix(stated_prefix);
-        let vocab = spm::vocab(&model, &files.config, &folder.json("added_tokens.json")?, arch.vocab, notes)?;
+        let vocab = spm::vocab(
+            &model,
+            &files.config,
+            &folder.json("added_tokens.json")?,
+            arch.vocab,
+            notes,
+        )?;
         ("llama", "default".to_owned(), vocab, Vec::new())
     } else if let Some(tokenizer) = &files.tokenizer {
         if spm::is_spm_like(tokenizer) {
@@ -123,14 +131,24 @@ pub(super) fn convert(
     let kinds = vocab.kinds.iter().map(|k| *k as i32).collect();
     set("token_type", Value::Array(Array::I32(kinds)));
     if !merges.is_empty() {
-        set("merges", Value::Array(Array::Str(merges.into_iter().collect())));
+        set(
+            "merges",
+            Value::Array(Array::Str(merges.into_iter().collect())),
+        );
     }
     let n_vocab = (name == "llama").then_some(vocab.tokens.len() as u64);
     keys.extend(special::keys(folder, &files, h, n_vocab)?);
     // Gemma's models begin no text with a space, whatever the tokenizer file says.
-    let prefix = if arch.name == "gemma3" { Some(false) } else { space_prefix };
+    let prefix = if arch.name == "gemma3" {
+        Some(false)
+    } else {
+        space_prefix
+    };
     if let (Some(prefix), false) = (prefix, llama && stated_prefix.is_some()) {
-        keys.push(("tokenizer.ggml.add_space_prefix".into(), Value::Bool(prefix)));
+        keys.push((
+            "tokenizer.ggml.add_space_prefix".into(),
+            Value::Bool(prefix),
+        ));
     }
     Ok(keys)
 }

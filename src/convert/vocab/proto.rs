@@ -174,10 +174,27 @@ mod tests {
     #[test]
     fn pieces_scores_and_flags() {
         let m = parse(&sample()).unwrap();
-        assert_eq!(m.pieces[0], Piece { text: b"ab".to_vec(), score: -1.0, kind: Kind::Normal });
-        assert_eq!(m.pieces[1], Piece { text: b"<s>".to_vec(), score: 0.0, kind: Kind::Control });
+        assert_eq!(
+            m.pieces[0],
+            Piece {
+                text: b"ab".to_vec(),
+                score: -1.0,
+                kind: Kind::Normal
+            }
+        );
+        assert_eq!(
+            m.pieces[1],
+            Piece {
+                text: b"<s>".to_vec(),
+                score: 0.0,
+                kind: Kind::Control
+            }
+        );
         assert_eq!((m.model_type, m.add_dummy_prefix), (2, false));
-        assert_eq!((m.space_prefix(None), m.space_prefix(Some(true))), (Some(false), None));
+        assert_eq!(
+            (m.space_prefix(None), m.space_prefix(Some(true))),
+            (Some(false), None)
+        );
     }
 
     #[test]
@@ -192,8 +209,16 @@ mod tests {
             }
         }
         assert_eq!(parse(&[]).unwrap_err(), "it has no pieces");
-        assert!(parse(&[0x0a, 0xff, 0xff, 0xff, 0xff, 0x0f]).unwrap_err().contains("past the end"));
-        assert!(parse(&[0xff; 20]).unwrap_err().contains("more than 10 bytes"));
+        assert!(
+            parse(&[0x0a, 0xff, 0xff, 0xff, 0xff, 0x0f])
+                .unwrap_err()
+                .contains("past the end")
+        );
+        assert!(
+            parse(&[0xff; 20])
+                .unwrap_err()
+                .contains("more than 10 bytes")
+        );
         assert!(parse(b"IQ== 0\nIg== 1\n").is_err());
     }
 }

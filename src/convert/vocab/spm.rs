@@ -22,7 +22,10 @@ pub(super) fn vocab(
 ) -> Result<Vocab, ConvertError> {
     let n = n_vocab as usize;
     if model.model_type != 2 {
-        notes.push("tokenizer.model is not of type BPE; GGUF's 'llama' tokenizer joins pieces by score".into());
+        notes.push(
+            "tokenizer.model is not of type BPE; GGUF's 'llama' tokenizer joins pieces by score"
+                .into(),
+        );
     }
     if model.pieces.len() > n {
         notes.push(format!(
@@ -33,7 +36,11 @@ pub(super) fn vocab(
     let mut v = Vocab::default();
     for p in model.pieces.iter().take(n) {
         // the reference knows user-defined tokens only from the other files
-        let kind = if p.kind == Kind::UserDefined { Kind::Normal } else { p.kind };
+        let kind = if p.kind == Kind::UserDefined {
+            Kind::Normal
+        } else {
+            p.kind
+        };
         v.push(p.text.clone(), kind);
         v.scores.push(p.score);
     }
@@ -59,7 +66,13 @@ pub(super) fn vocab(
         if entry.get("special").and_then(Json::as_bool) == Some(true) || looks_special(token) {
             put(&mut v, id, token.to_owned(), Kind::Control, notes);
         } else {
-            put(&mut v, id, token.replace(SPACE, " "), Kind::UserDefined, notes);
+            put(
+                &mut v,
+                id,
+                token.replace(SPACE, " "),
+                Kind::UserDefined,
+                notes,
+            );
         }
     }
     Ok(v)
@@ -68,7 +81,10 @@ pub(super) fn vocab(
 fn put(v: &mut Vocab, id: u64, token: String, kind: Kind, notes: &mut Vec<String>) {
     let i = usize::try_from(id).unwrap_or(usize::MAX);
     if i >= v.tokens.len() {
-        notes.push(format!("token '{token}' has id {id}, past the {} of the model: left out", v.tokens.len()));
+        notes.push(format!(
+            "token '{token}' has id {id}, past the {} of the model: left out",
+            v.tokens.len()
+        ));
         return;
     }
     v.tokens[i] = token.into_bytes();
@@ -92,10 +108,11 @@ pub(super) fn json_space_prefix(tokenizer: &Json, stated: Option<bool>) -> Optio
                 list.is_some_and(|l| l.iter().any(|n| any(n, wanted)))
             })
     }
-    let says = |node: &Json, key: &str, value: &str| node.get(key).and_then(Json::as_str) == Some(value);
-    let prepends = tokenizer.get("normalizer").is_some_and(|n| {
-        any(n, &|n| says(n, "type", "Prepend"))
-    });
+    let says =
+        |node: &Json, key: &str, value: &str| node.get(key).and_then(Json::as_str) == Some(value);
+    let prepends = tokenizer
+        .get("normalizer")
+        .is_some_and(|n| any(n, &|n| says(n, "type", "Prepend")));
     let metaspace = tokenizer.get("pre_tokenizer").is_some_and(|p| {
         any(p, &|p| {
             let never = says(p, "prepend_scheme", "never")
@@ -119,11 +136,18 @@ pub(super) fn vocab_of_json(
     for (rank, merge) in bpe::merge_pairs(tokenizer)?.into_iter().enumerate() {
         ranks.entry(merge.concat()).or_insert(rank);
     }
-    let unknown = tokenizer.get("model").and_then(|m| m.get("unk_token")).and_then(Json::as_str);
+    let unknown = tokenizer
+        .get("model")
+        .and_then(|m| m.get("unk_token"))
+        .and_then(Json::as_str);
     let n = n_vocab as usize;
     let mut by_id: Vec<Option<&str>> = vec![None; n];
     let mut seen = HashSet::new();
-    for (token, id) in base.iter().map(|(t, i)| (t.as_str(), *i)).chain(added.values().map(|a| (a.content.as_str(), a.id))) {
+    for (token, id) in base
+        .iter()
+        .map(|(t, i)| (t.as_str(), *i))
+        .chain(added.values().map(|a| (a.content.as_str(), a.id)))
+    {
         let slot = usize::try_from(id).ok().and_then(|i| by_id.get_mut(i));
         let slot = slot.ok_or_else(|| bpe::outside(token, id, n_vocab))?;
         *slot = Some(token);

@@ -91,7 +91,9 @@ fn outtype(name: &str) -> Result<Choice, String> {
     }
     let names = OutType::ALL.map(|t| t.name).join(", ");
     let found = OutType::from_name(name);
-    found.map(|t| Choice(Some(t))).ok_or(format!("known are auto, {names}"))
+    found
+        .map(|t| Choice(Some(t)))
+        .ok_or(format!("known are auto, {names}"))
 }
 
 #[derive(Clone, Copy, ValueEnum)]
@@ -162,7 +164,10 @@ fn convert(args: &Args) -> Result<()> {
     drop(stderr);
     let layout = plan.layout()?;
     if !args.dry_run {
-        let out = args.out.as_ref().ok_or_else(|| anyhow!("the name of the file to write is missing"))?;
+        let out = args
+            .out
+            .as_ref()
+            .ok_or_else(|| anyhow!("the name of the file to write is missing"))?;
         // Without the handler the run still works, only a kill would leave the temporary file.
         let _ = ctrlc::set_handler(|| {
             remove_unfinished();
@@ -270,7 +275,13 @@ impl Progress for Bar {
         self.bar.set_message(row.name.clone());
         if self.verbose {
             self.bar.suspend(|| {
-                let _ = writeln!(io::stderr(), "[{:4}/{:4}] {}", index + 1, self.total, line(row));
+                let _ = writeln!(
+                    io::stderr(),
+                    "[{:4}/{:4}] {}",
+                    index + 1,
+                    self.total,
+                    line(row)
+                );
             });
         }
     }

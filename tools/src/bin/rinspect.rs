@@ -4,10 +4,11 @@ use std::io::{self, BufWriter, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 use clap::Parser;
 use trine_tools::inspect::{Report, TextOptions, write_json, write_text};
-use trine_tools::{exit, open};
+use trine_tools::packing::PackingArgs;
+use trine_tools::{exit, note, open};
 
 /// Show what is in a GGUF model: metadata, tensors, sizes, and which matrices are ternary.
 ///
@@ -46,6 +47,9 @@ struct Args {
     /// Read the file into memory instead of mapping it
     #[arg(long)]
     no_mmap: bool,
+
+    #[command(flatten)]
+    packing: PackingArgs,
 }
 
 fn main() -> ExitCode {
@@ -54,7 +58,7 @@ fn main() -> ExitCode {
 
 fn inspect(args: &Args) -> Result<()> {
     let model = open::open_model(&args.model, !args.no_mmap)?;
-    let report = Report::new(&model, args.hash);
+    let report = Report::new(&model, args.hash, &args.packing.options());
     let mut out = BufWriter::new(io::stdout().lock());
     if args.json {
         write_json(&report, &mut out)?;
@@ -66,5 +70,16 @@ fn inspect(args: &Args) -> Result<()> {
         write_text(&report, options, &mut out)?;
     }
     out.flush()?;
-    Ok(())
+    let damage: Vec<&str> = report.damage().collect();
+    match damage[..] {
+        [] => Ok(()),
+        [only] => bail!("{only}"),
+        [first, ..] => {
+            damage.iter().for_each(|d| note!("  {d}"));
+            bail!(
+                "{} tensors cannot be read, the first: {first}",
+                damage.len()
+            )
+        }
+    }
 }

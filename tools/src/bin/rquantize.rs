@@ -9,13 +9,16 @@ use std::time::Instant;
 use anyhow::{Context, Result, anyhow, bail};
 use clap::Parser;
 use indicatif::ProgressBar;
+use trine::quant::lossless::Packed;
 use trine::quant::{
     Ftype, Group, Importance, KvOverride, Plan, Progress, QuantError, Recipe, Row, RunOptions,
     Selection, Target, TensorRule, nearest, parse_layers, parse_type, run,
 };
 use trine_formats::gguf::write::remove_unfinished;
+use trine_formats::gguf::{PackingOptions, ShapeTiles};
 use trine_formats::imatrix::Imatrix;
 use trine_tools::open::open_model;
+use trine_tools::packing::I2sLayout;
 use trine_tools::progress::byte_bar;
 use trine_tools::{exit, quantize as show};
 
@@ -24,6 +27,9 @@ use trine_tools::{exit, quantize as show};
 /// The file appears under its name only when it is complete; an interrupted run changes nothing.
 /// What cannot be honoured is refused with every tensor named: rows that are not whole blocks (see
 /// --fallback), ternary types for weights that are not ternary (see --force).
+///
+/// Ternary weights are moved between F32, F16, BF16, TQ1_0, TQ2_0, Q2_0 and bitnet.cpp's I2_S, TL1 and TL2
+/// without a change: what a type cannot hold exactly is refused, with every tensor named.
 #[derive(Parser)]
 #[command(version, after_help = SHORT_HELP, after_long_help = long_help())]
 #[command(
@@ -48,7 +54,7 @@ struct Args {
     #[arg(long)]
     fallback: bool,
 
-    /// Make tensors TQ1_0 or TQ2_0 although they are not ternary
+    /// Make tensors ternary although they are not, or scales what the type can hold
     #[arg(long)]
     force: bool,
 
@@ -115,6 +121,28 @@ struct Args {
     #[arg(long)]
     json: bool,
 
+    /// Tiles of TL1 and TL2 matrices of one shape in the output; may be repeated. Without it those of
+    /// bitnet.cpp's published kernels, or else some that fit, which are recorded in the file
+    #[arg(long, value_name = "ROWSxCOLUMNS=BM,BK,bm")]
+    tl_tiles: Vec<ShapeTiles>,
+
+    /// Layout of I2_S in the output
+    #[arg(long, value_name = "LAYOUT", value_enum, default_value_t)]
+    i2s_layout: I2sLayout,
+
+    /// The same of the input, where the file does not say
+    #[arg(long, value_name = "ROWSxCOLUMNS=BM,BK,bm")]
+    input_tl_tiles: Vec<ShapeTiles>,
+
+    /// Layout of I2_S in the input; arm64 for files that bitnet.cpp wrote on ARM since November 2025
+    #[arg(long, value_name = "LAYOUT", value_enum, default_value_t)]
+    input_i2s_layout: I2sLayout,
+
+    /// Read both files again when done and compare every weight; fails where weights that should be
+    /// the same are not
+    #[arg(long, conflicts_with = "dry_run")]
+    verify: bool,
+
     /// A line per tensor on stderr
     #[arg(short, long)]
     verbose: bool,
@@ -128,6 +156,7 @@ fn long_help() -> String {
   rquantize model-F16.gguf model-Q4_K_M.gguf Q4_K_M
   rquantize trilm-F16.gguf trilm-TQ2_0.gguf TQ2_0 4
   rquantize --dry-run model-F16.gguf Q5_K_S
+  rquantize --verify bitnet-TQ2_0.gguf bitnet-I2_S.gguf I2_S      the same weights, for bitnet.cpp
   rquantize --imatrix imatrix.gguf model-F16.gguf small.gguf Q2_K_S
   rquantize --tensor-type 'blk\\.[0-3]\\.ffn_down=q8_0' model-F16.gguf out.gguf Q4_0
   rquantize --allow-requantize --fallback model-Q8_0.gguf out.gguf Q4_K_M
@@ -147,6 +176,17 @@ Types (the number of general.file_type, bits per weight of the main type, and wh
             );
             let _ = writeln!(text, "{}", line.trim_end());
         }
+    }
+    let _ = writeln!(text, "  bitnet.cpp");
+    for p in Packed::ALL {
+        let bits = p.type_id().info().map_or(0.0, |i| i.bits_per_weight());
+        let _ = writeln!(
+            text,
+            "    {:<10} {:>2}  {bits:>6.3}  {}",
+            p.name(),
+            p.file_type(),
+            p.note()
+        );
     }
     text += "  COPY           keeps every tensor, in the order and with the keys of a quantized file\n\n";
     text += "Exit status: 0 done, 1 refused or failed, 2 wrong usage, 130 interrupted.";
@@ -206,6 +246,14 @@ fn recipe(args: &Args, target: Target) -> Result<Recipe> {
     recipe.leave_output = args.leave_output_tensor;
     recipe.keep_split = args.keep_split;
     recipe.fallback = args.fallback;
+    recipe.input_packing = PackingOptions {
+        interleave: args.input_i2s_layout.interleave(),
+        tiles: args.input_tl_tiles.clone(),
+    };
+    recipe.output_packing = PackingOptions {
+        interleave: args.i2s_layout.interleave(),
+        tiles: args.tl_tiles.clone(),
+    };
     let ty = |option, text: &Option<String>| {
         text.as_deref()
             .map(parse_type)
@@ -291,6 +339,9 @@ fn quantize(args: &Args) -> Result<()> {
     for warning in &plan.warnings {
         eprintln!("warning: {warning}");
     }
+    for note in &plan.notes {
+        eprintln!("note: {note}");
+    }
     let mut out = BufWriter::new(io::stdout().lock());
     if args.dry_run {
         show::write_plan(&plan, job.target, args.json, &mut out)?;
@@ -322,6 +373,15 @@ fn quantize(args: &Args) -> Result<()> {
         for t in report.ternary.lossy() {
             eprintln!("  {}: {}", t.name, t.loss);
         }
+    }
+    for (name, inexact) in report.moves.inexact() {
+        eprintln!("warning: {name}: {inexact}");
+    }
+    if args.verify {
+        // standard output is one JSON document
+        let mut aside = io::stderr().lock();
+        let out: &mut dyn Write = if args.json { &mut aside } else { &mut out };
+        show::verify(&model, &recipe, &plan, &report, out)?;
     }
     Ok(out.flush()?)
 }

@@ -66,6 +66,9 @@ fn tensor(t: &TensorReport) -> Value {
             Some(Some(ternary)) => ternary.json(),
         },
     });
+    if let Some(damage) = &t.damage {
+        v["damage"] = damage.as_str().into();
+    }
     if let Some(sha256) = &t.sha256 {
         v["sha256"] = sha256.as_str().into();
     }

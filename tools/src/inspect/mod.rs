@@ -10,11 +10,11 @@ use std::io;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use rayon::prelude::*;
 use sha2::{Digest, Sha256};
-use trine_formats::gguf::{ModelFile, TensorInfo};
+use trine_formats::gguf::{ModelFile, PackingOptions, TensorInfo, TensorView};
 use trine_formats::types::TypeId;
 
 pub use json::write_json;
-pub use ternary::{Reach, Ternary, check};
+pub use ternary::{Reach, Ternary, check, check_packed};
 pub use text::{TextOptions, write_text};
 
 /// What was found out about one tensor.
@@ -27,6 +27,8 @@ pub struct TensorReport {
     pub file_offset: u64,
     /// `None` for vectors and types without decoder, `Some(None)` for matrices that are not ternary.
     pub ternary: Option<Option<Ternary>>,
+    /// What is wrong with the data of a tensor of bitnet.cpp's types.
+    pub damage: Option<String>,
     /// SHA-256 of the data, when asked for.
     pub sha256: Option<String>,
 }
@@ -73,8 +75,8 @@ pub struct Report<'a> {
 
 impl<'a> Report<'a> {
     /// Reads the tensors, in parallel and with a progress bar on stderr when that is a terminal; `hash`
-    /// asks for their SHA-256.
-    pub fn new(model: &'a ModelFile, hash: bool) -> Report<'a> {
+    /// asks for their SHA-256, `packing` says how I2_S, TL1 and TL2 are laid out where the file does not.
+    pub fn new(model: &'a ModelFile, hash: bool, packing: &PackingOptions) -> Report<'a> {
         let mut rows = Vec::new();
         for (s, shard) in model.shards().iter().enumerate() {
             rows.extend(
@@ -90,7 +92,13 @@ impl<'a> Report<'a> {
             .into_par_iter()
             .map(|(shard, file_offset, info)| {
                 let view = model.tensor(&info.name);
-                let ternary = view.as_ref().and_then(check);
+                let packed = view.as_ref().filter(|v| is_per_tensor(v));
+                let (ternary, damage) = match packed.map(|v| check_packed(v, model.meta(), packing))
+                {
+                    Some(Ok(ternary)) => (Some(Some(ternary)), None),
+                    Some(Err(e)) => (None, Some(e)),
+                    None => (view.as_ref().and_then(check), None),
+                };
                 let sha256 = view
                     .filter(|_| hash)
                     .map(|v| hex(&Sha256::digest(&*v.data)));
@@ -100,6 +108,7 @@ impl<'a> Report<'a> {
                     shard,
                     file_offset,
                     ternary,
+                    damage,
                     sha256,
                 }
             })
@@ -119,6 +128,11 @@ impl<'a> Report<'a> {
         }
     }
 
+    /// What is wrong with tensors, a line each that names it.
+    pub fn damage(&self) -> impl Iterator<Item = &str> {
+        self.tensors.iter().filter_map(|t| t.damage.as_deref())
+    }
+
     /// Size of all files together.
     pub fn file_bytes(&self) -> u64 {
         self.model
@@ -127,6 +141,10 @@ impl<'a> Report<'a> {
             .map(|s| (*s.bytes).as_ref().len() as u64)
             .sum()
     }
+}
+
+fn is_per_tensor(view: &TensorView) -> bool {
+    view.info.ty.info().is_some_and(|t| t.is_per_tensor())
 }
 
 fn progress_bar(bytes: u64) -> ProgressBar {

@@ -1,7 +1,7 @@
 //! Is a matrix ternary? That is: are its values `-s`, `0` and `+s`, and how far does one `s` reach?
 
 use serde_json::{Value, json};
-use trine_formats::gguf::TensorView;
+use trine_formats::gguf::{Metadata, PackingOptions, TensorView};
 
 /// Spans that one scale may cover inside a row, smallest first; the smallest is the unit of the check.
 const SPANS: [usize; 4] = [32, 64, 128, 256];
@@ -129,6 +129,32 @@ pub fn check(tensor: &TensorView) -> Option<Option<Ternary>> {
         scale,
         zeros,
     }))
+}
+
+/// Looks through a tensor of I2_S, TL1 or TL2, which is ternary by its type.
+///
+/// # Errors
+/// What is wrong with it, with its name: a layout that nobody knows, codes that stand for nothing, a
+/// scale that is no number.
+pub fn check_packed(
+    tensor: &TensorView,
+    meta: &Metadata,
+    options: &PackingOptions,
+) -> Result<Ternary, String> {
+    let codes = tensor.ternary_codes(meta, options);
+    let (codes, scale) = codes.map_err(|e| e.to_string())?;
+    if !scale.is_finite() {
+        return Err(format!(
+            "tensor '{}': its scale is {scale}",
+            tensor.info.name
+        ));
+    }
+    let zeros = codes.iter().filter(|&&c| c == 0).count();
+    Ok(Ternary {
+        reach: Reach::Tensor,
+        scale: Some(scale),
+        zeros: zeros as f64 / codes.len().max(1) as f64,
+    })
 }
 
 #[cfg(test)]

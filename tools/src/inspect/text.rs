@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 
-use trine_formats::gguf::{Value, type_note};
+use trine_formats::gguf::{Dialect, Value, type_note};
 
 use super::{Reach, Report, TensorReport, Total, line};
 
@@ -40,6 +40,9 @@ pub fn write_text(
                 g.version, g.alignment
             ),
         )?;
+        if g.dialect != Dialect::Ggml {
+            line(out, &format!("  {}", g.dialect.describe()))?;
+        }
     }
     metadata(report, out)?;
     if options.tensors {
@@ -154,6 +157,7 @@ fn cells(t: &TensorReport) -> Vec<String> {
         t.file_offset.to_string(),
         format!("{:.4}", one.bits_per_weight()),
         match t.ternary {
+            _ if t.damage.is_some() => "damaged".to_owned(),
             None => String::new(),
             Some(None) => "no".to_owned(),
             Some(Some(ternary)) => ternary.reach.to_string(),

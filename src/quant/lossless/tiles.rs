@@ -1,0 +1,207 @@
+//! Layouts of I2_S, TL1 and TL2 in the output, and the keys that record them.
+
+use trine_formats::gguf::write::{Layout, NewTensor};
+use trine_formats::gguf::{
+    Dialect, ErrorKind, GgufError, KEY_DIALECT, Metadata, ShapeTiles, TensorInfo, Value, packing,
+    set_tiles,
+};
+use trine_formats::types::ternary::{Packing, TernaryError, Tiles};
+use trine_formats::types::{TypeId, tl1, tl2};
+
+use super::{Context, is_packed};
+use crate::quant::plan::{Plan, Row};
+use crate::quant::recipe::Recipe;
+
+/// Most rows of a tile of our choice: as many as the published kernels mostly have.
+const MOST_ROWS: u64 = 256;
+/// Rows of a micro-tile of our choice: all that TL2 knows, and one of the two of TL1.
+const MICRO: u32 = 32;
+/// Widths of a tile, the best first: those of published kernels, then what else bitnet.cpp's 16-bit sums
+/// hold.
+const TL1_COLUMNS: [u32; 6] = [128, 64, 256, 32, 16, 8];
+const TL2_COLUMNS: [u32; 10] = [96, 192, 240, 216, 168, 144, 120, 72, 48, 24];
+
+/// The layout of `row` in type `ty`: what the user asks for, that of the input, the published kernels'
+/// for the shape, or the first that fits.
+///
+/// # Errors
+/// Why there is none, with the shapes that are possible.
+pub fn choose(
+    row: &Row,
+    ty: TypeId,
+    source: Option<Packing>,
+    recipe: &Recipe,
+) -> Result<Packing, String> {
+    if row.shape.len() > 2 {
+        return Err(format!("{ty} holds matrices only, not stacks of them"));
+    }
+    let (columns, rows) = (row.columns(), row.shape.get(1).copied().unwrap_or(1));
+    let check = |packing: Packing| {
+        let size = |n| usize::try_from(n).unwrap_or(usize::MAX);
+        packing.check(size(columns), size(rows)).map(|()| packing)
+    };
+    let options = &recipe.output_packing;
+    let make = match ty {
+        TypeId::TL1 => Packing::Tl1,
+        TypeId::TL2 => Packing::Tl2,
+        _ => {
+            let packing = check(Packing::I2S(options.interleave));
+            return packing.map_err(|e| reason(ty, columns, rows, &e));
+        }
+    };
+    let mut asked = options.tiles.iter();
+    if let Some(t) = asked.find(|t| (t.rows, t.columns) == (rows, columns)) {
+        return check(make(t.tiles)).map_err(|e| e.to_string());
+    }
+    if let Some(source) = source.filter(|s| s.type_id() == ty) {
+        return Ok(source);
+    }
+    let published = match ty {
+        TypeId::TL1 => tl1::published(columns, rows),
+        _ => tl2::published(columns, rows),
+    };
+    let mut candidates: Vec<Tiles> = published.into_iter().collect();
+    let widths: &[u32] = match ty {
+        TypeId::TL1 => &TL1_COLUMNS,
+        _ => &TL2_COLUMNS,
+    };
+    let heights = (1..=MOST_ROWS / u64::from(MICRO)).rev();
+    let height = heights
+        .map(|n| n * u64::from(MICRO))
+        .find(|&bm| rows.is_multiple_of(bm))
+        .unwrap_or(u64::from(MICRO));
+    candidates.extend(
+        widths
+            .iter()
+            .map(|&bk| Tiles::new(height as u32, bk, MICRO)),
+    );
+    let mut refusal = None;
+    for tiles in candidates {
+        match check(make(tiles)) {
+            Ok(packing) => return Ok(packing),
+            Err(e) => refusal = refusal.or(Some(e)),
+        }
+    }
+    Err(refusal.map_or(String::new(), |e| reason(ty, columns, rows, &e)))
+}
+
+/// What shapes are possible.
+fn reason(ty: TypeId, columns: u64, rows: u64, e: &TernaryError) -> String {
+    let possible = match ty {
+        TypeId::TL1 => "rows in multiples of 32 and columns in multiples of 16",
+        TypeId::TL2 => {
+            "rows in multiples of 32 and at least 256 columns in multiples of 8 that tiles of up to 240 fill but for a multiple of 32"
+        }
+        _ => return e.to_string(),
+    };
+    format!("{rows} rows of {columns} columns, {ty} takes {possible}")
+}
+
+/// Writes the tiles that nobody could know into the keys of the output, and removes keys about tiles and
+/// type numbers that the output has no more. Returns remarks.
+///
+/// # Errors
+/// Types that no reader would take for what they are.
+pub fn record(plan: &mut Plan, context: Context<'_>) -> Result<Vec<String>, GgufError> {
+    let mut notes = Vec::new();
+    for ty in [TypeId::TL1, TypeId::TL2] {
+        let mut list: Vec<ShapeTiles> = Vec::new();
+        for row in plan.rows.iter().filter(|r| r.to == ty) {
+            let own = || {
+                let source = info(row);
+                packing(&source, context.meta, &context.recipe.input_packing).ok()
+            };
+            let used = row.moves.map_or_else(own, |m| m.to);
+            let Some(Packing::Tl1(tiles) | Packing::Tl2(tiles)) = used else {
+                continue;
+            };
+            let (columns, rows) = (row.columns(), row.shape.get(1).copied().unwrap_or(1));
+            let entry = ShapeTiles {
+                rows,
+                columns,
+                tiles,
+            };
+            if !list.contains(&entry) {
+                list.push(entry);
+            }
+        }
+        let published = |t: &ShapeTiles| match ty {
+            TypeId::TL1 => tl1::published(t.columns, t.rows),
+            _ => tl2::published(t.columns, t.rows),
+        };
+        list.retain(|t| published(t) != Some(t.tiles));
+        let meta = &mut plan.shards[0].meta;
+        let key = set_or_remove(meta, ty, &list)?;
+        if !list.is_empty() {
+            let shown: Vec<String> = list.iter().map(ShapeTiles::to_string).collect();
+            notes.push(format!(
+                "{ty} tiles, recorded as {key}: {}; a bitnet.cpp that reads the file must be built with the same",
+                shown.join(" ")
+            ));
+        }
+    }
+    let any = |shard: &crate::quant::OutShard| {
+        let mut rows = plan.rows[shard.rows.clone()].iter();
+        rows.any(|r| is_packed(r.to))
+    };
+    let bitnet: Vec<bool> = plan.shards.iter().map(any).collect();
+    for (shard, bitnet) in plan.shards.iter_mut().zip(bitnet) {
+        let mut foreign = plan.rows[shard.rows.clone()].iter();
+        if !bitnet && foreign.all(|r| Dialect::of(r.to) == Dialect::Ggml) {
+            shard.meta.remove(KEY_DIALECT);
+        }
+        if !bitnet {
+            continue;
+        }
+        let tensors: Vec<NewTensor> = plan.rows[shard.rows.clone()]
+            .iter()
+            .map(|r| NewTensor {
+                name: r.name.clone(),
+                shape: r.shape.clone(),
+                ty: r.to,
+                bytes: Some(r.bytes),
+            })
+            .collect();
+        let doubtful = |e: &GgufError| {
+            matches!(
+                e.kind,
+                ErrorKind::Misread { .. }
+                    | ErrorKind::ForeignType { .. }
+                    | ErrorKind::AmbiguousType { .. }
+            )
+        };
+        if Layout::new(&shard.meta, &tensors).is_err_and(|e| doubtful(&e)) {
+            let name = Dialect::BitnetCpp.name().as_bytes().to_vec();
+            let value = Value::Str(trine_formats::gguf::GgufStr(name));
+            shard.meta.set(KEY_DIALECT, value);
+        }
+    }
+    Ok(notes)
+}
+
+fn set_or_remove(
+    meta: &mut Metadata,
+    ty: TypeId,
+    list: &[ShapeTiles],
+) -> Result<&'static str, GgufError> {
+    let key = match ty {
+        TypeId::TL1 => "trine.tl1.tiles",
+        _ => "trine.tl2.tiles",
+    };
+    if list.is_empty() {
+        meta.remove(key);
+    } else {
+        set_tiles(meta, ty, list)?;
+    }
+    Ok(key)
+}
+
+fn info(row: &Row) -> TensorInfo {
+    TensorInfo {
+        name: row.source.name.clone(),
+        shape: row.shape.clone(),
+        ty: row.from,
+        offset: 0,
+        bytes: row.bytes_from,
+    }
+}

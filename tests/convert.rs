@@ -58,9 +58,9 @@ fn write_checkpoint(model: &ModelFile, dir: &Path) {
         let start = data.len();
         let row = 2 * info.columns() as usize;
         if info.name.contains("attn_q.") || info.name.contains("attn_k.") {
-            data.extend(halves(view.data, row));
+            data.extend(halves(&view.data, row));
         } else {
-            data.extend_from_slice(view.data);
+            data.extend_from_slice(&view.data);
         }
         let mut shape = info.shape.clone();
         shape.reverse();
@@ -121,7 +121,7 @@ fn a_ternary_checkpoint_gives_the_bundled_model() {
             converted.tensor(&info.name).expect("same names"),
         );
         assert_eq!((a.info.ty, &a.info.shape), (b.info.ty, &b.info.shape));
-        assert!(a.data == b.data, "{}", info.name);
+        assert!(*a.data == *b.data, "{}", info.name);
     }
     for key in [
         "tokens",
@@ -145,7 +145,7 @@ fn a_ternary_checkpoint_gives_the_bundled_model() {
     let f16 = |m: &ModelFile, name: &str| {
         let t = m.tensor(name).unwrap();
         let mut values = vec![0.0; t.info.elements() as usize];
-        t.info.ty.info().unwrap().decode.unwrap()(t.data, &mut values);
+        t.info.ty.info().unwrap().decode.unwrap()(&t.data, &mut values);
         values
     };
     assert_eq!(

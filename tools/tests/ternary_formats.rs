@@ -203,10 +203,10 @@ fn logits_do_not_depend_on_the_packing() {
     }
 }
 
-/// A file with one matrix per entry: name, columns, rows, and the weight at a place.
 /// Name, columns, rows and the weight at a column and row.
 type Matrix<'a> = (&'a str, u64, u64, &'a dyn Fn(u64, u64) -> f32);
 
+/// A file of these matrices.
 fn synthetic(path: &Path, matrices: &[Matrix<'_>]) {
     let mut meta = Metadata::default();
     meta.set("general.architecture", Value::str("llama"));

@@ -192,6 +192,12 @@ fn set_or_remove(
         meta.remove(key);
     } else {
         set_tiles(meta, ty, list)?;
+        // The version and the file type stay last, where every quantizer looks for them.
+        for last in ["general.quantization_version", "general.file_type"] {
+            if let Some(value) = meta.get(last).cloned() {
+                meta.set(last, value);
+            }
+        }
     }
     Ok(key)
 }

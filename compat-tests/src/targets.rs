@@ -11,7 +11,7 @@ use trine::kernels::Isa;
 use trine::model::{LoadOptions, Model, Session, SessionOptions};
 use trine::tokenizer::Tokenizer;
 use trine_formats::gguf::write::Layout;
-use trine_formats::gguf::{Gguf, Limits, ModelFile, Shard};
+use trine_formats::gguf::{ErrorKind, Gguf, Limits, ModelFile, Shard};
 use trine_formats::imatrix::Imatrix;
 
 use crate::samples;
@@ -66,8 +66,13 @@ pub fn decode_tensors(data: &[u8]) {
     }
 }
 
-fn rewritten(gguf: &Gguf, data: &[u8]) -> Vec<u8> {
-    let layout = Layout::copy_of(gguf).expect("what was read can be written");
+/// The copy of a file; `None` where its padding would make another type of the last tensor's number and
+/// the writer says so.
+fn rewritten(gguf: &Gguf, data: &[u8]) -> Option<Vec<u8>> {
+    let layout = match Layout::copy_of(gguf) {
+        Err(e) if matches!(e.kind, ErrorKind::Misread { .. }) => return None,
+        layout => layout.expect("what was read can be written"),
+    };
     let mut out = layout.header().to_vec();
     let start = out.len();
     out.resize(layout.file_bytes() as usize, 0);
@@ -76,7 +81,7 @@ fn rewritten(gguf: &Gguf, data: &[u8]) -> Vec<u8> {
         let bytes = &data[source..source + from.bytes as usize];
         out[start + to.offset as usize..][..bytes.len()].copy_from_slice(bytes);
     }
-    out
+    Some(out)
 }
 
 /// Writes what was read: reading it again gives the same, and writing that the same bytes.
@@ -84,11 +89,13 @@ pub fn rewrite(data: &[u8]) {
     let Ok(gguf) = Gguf::parse(data, &Limits::default()) else {
         return;
     };
-    let once = rewritten(&gguf, data);
+    let Some(once) = rewritten(&gguf, data) else {
+        return;
+    };
     let again = Gguf::parse(&once, &Limits::default()).expect("what was written can be read");
     // As text: a NaN is not equal to itself.
     assert_eq!(format!("{:?}", again.meta), format!("{:?}", gguf.meta));
-    assert_eq!(rewritten(&again, &once), once);
+    assert_eq!(rewritten(&again, &once), Some(once));
 }
 
 /// Makes a tokenizer of a file's metadata and uses it.

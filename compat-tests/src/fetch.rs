@@ -188,3 +188,48 @@ pub fn run(command: &mut Command) -> Result<()> {
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use super::*;
+
+    #[test]
+    fn another_hash_is_an_error_that_names_both() {
+        let path = cache().expect("a directory").join("abc");
+        fs::write(&path, "abc").expect("a file");
+        // FIPS 180-2, appendix B.1.
+        let abc = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
+        check_sha256(&path, abc).expect("the right hash");
+        let error = check_sha256(&path, &"0".repeat(64)).expect_err("another hash");
+        let text = error.to_string();
+        assert!(
+            text.contains(abc) && text.contains(&"0".repeat(64)),
+            "{text}"
+        );
+        fs::remove_file(path).expect("the file");
+    }
+
+    #[test]
+    fn concurrent_callers_make_a_thing_once_and_a_failure_leaves_nothing() {
+        let name = "once-test";
+        once(name, |_| bail!("no")).expect_err("a failure");
+        let made = AtomicUsize::new(0);
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    let dir = once(name, |dir| {
+                        made.fetch_add(1, Ordering::Relaxed);
+                        Ok(fs::write(dir.join("file"), "x")?)
+                    });
+                    assert!(dir.expect("a directory").join("file").exists());
+                });
+            }
+        });
+        assert_eq!(made.into_inner(), 1);
+        let dir = cache().expect("a directory");
+        fs::remove_dir_all(dir.join(name)).expect("the directory");
+        fs::remove_file(dir.join(format!("{name}.lock"))).expect("the lock");
+    }
+}

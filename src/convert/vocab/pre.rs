@@ -73,10 +73,6 @@ const SHAPES: &[(&[&str], bool, &str)] = &[
     (&[cased!("", ""), "bytes"], true, "tekken"),
 ];
 
-/// The name for `tokenizer.ggml.pre`.
-///
-/// # Errors
-/// A pre-tokenizer that neither the table nor the shapes know.
 /// The name of a probe. Two tokenizers stand in the table under two names; llama.cpp's converter takes the
 /// later one.
 fn known(probe: &str) -> Option<&'static str> {
@@ -84,6 +80,10 @@ fn known(probe: &str) -> Option<&'static str> {
     Some(row.1)
 }
 
+/// The name for `tokenizer.ggml.pre`.
+///
+/// # Errors
+/// A pre-tokenizer that neither the table nor the shapes know.
 pub(super) fn detect(
     folder: &Folder,
     tokenizer: &Json,

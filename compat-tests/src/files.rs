@@ -7,7 +7,7 @@ use std::sync::Arc;
 use anyhow::{Context, Result};
 use trine_formats::gguf::write::{Layout, NewTensor, Writer};
 use trine_formats::gguf::{Array, Gguf, Limits, Metadata, ModelFile, Shard, StrArray, Value};
-use trine_formats::types::TypeId;
+use trine_formats::types::{REGISTRY, TypeId, TypeInfo};
 
 use crate::inputs::Rng;
 
@@ -101,6 +101,12 @@ pub fn every_value() -> Metadata {
         meta.set(key, value);
     }
     meta
+}
+
+/// The registered types that are ggml's own: not those of forks, whose numbers mean other types to
+/// ggml's readers.
+pub fn ggml_types() -> impl Iterator<Item = &'static TypeInfo> {
+    REGISTRY.iter().filter(|t| t.id.file_id() == t.id.0)
 }
 
 /// One small tensor of each of these types, and their data: random bytes with the seed of the name.

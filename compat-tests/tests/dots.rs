@@ -8,9 +8,9 @@
 use trine::kernels::{Isa, mat_rows, quantize_act};
 use trine_compat_tests::golden::Kernels;
 use trine_compat_tests::inputs::{self, Kind, Rng};
-use trine_compat_tests::or_skip;
 use trine_compat_tests::oracle::{self, DOTS, Rounding};
-use trine_formats::types::{REGISTRY, TypeId, TypeInfo};
+use trine_compat_tests::{files, or_skip};
+use trine_formats::types::{TypeId, TypeInfo};
 
 fn info(ty: TypeId) -> &'static TypeInfo {
     ty.info().expect("a registered type")
@@ -164,7 +164,7 @@ dots! {
 fn recorded(part: &str) {
     let golden = Kernels::load(part).expect("recorded vectors");
     let mut compared = 0;
-    for t in REGISTRY.iter().filter(|t| t.dot_ref.is_some()) {
+    for t in files::ggml_types().filter(|t| t.dot_ref.is_some()) {
         let act = info(t.act.expect("an activation type"));
         let encoded = [
             format!("{}_enc_plain", t.name),
@@ -286,7 +286,7 @@ fn q8_k_activations() {
 #[test]
 fn every_dot_is_compared() {
     let floats = [TypeId::F32, TypeId::F16, TypeId::BF16];
-    for t in REGISTRY.iter().filter(|t| t.dot_ref.is_some()) {
+    for t in files::ggml_types().filter(|t| t.dot_ref.is_some()) {
         let listed = COMPARED.contains(&t.id) && DOTS.iter().any(|(id, ..)| *id == t.id);
         assert!(
             listed || floats.contains(&t.id),

@@ -8,7 +8,7 @@ use serde_json::Value as Json;
 use trine_compat_tests::gguf_py::{self, listing};
 use trine_compat_tests::models::{self, BITNET, TRILM};
 use trine_compat_tests::{files, golden, or_skip, testdata};
-use trine_formats::types::{REGISTRY, TypeId};
+use trine_formats::types::TypeId;
 
 /// gguf-py 0.19.0 does not know Q2_0, and takes a block of Q8_1 for 40 bytes (it was so in 2023).
 const UNKNOWN: [TypeId; 2] = [TypeId::Q2_0, TypeId::Q8_1];
@@ -41,11 +41,7 @@ fn gguf_py_reads_a_file_of_every_value_and_tensor_type() {
         return;
     };
     let dir = tempfile::tempdir().expect("a directory");
-    let types: Vec<TypeId> = REGISTRY
-        .iter()
-        .filter(|t| !t.is_per_tensor())
-        .map(|t| t.id)
-        .collect();
+    let types: Vec<TypeId> = files::ggml_types().map(|t| t.id).collect();
     let known: Vec<TypeId> = types
         .iter()
         .copied()

@@ -25,9 +25,9 @@ const STACK: usize = 64 << 20;
 /// Longest rendered conversation.
 const OUTPUT: usize = 16 << 20;
 /// Longest run.
-const TIME: Duration = Duration::from_secs(10);
+const TIME: Duration = Duration::from_secs(5);
 /// Most memory the process may gain while the template runs.
-const MEMORY: u64 = 512 << 20;
+const MEMORY: u64 = 256 << 20;
 /// How often time and memory are looked at.
 const TICK: Duration = Duration::from_millis(4);
 
@@ -162,10 +162,10 @@ fn watched(
             }
             Err(RecvTimeoutError::Timeout) => {
                 if start.elapsed() > TIME {
-                    return Err(ChatError::Runaway("10 seconds"));
+                    return Err(ChatError::Runaway("5 seconds"));
                 }
                 if resident().saturating_sub(memory) > MEMORY {
-                    return Err(ChatError::Runaway("512 MiB"));
+                    return Err(ChatError::Runaway("256 MiB"));
                 }
             }
         }

@@ -64,6 +64,7 @@ fn what_a_template_refuses_is_told() {
     assert!(render("{{ strftime_now('%Q') }}", &[]).is_err());
 }
 
+/// Those that only time and memory stop leave a thread behind, so the tests of `rgen` have them.
 #[test]
 fn hostile_templates_end_in_an_error() {
     let deep = format!("{}1{}", "(".repeat(100_000), ")".repeat(100_000));
@@ -75,8 +76,6 @@ fn hostile_templates_end_in_an_error() {
         "{% macro f(n) %}{{ g(n) }}{% endmacro %}{% macro g(n) %}{{ f(n) }}{% endmacro %}{{ f(0) }}",
         "{% for i in range(100000) %}{{ 'xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx' * 100 }}{% endfor %}",
         "{{ 'x' * 100000000000 }}",
-        "{% set ns = namespace(s='xx') %}{% for i in range(60) %}{% set ns.s = ns.s ~ ns.s %}{% endfor %}{{ ns.s | length }}",
-        "{% set ns = namespace(l=[1]) %}{% for i in range(60) %}{% set ns.l = ns.l + ns.l %}{% endfor %}{{ ns.l | tojson | length }}",
         "{% include 'chat_template' %}",
         "{% extends '/etc/passwd' %}",
         "{% for x in messages recursive %}{{ loop(messages) }}{% endfor %}",

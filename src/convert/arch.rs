@@ -339,7 +339,7 @@ pub(super) const FAMILIES: &[Family] = &[
             context: 2048,
             rope_theta: 10000.0,
             rms_eps: 1e-5,
-            head_dim: HeadDim::Implied,
+            head_dim: HeadDim::Quotient,
         },
     },
     Family {

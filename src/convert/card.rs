@@ -89,7 +89,7 @@ fn scalar(text: &str) -> Option<String> {
     let nothing = text.is_empty()
         || text == "null"
         || text == "~"
-        || text.starts_with(['|', '>', '{', '&', '*']);
+        || text.starts_with(['|', '>', '{', '&', '*', '#']);
     (!nothing).then(|| text.to_owned())
 }
 

@@ -84,6 +84,12 @@ pub enum ConvertError {
         "{ty} cannot hold these matrices exactly: {problems}; keep them as F16 with --fallback, or ternarize latent weights with --ternary bitnet or --ternary trilm"
     )]
     NotTernary { ty: String, problems: Problems },
+    #[error("tensor '{tensor}' has rows of {columns} weights, which {ty} cannot hold")]
+    RowType {
+        tensor: String,
+        columns: u64,
+        ty: String,
+    },
     #[error("{0}")]
     Write(#[from] WriteError),
     #[error("the output cannot be laid out: {0}")]

@@ -370,7 +370,8 @@ impl Planner<'_> {
             self.notes.push(match rule {
                 Ternary::Bitnet => format!("latent weights are made ternary by the rule of BitNet b1.58 ({why})"),
                 Ternary::Trilm => format!("latent weights are made ternary by the rule of TriLM, {parts} scale(s) per matrix ({why})"),
-                _ => format!("weights are taken as they are ({why})"),
+                _ if stated => "weights are taken as they are (--ternary)".into(),
+                _ => "weights are taken as they are (config.json does not call them latent; see --ternary)".into(),
             });
         }
         Ok(Weights {

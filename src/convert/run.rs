@@ -81,7 +81,11 @@ fn convert(
     let encode = info.and_then(|t| t.encode);
     let row_bytes = info.and_then(|t| t.row_bytes(stored.columns));
     let (Some(encode), Some(row_bytes)) = (encode, row_bytes) else {
-        unreachable!("the plan chose a type that holds rows of {columns}");
+        return Err(ConvertError::RowType {
+            tensor: row.source.clone(),
+            columns: stored.columns,
+            ty: row.ty.to_string(),
+        });
     };
     let (mut raw, mut values, mut bytes) = (Vec::new(), Vec::new(), Vec::new());
     for rows in stored.chunks() {

@@ -361,6 +361,14 @@ fn hostile_templates_end_in_an_error() {
             "{% for i in range(100000) %}{{ 'x' * 1000 }}{% endfor %}",
             "more than",
         ),
+        (
+            "{% set ns = namespace(s='xx') %}{% for i in range(60) %}{% set ns.s = ns.s ~ ns.s %}{% endfor %}{{ ns.s | length }}",
+            "was stopped: it used more than",
+        ),
+        (
+            "{% set ns = namespace(l=[1]) %}{% for i in range(60) %}{% set ns.l = ns.l + ns.l %}{% endfor %}{{ ns.l | tojson | length }}",
+            "was stopped: it used more than",
+        ),
     ] {
         fs::write(&template, source).unwrap();
         let mut command = rgen(&["-cnv", "-st", "-p", "x", "--chat-template-file"]);

@@ -168,7 +168,7 @@ fn text_shows_metadata_tensors_and_totals() {
         // sha256sum of 96 bytes of 7
         "d37df6f5b7150e69fc713077a1c0e220862c5271667d6661e2b5c0f5b0752ffc",
         "total: 3 tensors, 144 weights",
-        "note: type 36 is i2_s in bitnet.cpp's files",
+        "note: type 36 is iq4_nl_4_4, removed from ggml; too large or small for i2_s of bitnet.cpp",
         "ternary: 1 of 2 matrices: 1 with a scale per tensor",
     ] {
         assert!(text.contains(part), "{part:?} is not in\n{text}");

@@ -151,11 +151,9 @@ fn a_round_trip_changes_no_weight() {
             let options = "--token-embedding-type f16";
             let words = format!("{options} {model}.gguf direct.gguf {ty}");
             ok(RQUANTIZE, dir.path(), &words);
-            assert_eq!(
-                fs::read(at("direct.gguf")).unwrap(),
-                fs::read(at(&format!("{model}-{ty}.gguf"))).unwrap(),
-                "{ty}"
-            );
+            let direct = fs::read(at("direct.gguf")).unwrap();
+            let chained = fs::read(at(&format!("{model}-{ty}.gguf"))).unwrap();
+            assert!(direct == chained, "{ty}");
         }
         // a copy keeps the scale behind the codes
         for ty in ["I2_S", "TL2"] {
@@ -165,9 +163,9 @@ fn a_round_trip_changes_no_weight() {
                 dir.path(),
                 &format!("--verify {from} copy.gguf COPY"),
             );
-            assert_eq!(
-                fs::read(at("copy.gguf")).unwrap(),
-                fs::read(at(&from)).unwrap()
+            assert!(
+                fs::read(at("copy.gguf")).unwrap() == fs::read(at(&from)).unwrap(),
+                "the copy of {from} differs"
             );
         }
     }
@@ -203,8 +201,11 @@ fn logits_do_not_depend_on_the_packing() {
     }
 }
 
-/// A file with one matrix per entry: name, columns, rows, and the weight at a place.
-fn synthetic(path: &Path, matrices: &[(&str, u64, u64, &dyn Fn(u64, u64) -> f32)]) {
+/// Name, columns, rows and the weight at a column and row.
+type Matrix<'a> = (&'a str, u64, u64, &'a dyn Fn(u64, u64) -> f32);
+
+/// A file of these matrices.
+fn synthetic(path: &Path, matrices: &[Matrix<'_>]) {
     let mut meta = Metadata::default();
     meta.set("general.architecture", Value::str("llama"));
     let tensors: Vec<NewTensor> = matrices
@@ -380,7 +381,7 @@ fn tiles_and_layouts_that_a_file_does_not_name() {
     ok(RQUANTIZE, dir.path(), "bitnet.gguf usual.gguf I2_S");
     let want = logits("-m usual.gguf");
     // tiles of the user's, then the same file without its record of them
-    let tiles = "--tl-tiles 256x256=64,24,32 --tl-tiles 128x256=32,192,32 --tl-tiles 768x256=96,72,32 --tl-tiles 256x768=128,48";
+    let tiles = "--tl-tiles 256x256=64,192,32 --tl-tiles 128x256=32,192,32 --tl-tiles 768x256=96,192,32 --tl-tiles 256x768=128,48";
     ok(
         RQUANTIZE,
         dir.path(),

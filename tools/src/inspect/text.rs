@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 
-use trine_formats::gguf::{Value, type_note};
+use trine_formats::gguf::{Dialect, Value, type_note};
 
 use super::{Reach, Report, TensorReport, Total, line};
 
@@ -40,6 +40,9 @@ pub fn write_text(
                 g.version, g.alignment
             ),
         )?;
+        if g.dialect != Dialect::Ggml {
+            line(out, &format!("  {}", g.dialect.describe()))?;
+        }
     }
     metadata(report, out)?;
     if options.tensors {

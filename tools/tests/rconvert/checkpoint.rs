@@ -1,0 +1,280 @@
+//! Small checkpoints, written to folders.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::PathBuf;
+
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+/// A tensor of a checkpoint: element type, shape, bytes.
+pub type Tensor = (&'static str, Vec<u64>, Vec<u8>);
+
+/// A checkpoint that is written to a folder of its own.
+pub struct Checkpoint {
+    pub config: Value,
+    pub tensors: BTreeMap<String, Tensor>,
+    pub files: BTreeMap<&'static str, Vec<u8>>,
+    pub shards: usize,
+    seed: u32,
+}
+
+pub const EMBD: u64 = 64;
+pub const HEADS: u64 = 4;
+pub const KV_HEADS: u64 = 2;
+pub const HEAD: u64 = 16;
+pub const FF: u64 = 96;
+pub const VOCAB: u64 = 12;
+
+impl Checkpoint {
+    pub fn new(class: &str, config: Value) -> Checkpoint {
+        let mut all = json!({
+            "architectures": [class], "hidden_size": EMBD, "intermediate_size": FF, "num_hidden_layers": 2,
+            "num_attention_heads": HEADS, "num_key_value_heads": KV_HEADS, "vocab_size": VOCAB,
+            "rms_norm_eps": 1e-5, "max_position_embeddings": 256, "tie_word_embeddings": true, "hidden_act": "silu",
+        });
+        for (k, v) in config.as_object().expect("an object") {
+            all[k] = v.clone();
+        }
+        let mut files = BTreeMap::new();
+        files.insert("tokenizer.json", tokenizer().to_string().into_bytes());
+        let config = json!({"bos_token": "<s>", "chat_template": "{{ messages }}",
+            "tokenizer_class": "PreTrainedTokenizerFast"});
+        files.insert("tokenizer_config.json", config.to_string().into_bytes());
+        Checkpoint {
+            config: all,
+            tensors: BTreeMap::new(),
+            files,
+            shards: 1,
+            seed: 1,
+        }
+    }
+
+    pub fn values(&mut self, n: u64) -> Vec<f32> {
+        let mut next = || {
+            self.seed = self.seed.wrapping_mul(1664525).wrapping_add(1013904223);
+            (self.seed >> 16) as f32 / 65536.0 - 0.5
+        };
+        (0..n).map(|_| next()).collect()
+    }
+
+    pub fn add(&mut self, name: &str, dtype: &'static str, shape: &[u64]) {
+        let values = self.values(shape.iter().product());
+        self.put(name, dtype, shape, &values);
+    }
+
+    pub fn put(&mut self, name: &str, dtype: &'static str, shape: &[u64], values: &[f32]) {
+        let bytes = values
+            .iter()
+            .flat_map(|v| match dtype {
+                // all values drawn have few bits, so that nothing is rounded
+                "BF16" => v.to_le_bytes()[2..].to_vec(),
+                "F32" => v.to_le_bytes().to_vec(),
+                other => panic!("{other}"),
+            })
+            .collect();
+        self.tensors
+            .insert(name.into(), (dtype, shape.to_vec(), bytes));
+    }
+
+    /// The seven matrices of each block, and norms and biases of these names.
+    pub fn blocks(mut self, dtype: &'static str, head: u64, vectors: &[(&str, u64)]) -> Checkpoint {
+        self.add("model.embed_tokens.weight", dtype, &[VOCAB, EMBD]);
+        self.add("model.norm.weight", dtype, &[EMBD]);
+        for n in 0..2 {
+            for (name, rows, columns) in [
+                ("self_attn.q_proj", HEADS * head, EMBD),
+                ("self_attn.k_proj", KV_HEADS * head, EMBD),
+                ("self_attn.v_proj", KV_HEADS * head, EMBD),
+                ("self_attn.o_proj", EMBD, HEADS * head),
+                ("mlp.gate_proj", FF, EMBD),
+                ("mlp.up_proj", FF, EMBD),
+                ("mlp.down_proj", EMBD, FF),
+            ] {
+                self.add(
+                    &format!("model.layers.{n}.{name}.weight"),
+                    dtype,
+                    &[rows, columns],
+                );
+            }
+            for (name, len) in vectors {
+                self.add(&format!("model.layers.{n}.{name}"), dtype, &[*len]);
+            }
+        }
+        self
+    }
+
+    pub fn llama(config: Value) -> Checkpoint {
+        let norms = [
+            ("input_layernorm.weight", EMBD),
+            ("post_attention_layernorm.weight", EMBD),
+        ];
+        Checkpoint::new("LlamaForCausalLM", config).blocks("BF16", HEAD, &norms)
+    }
+
+    pub fn tensor(&self, name: &str) -> &Tensor {
+        &self.tensors[name]
+    }
+
+    /// Writes the folder `name` and returns it.
+    pub fn write(&self, dir: &TempDir, name: &str) -> PathBuf {
+        let path = dir.path().join(name);
+        fs::create_dir(&path).unwrap();
+        fs::write(path.join("config.json"), self.config.to_string()).unwrap();
+        for (file, bytes) in &self.files {
+            fs::write(path.join(file), bytes).unwrap();
+        }
+        if self.shards == 1 {
+            let all: Vec<_> = self.tensors.iter().collect();
+            fs::write(path.join("model.safetensors"), safetensors(&all)).unwrap();
+            return path;
+        }
+        let mut map = serde_json::Map::new();
+        for shard in 0..self.shards {
+            let file = format!("model-0000{}-of-0000{}.safetensors", shard + 1, self.shards);
+            let part: Vec<_> = self
+                .tensors
+                .iter()
+                .skip(shard)
+                .step_by(self.shards)
+                .collect();
+            part.iter().for_each(|(name, _)| {
+                map.insert((*name).clone(), json!(file));
+            });
+            fs::write(path.join(file), safetensors(&part)).unwrap();
+        }
+        let index = json!({"weight_map": map}).to_string();
+        fs::write(path.join("model.safetensors.index.json"), index).unwrap();
+        path
+    }
+}
+
+fn safetensors(tensors: &[(&String, &Tensor)]) -> Vec<u8> {
+    let mut header = serde_json::Map::new();
+    let mut data = Vec::new();
+    for (name, (dtype, shape, bytes)) in tensors {
+        let start = data.len();
+        data.extend_from_slice(bytes);
+        let entry = json!({"dtype": dtype, "shape": shape, "data_offsets": [start, data.len()]});
+        header.insert((*name).clone(), entry);
+    }
+    let header = Value::Object(header).to_string();
+    let mut file = (header.len() as u64).to_le_bytes().to_vec();
+    file.extend_from_slice(header.as_bytes());
+    file.extend_from_slice(&data);
+    file
+}
+
+/// Byte-level BPE with eight tokens and GPT-2's expression.
+pub fn tokenizer() -> Value {
+    json!({
+        "version": "1.0",
+        "added_tokens": [
+            {"id": 6, "content": "<s>", "special": true, "normalized": false, "single_word": false,
+                "lstrip": false, "rstrip": false},
+            {"id": 7, "content": "<tool>", "special": false, "normalized": true, "single_word": false,
+                "lstrip": false, "rstrip": false},
+        ],
+        "normalizer": null,
+        "pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true, "use_regex": true},
+        "post_processor": null,
+        "decoder": {"type": "ByteLevel", "add_prefix_space": true, "trim_offsets": true, "use_regex": true},
+        "model": {"type": "BPE", "vocab": {"a": 0, "b": 1, "Ġ": 2, "ab": 3, "Ġa": 4, "Ġab": 5},
+            "merges": ["a b", "Ġ a", "Ġ ab"]},
+    })
+}
+
+/// A SentencePiece model with seven pieces.
+fn sentencepiece() -> Vec<u8> {
+    let mut model = Vec::new();
+    for (text, score, kind) in [
+        ("<unk>", 0.0f32, 2u8),
+        ("<s>", 0.0, 3),
+        ("</s>", 0.0, 3),
+        ("c", 0.5, 1),
+        ("ab", -1.0, 1),
+        ("a", -2.0, 1),
+        ("b", -3.0, 1),
+    ] {
+        let mut piece = vec![0x0a, text.len() as u8];
+        piece.extend_from_slice(text.as_bytes());
+        piece.push(0x15);
+        piece.extend_from_slice(&score.to_le_bytes());
+        piece.extend_from_slice(&[0x18, kind]);
+        model.extend_from_slice(&[0x0a, piece.len() as u8]);
+        model.extend_from_slice(&piece);
+    }
+    model.extend_from_slice(&[0x12, 2, 0x18, 2]);
+    model
+}
+
+/// Llama 3: BF16 in three shards, biases, an output matrix, scaled RoPE, sampling defaults, a card.
+pub fn llama3() -> Checkpoint {
+    let rope = json!({"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+        "original_max_position_embeddings": 64});
+    let mut c = Checkpoint::llama(
+        json!({"model_type": "llama", "tie_word_embeddings": false, "attention_bias": true,
+        "rope_theta": 500000.0, "rope_scaling": rope}),
+    );
+    for n in 0..2 {
+        for (name, len) in [("q", HEADS), ("k", KV_HEADS), ("v", KV_HEADS)] {
+            c.add(
+                &format!("model.layers.{n}.self_attn.{name}_proj.bias"),
+                "BF16",
+                &[len * HEAD],
+            );
+        }
+        c.add(
+            &format!("model.layers.{n}.self_attn.o_proj.bias"),
+            "BF16",
+            &[EMBD],
+        );
+    }
+    c.add("lm_head.weight", "BF16", &[VOCAB, EMBD]);
+    let generation = json!({"temperature": 0.5, "top_k": 40});
+    c.files.insert(
+        "generation_config.json",
+        generation.to_string().into_bytes(),
+    );
+    let card = "---\nlicense: mit\nlanguage:\n- en\nbase_model: org/Base-7B\n---\n# A model\n";
+    c.files.insert("README.md", card.into());
+    c.shards = 3;
+    c
+}
+
+pub fn qwen3() -> Checkpoint {
+    let c = Checkpoint::new(
+        "Qwen3ForCausalLM",
+        json!({"model_type": "qwen3", "head_dim": 32, "rope_theta": 1e6}),
+    );
+    let vectors = [
+        ("input_layernorm.weight", EMBD),
+        ("post_attention_layernorm.weight", EMBD),
+        ("self_attn.q_norm.weight", 32),
+        ("self_attn.k_norm.weight", 32),
+    ];
+    c.blocks("F32", 32, &vectors)
+}
+
+pub fn gemma3() -> Checkpoint {
+    let mut c = Checkpoint::new(
+        "Gemma3ForCausalLM",
+        json!({"model_type": "gemma3_text", "head_dim": 32, "hidden_activation": "gelu_pytorch_tanh", "hidden_act": null,
+            "sliding_window": 32, "rope_theta": 1e6, "rope_local_base_freq": 10000.0, "sliding_window_pattern": 6}),
+    );
+    c.files.remove("tokenizer.json");
+    c.files.insert("tokenizer.model", sentencepiece());
+    let added = json!({"add_bos_token": true, "bos_token": "<s>", "added_tokens_decoder": {
+        "1": {"content": "<s>", "special": true}, "8": {"content": "x\u{2581}y", "special": false}}});
+    c.files
+        .insert("tokenizer_config.json", added.to_string().into_bytes());
+    let vectors = [
+        ("input_layernorm.weight", EMBD),
+        ("post_attention_layernorm.weight", EMBD),
+        ("pre_feedforward_layernorm.weight", EMBD),
+        ("post_feedforward_layernorm.weight", EMBD),
+        ("self_attn.q_norm.weight", 32),
+        ("self_attn.k_norm.weight", 32),
+    ];
+    c.blocks("BF16", 32, &vectors)
+}

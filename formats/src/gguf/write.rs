@@ -18,7 +18,7 @@ pub use super::layout::{Layout, NewTensor, ggml_shape};
 #[allow(missing_docs, reason = "the messages say what the fields are")]
 #[derive(Debug, Error)]
 pub enum WriteError {
-    #[error("cannot {action} '{path}': {source}")]
+    #[error("cannot {action} '{path}'")]
     Io {
         action: &'static str,
         path: PathBuf,

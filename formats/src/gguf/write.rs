@@ -300,6 +300,11 @@ fn check_target(target: &Path, inputs: &[&Path]) -> Result<PathBuf, WriteError> 
     })
 }
 
+/// Whether two paths lead to one file, through links too. False when either does not exist.
+pub fn is_same_file(a: &Path, b: &Path) -> bool {
+    fs::metadata(a).is_ok_and(|meta| same_file(&meta, a, b))
+}
+
 #[cfg(unix)]
 fn same_file(target: &fs::Metadata, _: &Path, input: &Path) -> bool {
     use std::os::unix::fs::MetadataExt;

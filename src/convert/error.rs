@@ -90,7 +90,7 @@ pub enum ConvertError {
         columns: u64,
         ty: String,
     },
-    #[error("{0}")]
+    #[error(transparent)]
     Write(#[from] WriteError),
     #[error("the output cannot be laid out: {0}")]
     Layout(#[from] GgufError),

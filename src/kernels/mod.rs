@@ -94,6 +94,7 @@ impl Isa {
     pub fn from_env() -> Result<Isa, IsaError> {
         match std::env::var_os("TRINE_ISA") {
             None => Ok(Isa::detect()),
+            Some(name) if name.is_empty() => Ok(Isa::detect()),
             Some(name) => Isa::from_name(&name.to_string_lossy()),
         }
     }

@@ -20,6 +20,19 @@ use crate::ops::rope::Rope;
 pub use config::{Arch, Config};
 pub use session::{EvalError, Session, SessionOptions};
 
+/// Problems that a message spells out. One mistake, such as a wrong width, shows in every tensor of a
+/// model, and a line of a thousand of them tells less than its start.
+const SHOWN_PROBLEMS: usize = 8;
+
+/// The first problems, and how many more there are.
+fn listed(problems: &[String]) -> String {
+    let shown = &problems[..problems.len().min(SHOWN_PROBLEMS)];
+    match problems.len() - shown.len() {
+        0 => shown.join("; "),
+        more => format!("{}; and {more} more problems", shown.join("; ")),
+    }
+}
+
 /// Why a model cannot be loaded.
 #[derive(Debug, thiserror::Error)]
 pub enum ModelError {
@@ -31,8 +44,9 @@ pub enum ModelError {
     /// An architecture trine does not have.
     #[error("architecture '{0}' is not supported; trine runs {known}", known = Arch::names())]
     UnknownArchitecture(String),
-    /// Everything that is wrong with the metadata and the tensors, at once.
-    #[error("the model cannot run: {}", .0.join("; "))]
+    /// Everything that is wrong with the metadata and the tensors, at once; the message stops after
+    /// [`SHOWN_PROBLEMS`].
+    #[error("the model cannot run: {}", listed(.0))]
     Invalid(Vec<String>),
     /// A metadata value of the wrong type.
     #[error(transparent)]
@@ -157,5 +171,19 @@ impl Model {
     /// Number of logits per position.
     pub fn n_vocab(&self) -> usize {
         self.inner.config.n_vocab
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_lists_of_problems_are_cut() {
+        let problems = |n: usize| (0..n).map(|i| format!("p{i}")).collect::<Vec<_>>();
+        let text = |n| ModelError::Invalid(problems(n)).to_string();
+        assert_eq!(text(2), "the model cannot run: p0; p1");
+        assert!(text(8).ends_with("p6; p7"));
+        assert!(text(500).ends_with("p6; p7; and 492 more problems"));
     }
 }

@@ -189,6 +189,11 @@ impl KvOverride {
                 "override '{text}': the key is longer than {OVERRIDE_MAX} bytes"
             ));
         }
+        if key.starts_with("split.") {
+            return bad(format!(
+                "override '{text}': split.* says how the file is split and is written by the tool; use --keep-split"
+            ));
+        }
         let Some((kind, value)) = typed.split_once(':') else {
             return bad(format!("override '{text}' has no type: {form}"));
         };

@@ -22,7 +22,7 @@ pub struct ModelArgs {
     pub model: PathBuf,
 
     /// Threads; without it one per physical core. The result does not depend on it
-    #[arg(short, long, value_name = "N", value_parser = positive)]
+    #[arg(short, long, value_name = "N", value_parser = thread_count, allow_negative_numbers = true)]
     pub threads: Option<usize>,
 
     /// Read the file into memory instead of mapping it
@@ -42,6 +42,18 @@ pub fn positive(text: &str) -> Result<usize, String> {
     match text.parse() {
         Ok(n @ 1..) => Ok(n),
         _ => Err("give a whole number above 0".to_owned()),
+    }
+}
+
+/// Most threads a command line may ask for: more are a typing error, and starting them takes minutes.
+const MAX_THREADS: usize = 1024;
+
+fn thread_count(text: &str) -> Result<usize, String> {
+    match text.parse() {
+        Ok(n @ 1..=MAX_THREADS) => Ok(n),
+        _ => Err(format!(
+            "give a whole number from 1 to {MAX_THREADS}, or leave it out"
+        )),
     }
 }
 

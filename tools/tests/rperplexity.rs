@@ -276,6 +276,23 @@ fn mistakes_are_told() {
 }
 
 #[test]
+fn the_base_file_never_replaces_what_is_read() {
+    let dir = tempfile::tempdir().unwrap();
+    let text = dir.path().join("text.txt");
+    let link = dir.path().join("link");
+    fs::write(&text, "one two three").unwrap();
+    std::os::unix::fs::symlink(&text, &link).unwrap();
+    let said = error(&mut rperplexity(&[
+        "-f",
+        text.to_str().unwrap(),
+        "--kl-divergence-base",
+        link.to_str().unwrap(),
+    ]));
+    assert!(said.contains("it is also an input"), "{said}");
+    assert_eq!(fs::read_to_string(&text).unwrap(), "one two three");
+}
+
+#[test]
 fn options_that_do_not_go_together_are_refused() {
     for args in [
         &[][..],

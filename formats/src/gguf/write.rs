@@ -18,7 +18,7 @@ pub use super::layout::{Layout, NewTensor, ggml_shape};
 #[allow(missing_docs, reason = "the messages say what the fields are")]
 #[derive(Debug, Error)]
 pub enum WriteError {
-    #[error("cannot {action} '{path}': {source}")]
+    #[error("cannot {action} '{path}'")]
     Io {
         action: &'static str,
         path: PathBuf,
@@ -298,6 +298,11 @@ fn check_target(target: &Path, inputs: &[&Path]) -> Result<PathBuf, WriteError> 
         path: target.to_owned(),
         source,
     })
+}
+
+/// Whether two paths lead to one file, through links too. False when either does not exist.
+pub fn is_same_file(a: &Path, b: &Path) -> bool {
+    fs::metadata(a).is_ok_and(|meta| same_file(&meta, a, b))
 }
 
 #[cfg(unix)]

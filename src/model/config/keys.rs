@@ -33,11 +33,14 @@ impl Keys<'_> {
 
     /// A required count in `1..=max`; 1 stands in after a problem.
     pub fn count(&mut self, key: &str, max: u32) -> usize {
+        let before = self.problems.len();
         match self.u32(key) {
             Some(n) if (1..=max).contains(&n) => return n as usize,
             Some(n) => self
                 .problems
                 .push(format!("{} is {n}, it must be 1 to {max}", self.name(key))),
+            // A value of the wrong type is there, and was complained about.
+            None if self.problems.len() > before => {}
             None => self.problems.push(format!("{} is missing", self.name(key))),
         }
         1
@@ -50,7 +53,9 @@ impl Keys<'_> {
             (None, Some(n)) => n,
             (Some(Value::Array(_)), _) => {
                 let read = self.meta.get_u32s(&name);
-                let all = self.note(read).map(|v| v.to_vec()).unwrap_or_default();
+                let Some(all) = self.note(read).map(|v| v.to_vec()) else {
+                    return 1;
+                };
                 match all.first() {
                     Some(&n) if n > 0 && all.len() == n_layer && all.iter().all(|&m| m == n) => {
                         n as usize
@@ -83,5 +88,32 @@ impl Keys<'_> {
             return 1.0;
         }
         value
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_mistake_is_one_problem() {
+        let mut meta = Metadata::default();
+        meta.set("llama.wrong", Value::F32(1.0));
+        meta.set("llama.zero", Value::U32(0));
+        let problems = |key: &str| {
+            let mut keys = Keys {
+                meta: &meta,
+                prefix: "llama",
+                problems: Vec::new(),
+            };
+            assert_eq!(keys.count(key, 9), 1);
+            keys.problems
+        };
+        assert_eq!(
+            problems("wrong"),
+            ["key 'llama.wrong': is of type f32, expected u32"]
+        );
+        assert_eq!(problems("absent"), ["llama.absent is missing"]);
+        assert_eq!(problems("zero"), ["llama.zero is 0, it must be 1 to 9"]);
     }
 }

@@ -138,9 +138,10 @@ impl Config {
         let n_ctx_train = k.count("context_length", 1 << 30);
         let n_embd = k.count("embedding_length", 1 << 20);
         let n_ff = k.count_per_layer("feed_forward_length", n_layer, None);
+        let before = k.problems.len();
         let n_head = k.count_per_layer("attention.head_count", n_layer, None);
         let n_head_kv = k.count_per_layer("attention.head_count_kv", n_layer, Some(n_head));
-        if !n_head.is_multiple_of(n_head_kv) {
+        if k.problems.len() == before && !n_head.is_multiple_of(n_head_kv) {
             k.problems.push(format!(
                 "{n_head} query heads cannot share {n_head_kv} key-value heads evenly"
             ));

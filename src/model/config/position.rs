@@ -33,9 +33,10 @@ pub fn rope(k: &mut Keys<'_>, arch: Arch, head_dim: usize, n_ctx_train: u32) -> 
     let freq_scale = if factor == 0.0 || kind == "none" {
         1.0
     } else {
-        1.0 / factor
+        let factor = k.positive("rope.scaling.factor", factor);
+        // infinite for a subnormal factor
+        k.positive("rope.scaling.factor (inverted)", 1.0 / factor)
     };
-    let freq_scale = k.positive("rope.scaling.factor", freq_scale);
     let mut attn_factor = k.f32("rope.scaling.attn_factor").unwrap_or(1.0);
     let mut yarn = None;
     match kind.as_str() {

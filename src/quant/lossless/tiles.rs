@@ -211,3 +211,67 @@ fn info(row: &Row) -> TensorInfo {
         bytes: row.bytes_from,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::quant::plan::{Reason, Source};
+    use crate::quant::{Ftype, Target};
+
+    fn row(columns: u64, rows: u64) -> Row {
+        Row {
+            name: "w".into(),
+            source: Source {
+                name: "w".into(),
+                shard: 0,
+                offset: 0,
+            },
+            shape: vec![columns, rows],
+            from: TypeId::F16,
+            to: TypeId::TL2,
+            bytes_from: 0,
+            bytes: 0,
+            reason: Reason::Default,
+            weighted: false,
+            moves: None,
+        }
+    }
+
+    /// What was chosen, or `None` where it was refused.
+    fn chosen(ty: TypeId, columns: u64, rows: u64) -> Option<Packing> {
+        let recipe = Recipe::new(Target::Ftype(Ftype::F16));
+        choose(&row(columns, rows), ty, None, &recipe).ok()
+    }
+
+    #[test]
+    fn published_kernels_come_first() {
+        for (columns, rows) in [(4096, 1536), (8640, 3200), (14336, 4096), (4096, 1024)] {
+            let tl1 = tl1::published(columns, rows).map(Packing::Tl1);
+            assert_eq!(chosen(TypeId::TL1, columns, rows), tl1);
+            let tl2 = tl2::published(columns, rows).map(Packing::Tl2);
+            assert_eq!(chosen(TypeId::TL2, columns, rows), tl2);
+        }
+    }
+
+    #[test]
+    fn other_shapes_get_tiles_when_any_fit() {
+        // BitNet-b1.58-2B-4T, for which bitnet.cpp has no kernels
+        for (columns, rows) in [(2560, 2560), (2560, 640), (2560, 6912), (6912, 2560)] {
+            assert!(chosen(TypeId::TL1, columns, rows).is_some());
+            assert!(chosen(TypeId::TL2, columns, rows).is_some());
+        }
+        for columns in (16..1200).step_by(8) {
+            for rows in [32, 96, 48] {
+                let fits = |packing: Packing| packing.check(columns, rows).is_ok();
+                let any = |make: fn(Tiles) -> Packing, widest: u32| {
+                    (1..=widest).any(|bk| fits(make(Tiles::new(MICRO, bk, MICRO))))
+                };
+                let got = |ty| chosen(ty, columns as u64, rows as u64).is_some();
+                let place = format!("{rows} x {columns}");
+                assert_eq!(got(TypeId::TL1), any(Packing::Tl1, 256), "tl1 {place}");
+                assert_eq!(got(TypeId::TL2), any(Packing::Tl2, 240), "tl2 {place}");
+            }
+        }
+        assert!(chosen(TypeId::I2_S, 384, 5).is_some() && chosen(TypeId::I2_S, 192, 5).is_none());
+    }
+}

@@ -15,6 +15,7 @@ use trine::eval::kld::{self, Divergence, Sorted, Uncertain};
 use trine::eval::perplexity::{Estimate, perplexity};
 use trine::eval::{Chunks, EvalError};
 use trine::model::{Session, SessionOptions};
+use trine_formats::gguf::write::is_same_file;
 
 use crate::load::{Loaded, load, peak_memory};
 use crate::{interrupt, text};
@@ -34,12 +35,20 @@ pub fn run(args: &Args) -> Result<()> {
     } else {
         None
     };
-    let out = match &args.kl_divergence_base {
-        Some(path) if !args.kl_divergence => Some(OutFile::create(path)?),
-        _ => None,
-    };
+    let target = args.kl_divergence_base.as_deref();
+    let target = target.filter(|_| !args.kl_divergence);
+    if let Some(target) = target {
+        keep_input(target, args.file.as_deref())?;
+        keep_input(target, Some(&args.model.model))?;
+    }
+    let out = target.map(OutFile::create).transpose()?;
     interrupt::listen()?;
     let loaded = load(&args.model)?;
+    if let Some(target) = target {
+        for shard in loaded.file.shards() {
+            keep_input(target, Some(&shard.path))?;
+        }
+    }
     let result = match (base, text) {
         (Some(base), text) => divergence(args, &loaded, base, text),
         (None, Some(text)) => estimate(args, &loaded, &text, out),
@@ -50,6 +59,17 @@ pub fn run(args: &Args) -> Result<()> {
         std::process::exit(interrupt::EXIT_CODE);
     }
     result
+}
+
+/// Refuses to write the base file over something that is read.
+fn keep_input(target: &Path, input: Option<&Path>) -> Result<()> {
+    if input.is_some_and(|input| is_same_file(target, input)) {
+        let shown = target.display();
+        bail!(
+            "cannot write '{shown}': it is also an input; give another name to --kl-divergence-base"
+        );
+    }
+    Ok(())
 }
 
 fn read_text(path: &Path) -> Result<String> {

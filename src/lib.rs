@@ -7,3 +7,4 @@ pub mod kernels;
 pub mod math;
 pub mod model;
 pub mod ops;
+pub mod sample;

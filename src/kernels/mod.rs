@@ -101,7 +101,11 @@ impl Isa {
         let wanted = Isa::ALL.into_iter().find(|isa| isa.name() == name);
         let wanted = wanted.ok_or_else(|| IsaError::Unknown(name.to_owned()))?;
         let have = Isa::detect();
-        if wanted > have { Err(IsaError::Unsupported { wanted, have }) } else { Ok(wanted) }
+        if wanted > have {
+            Err(IsaError::Unsupported { wanted, have })
+        } else {
+            Ok(wanted)
+        }
     }
 
     /// The name that `TRINE_ISA` takes.
@@ -152,15 +156,34 @@ pub fn quantize_act(act: TypeId, isa: Isa) -> QuantizeAct {
 
 /// Bytes of a row of `n` weights.
 fn row_bytes(info: &TypeInfo, n: usize) -> usize {
-    assert!(n.is_multiple_of(info.block), "{}: {n} columns are not whole blocks of {}", info.name, info.block);
+    assert!(
+        n.is_multiple_of(info.block),
+        "{}: {n} columns are not whole blocks of {}",
+        info.name,
+        info.block
+    );
     n / info.block * info.bytes
 }
 
 /// Checks that the lengths of a [`MatRows`] call fit each other; the number of rows.
 fn check(w: &[u8], acts: &[u8], row: (usize, usize), tokens: usize, out: &[f32]) -> usize {
     let rows = out.len().checked_div(tokens).unwrap_or(0);
-    assert_eq!(out.len(), rows * tokens, "outputs are whole rows of {tokens} tokens");
-    assert_eq!(w.len(), rows * row.0, "weights: {rows} rows of {} bytes", row.0);
-    assert_eq!(acts.len(), tokens * row.1, "activations: {tokens} rows of {} bytes", row.1);
+    assert_eq!(
+        out.len(),
+        rows * tokens,
+        "outputs are whole rows of {tokens} tokens"
+    );
+    assert_eq!(
+        w.len(),
+        rows * row.0,
+        "weights: {rows} rows of {} bytes",
+        row.0
+    );
+    assert_eq!(
+        acts.len(),
+        tokens * row.1,
+        "activations: {tokens} rows of {} bytes",
+        row.1
+    );
     rows
 }

@@ -1,0 +1,340 @@
+//! Every kernel against `dot_ref`, bit for bit, on encoder output and on raw random bytes.
+
+use trine_formats::types::{REGISTRY, TypeId, TypeInfo};
+
+use super::{Isa, mat_rows, quantize_act, scalar};
+
+/// xorshift64*: the tests need variety, not quality.
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 ^= self.0 >> 12;
+        self.0 ^= self.0 << 25;
+        self.0 ^= self.0 >> 27;
+        self.0.wrapping_mul(0x2545_F491_4F6C_DD1D)
+    }
+
+    fn below(&mut self, n: usize) -> usize {
+        (self.next() >> 33) as usize % n
+    }
+
+    /// Roughly normal, with an outlier now and then.
+    fn float(&mut self) -> f32 {
+        let sum: f32 = (0..4)
+            .map(|_| (self.next() >> 40) as f32 / (1u64 << 24) as f32 - 0.5)
+            .sum();
+        if self.below(100) == 0 {
+            sum * 20.0
+        } else {
+            sum
+        }
+    }
+
+    fn bytes(&mut self, n: usize) -> Vec<u8> {
+        (0..n).map(|_| self.next() as u8).collect()
+    }
+}
+
+fn isas() -> impl Iterator<Item = Isa> {
+    Isa::ALL.into_iter().filter(|isa| *isa <= Isa::detect())
+}
+
+fn types_with_dots() -> impl Iterator<Item = (&'static TypeInfo, &'static TypeInfo)> {
+    REGISTRY
+        .iter()
+        .filter_map(|info| Some((info.dot_ref.and(Some(info))?, info.act?.info()?)))
+}
+
+/// Equal bits, or both NaN.
+fn same(a: f32, b: f32) -> bool {
+    a.to_bits() == b.to_bits() || (a.is_nan() && b.is_nan())
+}
+
+fn compare(info: &TypeInfo, w: &[u8], acts: &[u8], n: usize, tokens: usize, what: &str) {
+    let w_row = n / info.block * info.bytes;
+    let a_row = acts.len() / tokens;
+    let dot = info.dot_ref.expect("listed types have a dot product");
+    let rows = w.len() / w_row;
+    let mut expected = vec![0.0; rows * tokens];
+    for (i, out) in expected.iter_mut().enumerate() {
+        *out = dot(
+            &w[i / tokens * w_row..][..w_row],
+            &acts[i % tokens * a_row..][..a_row],
+        );
+    }
+    for isa in isas() {
+        let mut out = vec![f32::from_bits(0x7FC1_2345); rows * tokens];
+        mat_rows(info.id, isa).expect("listed types have kernels")(w, acts, n, tokens, &mut out);
+        for (i, (a, b)) in out.iter().zip(&expected).enumerate() {
+            let (r, t) = (i / tokens, i % tokens);
+            assert!(
+                same(*a, *b),
+                "{} {isa} {what}: n {n}, row {r} of {rows}, token {t} of {tokens}: {a:e} {:08x} is not {b:e} {:08x}",
+                info.name,
+                a.to_bits(),
+                b.to_bits()
+            );
+        }
+    }
+}
+
+fn encoded(info: &TypeInfo, rows: usize, n: usize, random: &mut Random) -> Vec<u8> {
+    let row = n / info.block * info.bytes;
+    let mut out = vec![0; rows * row];
+    let encode = info.encode.expect("has an encoder");
+    for out in out.chunks_exact_mut(row) {
+        let x: Vec<f32> = (0..n).map(|_| random.float()).collect();
+        encode(&x, None, out);
+    }
+    out
+}
+
+/// The shapes: every row and token tail, block counts around the groups of eight.
+fn shapes(info: &TypeInfo) -> Vec<(usize, usize, usize)> {
+    let step = info.block.max(32);
+    let mut all = Vec::new();
+    for rows in [1, 3, 8, 16, 17, 33] {
+        for tokens in [1, 2, 3, 4, 5, 7, 8, 16] {
+            all.push((rows, tokens, step));
+            all.push((rows, tokens, 5 * step));
+        }
+    }
+    for blocks in [2, 3, 7, 8, 9, 11] {
+        all.extend([
+            (1, 1, blocks * step),
+            (9, 2, blocks * step),
+            (19, 6, blocks * step),
+        ]);
+    }
+    all.extend([
+        (33, 7, 2560),
+        (17, 1, 2560),
+        (21, 37, 2 * step),
+        (20, 70, step),
+    ]);
+    all
+}
+
+#[test]
+fn kernels_give_the_bits_of_dot_ref_on_encoder_output() {
+    for (info, act) in types_with_dots() {
+        let mut random = Random(0x9E37_79B9 + u64::from(info.id.0));
+        for (rows, tokens, n) in shapes(info) {
+            let w = if info.encode.is_some() {
+                encoded(info, rows, n, &mut random)
+            } else {
+                random.bytes(rows * n / info.block * info.bytes)
+            };
+            let acts = encoded(act, tokens, n, &mut random);
+            compare(info, &w, &acts, n, tokens, "encoded");
+        }
+    }
+}
+
+#[test]
+fn kernels_give_the_bits_of_dot_ref_on_raw_bytes() {
+    for (info, act) in types_with_dots() {
+        let mut random = Random(0x1234_5678 + u64::from(info.id.0));
+        for (rows, tokens, n) in shapes(info) {
+            let w = random.bytes(rows * n / info.block * info.bytes);
+            let acts = random.bytes(tokens * n / act.block * act.bytes);
+            compare(info, &w, &acts, n, tokens, "raw");
+        }
+    }
+}
+
+/// Raw bytes give a NaN in most long sums; here every scale is finite and all else random.
+#[test]
+fn kernels_give_the_bits_of_dot_ref_on_raw_codes_with_finite_scales() {
+    for (info, act) in types_with_dots() {
+        let mut random = Random(0xABCD_EF01 + u64::from(info.id.0));
+        for (rows, tokens, n) in [(33, 7, 8 * info.block.max(32)), (18, 8, 2560), (9, 1, 2560)] {
+            let w = finite(info, rows * n / info.block, &mut random);
+            let acts = finite(act, tokens * n / act.block, &mut random);
+            compare(info, &w, &acts, n, tokens, "finite");
+        }
+    }
+}
+
+/// Random blocks whose scales are small and finite.
+fn finite(info: &TypeInfo, blocks: usize, random: &mut Random) -> Vec<u8> {
+    let mut all = random.bytes(blocks * info.bytes);
+    for block in all.chunks_exact_mut(info.bytes) {
+        tame(info, block, random);
+    }
+    all
+}
+
+/// Makes the scales of a block finite: an f16 in (-1, 1) and not tiny, an f32 likewise, an exponent near 127.
+fn tame(info: &TypeInfo, block: &mut [u8], random: &mut Random) {
+    let mut f16 =
+        |at: usize| block[at + 1] = (block[at + 1] & 0x80) | (0x24 + random.below(0x14) as u8);
+    match info.id {
+        TypeId::F32 => block[3] = (block[3] & 0x80) | 0x3E,
+        TypeId::BF16 => block[1] = (block[1] & 0x80) | 0x3E,
+        TypeId::F16
+        | TypeId::Q4_0
+        | TypeId::Q5_0
+        | TypeId::Q8_0
+        | TypeId::IQ4_NL
+        | TypeId::Q1_0
+        | TypeId::Q2_0 => f16(0),
+        TypeId::Q4_1 | TypeId::Q5_1 | TypeId::Q8_1 | TypeId::Q4_K | TypeId::Q5_K => {
+            [0, 2].into_iter().for_each(f16)
+        }
+        TypeId::Q2_K => [80, 82].into_iter().for_each(f16),
+        TypeId::Q3_K => f16(108),
+        TypeId::Q6_K => f16(208),
+        TypeId::TQ1_0 => f16(52),
+        TypeId::TQ2_0 => f16(64),
+        TypeId::MXFP4 => block[0] = 120 + random.below(12) as u8,
+        TypeId::Q8_K => block[3] = (block[3] & 0x80) | 0x3E,
+        _ => {}
+    }
+}
+
+/// All weight bytes equal, all quants equal: the largest sums there are, of either sign.
+#[test]
+fn kernels_give_the_bits_of_dot_ref_on_extreme_sums() {
+    for (info, act) in types_with_dots().filter(|(info, _)| info.is_quantized()) {
+        let mut random = Random(0x0BAD_CAFE + u64::from(info.id.0));
+        for (rows, tokens, n) in [(9, 1, 512), (16, 4, 512)] {
+            for fill in [0x00, 0xFF, 0x7F, 0x80, 0x55, 0xAA] {
+                for quant in [0x80, 0x81, 0x7F] {
+                    let mut w = vec![fill; rows * n / info.block * info.bytes];
+                    w.chunks_exact_mut(info.bytes)
+                        .for_each(|block| tame(info, block, &mut random));
+                    let mut acts = vec![quant; tokens * n / act.block * act.bytes];
+                    acts.chunks_exact_mut(act.bytes)
+                        .for_each(|block| tame(act, block, &mut random));
+                    compare(info, &w, &acts, n, tokens, "extreme");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn rows_without_columns_and_calls_without_rows_or_tokens_are_empty_sums() {
+    for (info, _) in types_with_dots() {
+        for isa in isas() {
+            let f = mat_rows(info.id, isa).expect("listed types have kernels");
+            f(&[], &[], 0, 0, &mut []);
+            let mut out = [1.0; 6];
+            f(&[], &[], 0, 2, &mut out);
+            assert_eq!(out.map(f32::to_bits), [0; 6], "{} {isa}", info.name);
+        }
+    }
+}
+
+const ACTS: [TypeId; 6] = [
+    TypeId::F32,
+    TypeId::F16,
+    TypeId::BF16,
+    TypeId::Q8_0,
+    TypeId::Q8_1,
+    TypeId::Q8_K,
+];
+
+fn compare_quantized(act: TypeId, x: &[f32], what: &str) {
+    let info = act.info().expect("registered");
+    let mut expected = vec![0xA5; x.len() / info.block * info.bytes];
+    scalar::quantize_act(act).expect("an activation type")(x, &mut expected);
+    for isa in isas() {
+        let mut out = vec![0x5A; expected.len()];
+        quantize_act(act, isa)(x, &mut out);
+        if let Some(i) = out.iter().zip(&expected).position(|(a, b)| a != b) {
+            let b = i / info.bytes;
+            let x = &x[b * info.block..][..info.block];
+            panic!(
+                "{act} {isa} {what}: byte {} of block {b}: {} is not {}: {x:?}",
+                i % info.bytes,
+                out[i],
+                expected[i]
+            );
+        }
+    }
+}
+
+#[test]
+fn quantizers_give_the_bytes_of_the_encoders() {
+    let mut random = Random(7);
+    for act in ACTS {
+        for n in [256, 512, 2560] {
+            for _ in 0..200 {
+                let scale = f32::from_bits((random.below(254) as u32 + 1) << 23);
+                let x: Vec<f32> = (0..n).map(|_| random.float() * scale).collect();
+                compare_quantized(act, &x, "random");
+            }
+        }
+        for _ in 0..2000 {
+            let x: Vec<f32> = (0..256)
+                .map(|_| f32::from_bits(random.next() as u32))
+                .collect();
+            compare_quantized(act, &x, "any bits");
+        }
+    }
+}
+
+/// Multiples of a half under a power-of-two scale are ties; single odd values sit in otherwise plain blocks.
+#[test]
+fn quantizers_agree_on_ties_and_special_values() {
+    let mut random = Random(11);
+    let special = [
+        0.0,
+        -0.0,
+        f32::INFINITY,
+        f32::NEG_INFINITY,
+        f32::NAN,
+        -f32::NAN,
+        f32::MIN_POSITIVE,
+        f32::from_bits(1),
+        f32::MAX,
+        f32::MIN,
+        1e-40,
+        -1e-40,
+        65504.0,
+        65520.0,
+        1e30,
+        127.0,
+        -127.0,
+        2.0f32.recip(),
+    ];
+    for act in ACTS {
+        for limit in [127, 128, 254, 255] {
+            for _ in 0..200 {
+                let mut x: Vec<f32> = (0..256)
+                    .map(|_| (random.below(2 * limit + 1) as f32 - limit as f32) / 2.0)
+                    .collect();
+                let extreme = random.below(256);
+                x[extreme] = if random.below(2) == 0 { 127.0 } else { -127.0 };
+                compare_quantized(act, &x, "ties");
+            }
+        }
+        for a in special {
+            compare_quantized(act, &[a; 256], "all special");
+            for b in special {
+                for _ in 0..4 {
+                    let mut x: Vec<f32> = (0..256).map(|_| random.float()).collect();
+                    x[random.below(256)] = a;
+                    x[random.below(256)] = b;
+                    compare_quantized(act, &x, "special");
+                    let mut x = [0.0; 256];
+                    x[random.below(256)] = a;
+                    x[random.below(256)] = b;
+                    compare_quantized(act, &x, "special in zeros");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn the_isa_is_named_or_detected() {
+    assert_eq!(Isa::from_name("scalar"), Ok(Isa::Scalar));
+    assert!(Isa::from_name("sse9").is_err_and(|e| e.to_string().contains("sse9")));
+    for isa in Isa::ALL {
+        assert_eq!(Isa::from_name(isa.name()).is_ok(), isa <= Isa::detect());
+    }
+}

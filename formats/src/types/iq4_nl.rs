@@ -17,7 +17,7 @@ const HALF: usize = BLOCK / 2;
 const _: () = assert!(BYTES == size_of::<u16>() + HALF);
 
 /// The levels, densest around zero; none of them is zero.
-pub(super) const LEVELS: [i8; 16] = [
+const LEVELS: [i8; 16] = [
     -127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113,
 ];
 
@@ -55,32 +55,46 @@ fn decode(row: &[u8], out: &mut [f32]) {
     }
 }
 
+/// The levels as steps: half-way to the next level, and the distance to it.
+const STEPS: [(f32, f32); 15] = {
+    let mut steps = [(0.0, 0.0); 15];
+    let mut i = 0;
+    while i < 15 {
+        let (lower, upper) = (LEVELS[i] as f32, LEVELS[i + 1] as f32);
+        steps[i] = ((lower + upper) / 2.0, upper - lower);
+        i += 1;
+    }
+    steps
+};
+
 /// The level nearest to `x`, the upper one when both are as near; the last one for NaN.
+///
+/// The reference compares `x - lower` with `upper - x`. Near the middle both differences are exact (they
+/// are no larger than a power of two above `x`), so that comparing with the middle decides the same.
 #[inline]
-pub(super) fn nearest_code(x: f32) -> u8 {
-    let level = |i: usize| f32::from(LEVELS[i]);
-    if x <= level(0) {
-        return 0;
-    }
-    if x >= level(15) || x.is_nan() {
-        return 15;
-    }
-    // The interval whose lower end is the last level not above x.
-    let upper = 1 + LEVELS[1..15].iter().filter(|&&l| f32::from(l) <= x).count();
-    if x - level(upper - 1) < level(upper) - x {
-        upper as u8 - 1
-    } else {
-        upper as u8
-    }
+fn nearest_code(x: f32) -> u8 {
+    let below = STEPS.iter().filter(|(middle, _)| x < *middle).count();
+    15 - below as u8
 }
 
-/// Sums over a block for one trial scale `1 / id`: `sum of w q x` and `sum of w q q`.
-fn fit(x: &[f32; BLOCK], weight: &[f32; BLOCK], id: f32) -> (f32, f32) {
-    let (mut sumqx, mut sumq2) = (0.0f32, 0.0f32);
+/// Inverse scales that are fitted side by side, one chain of sums in each lane.
+const LANES: usize = 2 * TRIES as usize + 2;
+
+/// Sums over a block for each trial scale `1 / id`: `sum of w q x` and `sum of w q q`.
+fn fit(x: &[f32; BLOCK], weight: &[f32; BLOCK], id: &[f32; LANES]) -> ([f32; LANES], [f32; LANES]) {
+    let (mut sumqx, mut sumq2) = ([0.0f32; LANES], [0.0f32; LANES]);
     for (&v, &w) in x.iter().zip(weight) {
-        let q = f32::from(LEVELS[usize::from(nearest_code(id * v))]);
-        sumqx += w * q * v;
-        sumq2 += w * q * q;
+        let scaled = id.map(|id| id * v);
+        let mut level = [f32::from(LEVELS[0]); LANES];
+        for (middle, gap) in STEPS {
+            for (level, s) in level.iter_mut().zip(&scaled) {
+                *level += if *s < middle { 0.0 } else { gap };
+            }
+        }
+        for (k, q) in level.into_iter().enumerate() {
+            sumqx[k] += w * q * v;
+            sumq2[k] += w * q * q;
+        }
     }
     (sumqx, sumq2)
 }
@@ -91,15 +105,24 @@ fn search_scale(x: &[f32; BLOCK], weight: &[f32; BLOCK]) -> f32 {
     if extreme.abs() < ZERO_BELOW {
         return 0.0;
     }
+    // The first lane is the scale that maps the extreme element to the lowest level, the others are
+    // TRIES steps to either side of it; the middle one is rounded differently from the first.
     let lowest = f32::from(LEVELS[0]);
-    let (sumqx, sumq2) = fit(x, weight, 1.0 / (-extreme / lowest));
-    let mut scale = if sumq2 > 0.0 { sumqx / sumq2 } else { 0.0 };
-    let mut best = scale * sumqx;
-    for step in -TRIES..=TRIES {
-        let (sumqx, sumq2) = fit(x, weight, (step + i32::from(LEVELS[0])) as f32 / extreme);
-        if sumq2 > 0.0 && sumqx * sumqx > best * sumq2 {
-            scale = sumqx / sumq2;
-            best = scale * sumqx;
+    let id = std::array::from_fn(|k| match k {
+        0 => 1.0 / (-extreme / lowest),
+        _ => (k as i32 - 1 - TRIES + i32::from(LEVELS[0])) as f32 / extreme,
+    });
+    let (sumqx, sumq2) = fit(x, weight, &id);
+    let mut scale = if sumq2[0] > 0.0 {
+        sumqx[0] / sumq2[0]
+    } else {
+        0.0
+    };
+    let mut best = scale * sumqx[0];
+    for (&qx, &q2) in sumqx.iter().zip(&sumq2).skip(1) {
+        if q2 > 0.0 && qx * qx > best * q2 {
+            scale = qx / q2;
+            best = scale * qx;
         }
     }
     scale
@@ -148,4 +171,25 @@ fn dot_ref(w: &[u8], x: &[u8]) -> f32 {
         acc += (q8_0::scale(x) * f16_at(w, 0)) * isum as f32;
     }
     acc
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nearest_codes_at_and_around_the_middles() {
+        for (i, pair) in LEVELS.windows(2).enumerate() {
+            let middle = (f32::from(pair[0]) + f32::from(pair[1])) / 2.0;
+            assert_eq!(usize::from(nearest_code(middle)), i + 1, "{middle}");
+            assert_eq!(
+                usize::from(nearest_code(middle.next_down())),
+                i,
+                "below {middle}"
+            );
+            assert_eq!(usize::from(nearest_code(pair[0].into())), i);
+        }
+        let odd = [f32::NAN, f32::INFINITY, f32::NEG_INFINITY, 1e30, 0.0, -0.0];
+        assert_eq!(odd.map(nearest_code), [15, 15, 0, 15, 8, 8]);
+    }
 }

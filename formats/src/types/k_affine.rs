@@ -11,6 +11,7 @@
 //! ```
 
 use super::k_block::{self, BLOCK};
+use super::lanes::F4;
 use super::num::{f16_at, nearest_int, put_f16};
 use super::q8_k;
 use super::search::{self, AffineFit, AffineGrid, fit_affine, fit_unsigned};
@@ -18,12 +19,14 @@ use super::search::{self, AffineFit, AffineGrid, fit_affine, fit_unsigned};
 /// Elements of a group.
 pub(super) const GROUP: usize = 32;
 const GROUPS: usize = BLOCK / GROUP;
+/// Vectors that the groups fill when they are searched side by side.
+const V: usize = GROUPS / 4;
 /// Bytes of the header.
 pub(super) const HEADER: usize = 16;
 const D: usize = 0;
 const DMIN: usize = 2;
 const SCALES: usize = 4;
-const SCALE_TOP: f32 = 63.0;
+const SCALE_TOP: u8 = 63;
 
 /// How a type searches.
 pub(super) struct Search {
@@ -55,22 +58,12 @@ fn unpack_scales(bytes: &[u8]) -> ([u8; GROUPS], [u8; GROUPS]) {
     (scales, mins)
 }
 
-/// Weights of a block from its header and codes.
+/// `(d * scale_j, dmin * min_j)` of each group.
 #[inline(always)]
-pub(super) fn decode(header: &[u8], codes: &[u8; BLOCK], y: &mut [f32; BLOCK]) {
+pub(super) fn steps_and_minima(header: &[u8]) -> [(f32, f32); GROUPS] {
     let (d, dmin) = (f16_at(header, D), f16_at(header, DMIN));
     let (scales, mins) = unpack_scales(&header[SCALES..HEADER]);
-    let groups = y
-        .as_chunks_mut::<GROUP>()
-        .0
-        .iter_mut()
-        .zip(codes.as_chunks::<GROUP>().0);
-    for ((y, codes), (s, m)) in groups.zip(scales.into_iter().zip(mins)) {
-        let (dl, ml) = (d * f32::from(s), dmin * f32::from(m));
-        for (y, c) in y.iter_mut().zip(codes) {
-            *y = dl * f32::from(*c) - ml;
-        }
-    }
+    std::array::from_fn(|j| (d * f32::from(scales[j]), dmin * f32::from(mins[j])))
 }
 
 /// Writes the header of a block and returns its codes.
@@ -109,32 +102,32 @@ pub(super) fn encode(
 }
 
 /// The largest scale and the largest minimum get code 63.
-fn scales_plain(x: &[f32; BLOCK], header: &mut [u8], search: &Search) -> AffineFit<GROUPS> {
-    let x = search::tile::<GROUP, GROUPS>(x);
-    let mut sum_squares = [0.0; GROUPS];
+fn scales_plain(x: &[f32; BLOCK], header: &mut [u8], search: &Search) -> AffineFit<V> {
+    let x = search::tile::<GROUP, V>(x);
+    let mut sum_squares = [F4::splat(0.0); V];
     for row in &x {
-        for k in 0..GROUPS {
-            sum_squares[k] += row[k] * row[k];
+        for v in 0..V {
+            sum_squares[v] = sum_squares[v] + row[v] * row[v];
         }
     }
-    let rms = sum_squares.map(|s| (s / GROUP as f32).sqrt());
-    let mut w = [[0.0; GROUPS]; GROUP];
-    for (w, x) in w.iter_mut().zip(&x) {
-        for k in 0..GROUPS {
-            w[k] = rms[k] + x[k].abs();
-        }
-    }
-    let fit = fit_affine::<GROUP, GROUPS, false>(&x, &w, search.plain);
-    let largest = |v: &[f32; GROUPS]| v.iter().fold(0.0, |max, s| if *s > max { *s } else { max });
-    let (max_scale, max_min) = (largest(&fit.scale), largest(&fit.neg_min));
-    let codes = |max: f32, v: &[f32; GROUPS]| {
-        let inverse = if max > 0.0 { SCALE_TOP / max } else { 0.0 };
-        v.map(|s| (nearest_int(inverse * s) as u8).min(SCALE_TOP as u8))
+    let rms = sum_squares.map(|s| (s / F4::splat(GROUP as f32)).sqrt());
+    let w = x.map(|row| std::array::from_fn(|v| rms[v] + row[v].abs()));
+    let fit = fit_affine::<GROUP, V, false>(&x, &w, search.plain);
+    let (scales, mins) = (fit.scale.as_flattened(), fit.neg_min.as_flattened());
+    let largest = |v: &[f32]| v.iter().fold(0.0, |max, s| if *s > max { *s } else { max });
+    let (max_scale, max_min) = (largest(scales), largest(mins));
+    let codes = |max: f32, v: &[f32]| -> [u8; GROUPS] {
+        let inverse = if max > 0.0 {
+            f32::from(SCALE_TOP) / max
+        } else {
+            0.0
+        };
+        std::array::from_fn(|j| (nearest_int(inverse * v[j]) as u8).min(SCALE_TOP))
     };
-    let (scales, mins) = (codes(max_scale, &fit.scale), codes(max_min, &fit.neg_min));
+    let (scales, mins) = (codes(max_scale, scales), codes(max_min, mins));
     pack_scales(&scales, &mins, &mut header[SCALES..HEADER]);
-    put_f16(header, D, max_scale / SCALE_TOP);
-    put_f16(header, DMIN, max_min / SCALE_TOP);
+    put_f16(header, D, max_scale / f32::from(SCALE_TOP));
+    put_f16(header, DMIN, max_min / f32::from(SCALE_TOP));
     fit
 }
 
@@ -144,16 +137,24 @@ fn scales_important(
     qw: &[f32; BLOCK],
     header: &mut [u8],
     search: &Search,
-) -> AffineFit<GROUPS> {
+) -> AffineFit<V> {
     let sigma2 = 2.0 * k_block::sum_of_squares(x) / BLOCK as f32;
-    let w = search::tile::<GROUP, GROUPS>(&k_block::importance_weights(x, qw, sigma2));
-    let fit = fit_affine::<GROUP, GROUPS, false>(&search::tile(x), &w, search.important);
-    let pairs: [[f32; 2]; GROUPS] = std::array::from_fn(|j| [fit.scale[j], fit.neg_min[j]]);
-    let ([d, dmin], [mut scales, mut mins]) =
-        fit_unsigned(&pairs, &search::group_sums(&w), SCALE_TOP);
+    let w = search::tile::<GROUP, V>(&k_block::importance_weights(x, qw, sigma2));
+    let fit = fit_affine::<GROUP, V, false>(&search::tile(x), &w, search.important);
+    let weights = search::group_sums(&w);
+    let fit_codes = |v: &[[f32; 4]; V]| {
+        let v: &[f32; GROUPS] = &v.as_flattened().as_chunks().0[0];
+        fit_unsigned(
+            v,
+            &weights.as_flattened().as_chunks().0[0],
+            i32::from(SCALE_TOP),
+        )
+    };
+    let (d, mut scales) = fit_codes(&fit.scale);
+    let (dmin, mut mins) = fit_codes(&fit.neg_min);
     if search.cut_wrapped {
-        scales = scales.map(|s| s.min(SCALE_TOP as u8));
-        mins = mins.map(|m| m.min(SCALE_TOP as u8));
+        scales = scales.map(|s| s.min(SCALE_TOP));
+        mins = mins.map(|m| m.min(SCALE_TOP));
     }
     pack_scales(&scales, &mins, &mut header[SCALES..HEADER]);
     put_f16(header, D, d);
@@ -192,5 +193,39 @@ impl Dot {
     /// The minima first, then the lanes in order.
     pub fn finish(self) -> f32 {
         self.lanes.iter().fold(self.minima, |sum, lane| sum + lane)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn scales_and_minima_lie_where_the_map_says() {
+        let (mut scales, mut mins) = ([0; GROUPS], [0; GROUPS]);
+        (scales[2], mins[3], scales[5], mins[6]) = (0b10_0001, 0b01_0010, 0b11_0101, 0b10_1001);
+        let mut bytes = [0; 12];
+        pack_scales(&scales, &mins, &mut bytes);
+        let mut expected = [0; 12];
+        expected[2] = 0b10_0001;
+        expected[4 + 3] = 0b01_0010;
+        expected[4 + 5] = 0b0101;
+        expected[5 - 4] = 0b11 << 6;
+        expected[4 + 6] = 0b1001 << 4;
+        expected[6] = 0b10 << 6;
+        assert_eq!(bytes, expected);
+    }
+
+    #[test]
+    fn scales_and_minima_come_back() {
+        for j in 0..GROUPS {
+            for v in 0..64 {
+                let (mut scales, mut mins) = ([21; GROUPS], [42; GROUPS]);
+                (scales[j], mins[GROUPS - 1 - j]) = (v, 63 - v);
+                let mut bytes = [0xFF; 12];
+                pack_scales(&scales, &mins, &mut bytes);
+                assert_eq!(unpack_scales(&bytes), (scales, mins));
+            }
+        }
     }
 }

@@ -11,6 +11,7 @@ mod f32;
 mod iq4_nl;
 mod k_affine;
 mod k_block;
+mod lanes;
 mod mxfp4;
 pub mod num;
 mod q1_0;

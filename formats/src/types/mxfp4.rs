@@ -11,7 +11,7 @@
 //! The levels are kept doubled, so that they are integers, and the scale halved: `2^(e - 128)`.
 //! `e = 255` is an ordinary exponent here, as in ggml, and not the standard's NaN.
 
-use super::num::signed_extreme;
+use super::num::largest_magnitude;
 use super::{TypeId, TypeInfo, q8_0};
 
 const BLOCK: usize = 32;
@@ -106,7 +106,7 @@ fn encode(x: &[f32], _importance: Option<&[f32]>, row: &mut [u8]) {
         .iter()
         .zip(row.as_chunks_mut::<BYTES>().0)
     {
-        let amax = signed_extreme(x).abs();
+        let amax = largest_magnitude(x);
         // Infinity and magnitudes below 2^-125 have no exponent that fits. C leaves both undefined; these
         // are the bits of x86-64: zero, and the low 8 of the negative number.
         b[0] = if amax > 0.0 && amax.is_finite() {

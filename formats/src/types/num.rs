@@ -157,6 +157,18 @@ pub fn amax(x: &[f32]) -> (f32, bool) {
     )
 }
 
+/// Largest magnitude; NaN is passed over.
+#[inline]
+pub fn largest_magnitude(x: &[f32]) -> f32 {
+    let number = |v: &f32| {
+        Some(v.to_bits() & 0x7FFF_FFFF)
+            .filter(|&b| b <= INF_BITS)
+            .unwrap_or(0)
+    };
+    // As integers, for the same reason as in `amax`.
+    f32::from_bits(x.iter().fold(0, |m, v| m.max(number(v) as i32)) as u32)
+}
+
 /// The element of largest magnitude, with its sign; the first of equals. NaN is passed over.
 #[inline]
 pub fn signed_extreme(x: &[f32]) -> f32 {
@@ -190,4 +202,148 @@ pub fn min_max(x: &[f32]) -> (f32, f32) {
 #[inline]
 pub fn inverse(d: f32) -> f32 {
     if d == 0.0 { 0.0 } else { 1.0 / d }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Floats worth trying: the neighbourhood of every exponent and of every half float and half-way
+    /// point, both signs, and a stride through everything.
+    fn each_interesting_float(mut f: impl FnMut(f32)) {
+        let mut both = |bits: u32| {
+            f(f32::from_bits(bits));
+            f(f32::from_bits(bits | 0x8000_0000));
+        };
+        for exponent in 0..=255u32 {
+            for near in 0..0x8000 {
+                both((exponent << 23) | near);
+                both((exponent << 23) | (0x007F_FFFF - near));
+            }
+        }
+        for upper in 0..0x8_0000u32 {
+            let step = upper << 12; // half of a normal half float's last place
+            for near in [-2, -1, 0, 1, 2] {
+                both(step.wrapping_add_signed(near) & 0x7FFF_FFFF);
+            }
+        }
+        for bits in (0..0x8000_0000u32).step_by(1009) {
+            both(bits);
+        }
+    }
+
+    #[test]
+    fn all_half_floats_load_and_store() {
+        for h in 0..=u16::MAX {
+            let x = f16_to_f32(h);
+            let want = half::f16::from_bits(h);
+            assert_eq!(x.is_nan(), want.is_nan(), "{h:#06x}");
+            assert_eq!(x.is_sign_negative(), h >= 0x8000, "{h:#06x}");
+            if x.is_nan() {
+                let payload = u32::from(h & 0x03FF) << 13;
+                assert_eq!(x.to_bits() & 0x7FFF_FFFF, 0x7FC0_0000 | payload, "{h:#06x}");
+                assert_eq!(f32_to_f16(x), 0x7E00 | (h & 0x8000), "{h:#06x}");
+            } else {
+                assert_eq!(x.to_bits(), want.to_f32().to_bits(), "{h:#06x}");
+                assert_eq!(f32_to_f16(x), h, "{h:#06x}");
+            }
+        }
+    }
+
+    #[test]
+    fn half_floats_round_to_nearest_even() {
+        each_interesting_float(|x| {
+            let sign = (x.to_bits() >> 16 & 0x8000) as u16;
+            let want = if x.is_nan() {
+                0x7E00 | sign
+            } else {
+                half::f16::from_f32(x).to_bits()
+            };
+            assert_eq!(f32_to_f16(x), want, "{x:e} {:#x}", x.to_bits());
+        });
+    }
+
+    #[test]
+    fn brain_floats_round_to_nearest_even() {
+        each_interesting_float(|x| {
+            let want = half::bf16::from_f32(x).to_bits();
+            assert_eq!(f32_to_bf16(x), want, "{x:e} {:#x}", x.to_bits());
+        });
+        for h in 0..=u16::MAX {
+            assert_eq!(bf16_to_f32(h).to_bits(), u32::from(h) << 16);
+        }
+    }
+
+    #[test]
+    fn integers_are_rounded_as_c_does() {
+        each_interesting_float(|x| {
+            let exact = f64::from(x);
+            let away = (exact.abs() + 0.5).floor().copysign(exact);
+            if x.is_nan() {
+                assert!(round_half_away(x).is_nan());
+                assert_eq!(
+                    (c_int(x), lround_low32(x), round_small(x)),
+                    (i32::MIN, 0, 0)
+                );
+                return;
+            }
+            // The sum is exact in double precision up to 2^52, and above 2^23 there is nothing to round.
+            let away = if x.abs() < 8_388_608.0 { away } else { exact };
+            assert_eq!(
+                round_half_away(x).to_bits(),
+                (away as f32).to_bits(),
+                "{x:e}"
+            );
+            let fits = (-2_147_483_648.0..2_147_483_648.0).contains(&exact);
+            assert_eq!(
+                c_int(x),
+                if fits { exact as i64 as i32 } else { i32::MIN },
+                "{x:e}"
+            );
+            let low = if away.abs() < 9e18 {
+                away as i128 as i32
+            } else {
+                0
+            };
+            assert_eq!(lround_low32(x), low, "{x:e}");
+            if x.abs() <= 4_194_303.0 {
+                assert_eq!(round_small(x), away as i32, "{x:e}");
+                assert_eq!(nearest_int(x), x.round_ties_even() as i32, "{x:e}");
+            }
+        });
+    }
+
+    #[test]
+    fn nan_wins_and_loses_the_maximum() {
+        let nan = f32::NAN;
+        assert_eq!(amax(&[1.0, -3.0, 2.0]), (3.0, true));
+        assert_eq!(amax(&[-0.0]).0.to_bits(), 0);
+        assert_eq!(amax(&[5.0, nan, -1.0, 0.5]), (1.0, false));
+        assert_eq!(
+            amax(&[5.0, nan, f32::NEG_INFINITY, 7.0]),
+            (f32::INFINITY, false)
+        );
+        let (last, is_max) = amax(&[5.0, -nan]);
+        assert!(last.is_nan() && !is_max);
+    }
+
+    #[test]
+    fn extremes_pass_over_nan_and_keep_the_first() {
+        assert_eq!(signed_extreme(&[1.0, -2.0, f32::NAN, 2.0]), -2.0);
+        assert_eq!(signed_extreme(&[f32::NAN, -0.0]).to_bits(), 0);
+        assert_eq!(largest_magnitude(&[1.0, -f32::NAN, -2.0, f32::NAN]), 2.0);
+        assert_eq!(largest_magnitude(&[f32::NAN, -0.0]).to_bits(), 0);
+        assert_eq!(min_max(&[1.0, f32::NAN, -2.0]), (-2.0, 1.0));
+        assert_eq!(min_max(&[f32::NAN]), (f32::MAX, f32::MIN));
+    }
+
+    #[test]
+    fn inverses() {
+        assert_eq!(
+            [inverse(4.0), inverse(-0.0), inverse(f32::INFINITY)],
+            [0.25, 0.0, 0.0]
+        );
+        assert_eq!(inverse(f32::from_bits(1)), f32::INFINITY);
+        assert!(inverse(f32::NAN).is_nan());
+    }
 }

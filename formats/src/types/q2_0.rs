@@ -11,7 +11,7 @@
 //! Files of an older fork use the same id for groups of 128 in 34 bytes: a question for the reader of
 //! the file, not for this codec.
 
-use super::num::{c_int, f16_at, inverse, put_f16, round_half_away, signed_extreme};
+use super::num::{f16_at, inverse, largest_magnitude, put_f16};
 use super::{TypeId, TypeInfo, q8_0};
 
 const BLOCK: usize = 64;
@@ -52,8 +52,8 @@ fn decode(row: &[u8], out: &mut [f32]) {
     }
 }
 
-/// The code nearest to `x / d`, ties away from zero, clamped; `d` is the largest magnitude, so that
-/// code 3 needs an input the scale was not made from. NaN is passed over for the scale and gets code 0.
+/// The code nearest to `x / d`, ties away from zero; `d` is the largest magnitude, so that code 3 is
+/// never written. NaN is passed over for the scale and gets code 0.
 fn encode(x: &[f32], _importance: Option<&[f32]>, row: &mut [u8]) {
     for (x, b) in x
         .as_chunks::<BLOCK>()
@@ -61,15 +61,19 @@ fn encode(x: &[f32], _importance: Option<&[f32]>, row: &mut [u8]) {
         .iter()
         .zip(row.as_chunks_mut::<BYTES>().0)
     {
-        let d = signed_extreme(x).abs();
+        let d = largest_magnitude(x);
         let id = inverse(d);
         put_f16(b, 0, d);
+        if id.is_infinite() {
+            // Every product is infinite or NaN. C leaves the conversion undefined; on x86-64 it gives
+            // the lowest integer, which is clamped to code 0.
+            b[2..].fill(0);
+            continue;
+        }
         for (byte, x) in b[2..].iter_mut().zip(x.as_chunks::<4>().0) {
-            let code = |v: f32| c_int(round_half_away(v * id)).saturating_add(1).clamp(0, 3) as u8;
-            *byte = x
-                .iter()
-                .enumerate()
-                .fold(0, |byte, (k, &v)| byte | code(v) << (2 * k));
+            // No product reaches 1.5: rounding is two comparisons, both false for NaN.
+            let code = x.map(|v| u8::from(v * id >= 0.5) + u8::from(v * id > -0.5));
+            *byte = code[0] | code[1] << 2 | code[2] << 4 | code[3] << 6;
         }
     }
 }

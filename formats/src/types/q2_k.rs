@@ -22,8 +22,9 @@ const D: usize = QS + BLOCK / 4;
 const DMIN: usize = D + 2;
 const _: () = assert!(DMIN + 2 == BYTES);
 
-/// Groups that are searched side by side.
+/// Groups that are searched side by side, and the vectors they fill.
 const LANES: usize = 8;
+const V: usize = LANES / 4;
 const TOP: f32 = 3.0;
 const SCALE_TOP: f32 = 15.0;
 
@@ -61,20 +62,20 @@ fn decode(row: &[u8], out: &mut [f32]) {
 struct Groups {
     scales: [f32; GROUPS],
     mins: [f32; GROUPS],
-    fits: [AffineFit<LANES>; 2],
+    fits: [AffineFit<V>; 2],
 }
 
 fn fit_groups<const ABSOLUTE: bool>(
     x: &[f32; BLOCK],
-    w: &[Tile<GROUP, LANES>; 2],
+    w: &[Tile<GROUP, V>; 2],
     grid: AffineGrid,
 ) -> Groups {
-    let fits = [0, 1]
-        .map(|h| fit_affine::<GROUP, LANES, ABSOLUTE>(&search::tile(&x[128 * h..]), &w[h], grid));
+    let fits =
+        [0, 1].map(|h| fit_affine::<GROUP, V, ABSOLUTE>(&search::tile(&x[128 * h..]), &w[h], grid));
     let (mut scales, mut mins) = ([0.0; GROUPS], [0.0; GROUPS]);
     for j in 0..GROUPS {
-        scales[j] = fits[j / LANES].scale[j % LANES];
-        mins[j] = fits[j / LANES].neg_min[j % LANES];
+        scales[j] = fits[j / LANES].scale.as_flattened()[j % LANES];
+        mins[j] = fits[j / LANES].neg_min.as_flattened()[j % LANES];
     }
     Groups { scales, mins, fits }
 }
@@ -178,13 +179,11 @@ fn scales_important(x: &[f32; BLOCK], qw: &[f32; BLOCK], block: &mut [u8; BYTES]
     );
     let mut group_weight = [0.0; GROUPS];
     for (h, w) in w.iter().enumerate() {
-        group_weight[LANES * h..LANES * (h + 1)].copy_from_slice(&search::group_sums(w));
+        group_weight[LANES * h..LANES * (h + 1)]
+            .copy_from_slice(search::group_sums(w).as_flattened());
     }
-    let mut pairs = [[0.0; 2]; GROUPS];
-    for (p, (s, m)) in pairs.iter_mut().zip(groups.scales.iter().zip(&groups.mins)) {
-        *p = [*s, *m];
-    }
-    let ([d, dmin], [scales, mins]) = fit_unsigned(&pairs, &group_weight, SCALE_TOP);
+    let (d, scales) = fit_unsigned(&groups.scales, &group_weight, SCALE_TOP as i32);
+    let (dmin, mins) = fit_unsigned(&groups.mins, &group_weight, SCALE_TOP as i32);
     for (sc, (s, m)) in block.iter_mut().zip(scales.iter().zip(&mins)) {
         *sc = s | m << 4;
     }
@@ -215,4 +214,46 @@ fn dot_ref(w: &[u8], act: &[u8]) -> f32 {
         sum += yd * f16_at(x, D) * scaled as f32 - yd * f16_at(x, DMIN) * minima as f32;
     }
     sum
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_element_has_its_own_bits_and_its_groups_scale() {
+        for e in 0..BLOCK {
+            let (h, p, l) = (e / 128, e % 128 / 32, e % 32);
+            let mut block = [0; BYTES];
+            block[e / GROUP] = 5 << 4 | 7;
+            block[QS + 32 * h + l] = 3 << (2 * p);
+            put_f16(&mut block, D, 0.5);
+            put_f16(&mut block, DMIN, 0.25);
+            let mut y = [0.0; BLOCK];
+            decode(&block, &mut y);
+            for (i, y) in y.iter().enumerate() {
+                let min = if i / GROUP == e / GROUP {
+                    0.25 * 5.0
+                } else {
+                    0.0
+                };
+                assert_eq!(
+                    *y,
+                    if i == e { 0.5 * 7.0 * 3.0 - min } else { -min },
+                    "element {i} of {e}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn minima_of_the_dot_come_from_the_stored_sums() {
+        let mut block = [0; BYTES];
+        block[3] = 9 << 4;
+        put_f16(&mut block, DMIN, 2.0);
+        let mut act = [0; q8_k::BYTES];
+        act[..4].copy_from_slice(&0.5f32.to_le_bytes());
+        act[260 + 2 * 3] = 11;
+        assert_eq!(dot_ref(&block, &act), -(0.5 * 2.0) * (9.0 * 11.0));
+    }
 }

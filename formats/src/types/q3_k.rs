@@ -11,9 +11,9 @@
 //! ```
 
 use super::k_block::{self, BLOCK, pack_2bit, unpack_2bit};
-use super::num::{f16_at, nearest_int, put_f16};
+use super::num::{f16_at, nearest_int, put_f16, signed_extreme};
 use super::q8_k;
-use super::search::{self, fit_descent, fit_symmetric};
+use super::search::{self, SymmetricFit, fit_descent, fit_symmetric};
 use super::{TypeId, TypeInfo};
 
 const BYTES: usize = 110;
@@ -24,8 +24,9 @@ const SCALES: usize = QS + BLOCK / 4;
 const D: usize = SCALES + 12;
 const _: () = assert!(D + 2 == BYTES);
 
-/// Groups that are searched side by side.
+/// Groups that are searched side by side, and the vectors they fill.
 const LANES: usize = 8;
+const V: usize = LANES / 4;
 /// The code of zero.
 const HALF: i32 = 4;
 /// The code of scale zero.
@@ -96,25 +97,48 @@ fn decode(row: &[u8], out: &mut [f32]) {
     });
 }
 
+/// What the search left behind: the codes of groups whose rounded scale is zero come from here.
+#[expect(
+    clippy::large_enum_variant,
+    reason = "lives on the stack for one block"
+)]
+enum Search {
+    Descent([[[f32; 4]; GROUPS / 4]; GROUP]),
+    Fits([SymmetricFit<V>; GROUPS / LANES]),
+}
+
+impl Search {
+    fn codes(&self, j: usize, x: &[f32; GROUP]) -> [u8; GROUP] {
+        match self {
+            Search::Descent(codes) => std::array::from_fn(|i| codes[i][j / 4][j % 4] as u8),
+            Search::Fits(fits) => x.map(|v| fits[j / LANES].code(j % LANES, v)),
+        }
+    }
+}
+
 fn encode(x: &[f32], importance: Option<&[f32]>, row: &mut [u8]) {
     k_block::encode_blocks(
         x,
         importance,
         row,
         |x, importance, block: &mut [u8; BYTES]| {
-            let mut codes = match importance {
+            let search = match importance {
                 None => scales_plain(x, block),
                 Some(qw) => scales_important(x, qw, block),
             };
             let d = f16_at(block, D);
+            let scales = unpack_scales(&block[SCALES..D]);
+            let mut codes = [0; BLOCK];
             let groups = codes
                 .as_chunks_mut::<GROUP>()
                 .0
                 .iter_mut()
                 .zip(x.as_chunks::<GROUP>().0);
-            for ((codes, x), sc) in groups.zip(unpack_scales(&block[SCALES..D])) {
-                let dl = d * sc as f32;
-                if dl != 0.0 {
+            for (j, (codes, x)) in groups.enumerate() {
+                let dl = d * scales[j] as f32;
+                if dl == 0.0 {
+                    *codes = search.codes(j, x);
+                } else {
                     k_block::round_symmetric(x, dl, HALF, codes);
                 }
             }
@@ -130,59 +154,44 @@ fn encode(x: &[f32], importance: Option<&[f32]>, row: &mut [u8]) {
     );
 }
 
-/// Writes scales and `d` so that the scale of largest magnitude gets code 0; returns the codes that the
-/// search gave, which stay where the rounded scale is zero.
-fn scales_plain(x: &[f32; BLOCK], block: &mut [u8; BYTES]) -> [u8; BLOCK] {
-    let mut codes = [0; BLOCK];
-    let mut scales = [0.0f32; GROUPS];
-    for (h, x) in x.as_chunks::<{ GROUP * LANES }>().0.iter().enumerate() {
-        let (scale, tile) = fit_descent::<GROUP, LANES>(&search::tile(x), HALF as f32);
-        scales[LANES * h..LANES * (h + 1)].copy_from_slice(&scale);
-        for (e, c) in codes[GROUP * LANES * h..GROUP * LANES * (h + 1)]
-            .iter_mut()
-            .enumerate()
-        {
-            *c = tile[e % GROUP][e / GROUP] as u8;
-        }
-    }
-    let extreme = super::num::signed_extreme(&scales);
+/// Writes scales and `d` so that the scale of largest magnitude gets code 0.
+fn scales_plain(x: &[f32; BLOCK], block: &mut [u8; BYTES]) -> Search {
+    // All 16 groups at once: a step of the descent waits for the one before, so width is free.
+    let (scales, codes) = fit_descent::<GROUP, { GROUPS / 4 }>(&search::tile(x), HALF as f32);
+    let scales = &scales.as_flattened().as_chunks::<GROUPS>().0[0];
+    let extreme = signed_extreme(scales);
     if extreme == 0.0 {
         block[SCALES..].fill(0);
-        return codes;
+        return Search::Descent(codes);
     }
     let inverse = -SCALE_HALF as f32 / extreme;
     let packed = scales.map(|s| {
         let l = i32::from(nearest_int(inverse * s) as i8);
-        (l.min(SCALE_HALF - 1).max(-SCALE_HALF) + SCALE_HALF) as u8
+        (l.clamp(-SCALE_HALF, SCALE_HALF - 1) + SCALE_HALF) as u8
     });
     pack_scales(&packed, &mut block[SCALES..D]);
     put_f16(block, D, 1.0 / inverse);
-    codes
+    Search::Descent(codes)
 }
 
-/// Writes scales and `d` as a weighted fit of the groups' scales; returns the codes of the search.
-fn scales_important(x: &[f32; BLOCK], qw: &[f32; BLOCK], block: &mut [u8; BYTES]) -> [u8; BLOCK] {
+/// Writes scales and `d` as a weighted fit of the groups' scales.
+fn scales_important(x: &[f32; BLOCK], qw: &[f32; BLOCK], block: &mut [u8; BYTES]) -> Search {
     let sigma2 = 2.0 * k_block::sum_of_squares(x) / BLOCK as f32;
     let weights = k_block::importance_weights(x, qw, sigma2);
-    let mut codes = [0; BLOCK];
-    let (mut scales, mut group_weight) = ([[0.0]; GROUPS], [[0.0]; GROUPS]);
-    for h in 0..GROUPS / LANES {
-        let from = GROUP * LANES * h;
+    let (mut scales, mut group_weight) = ([0.0; GROUPS], [0.0; GROUPS]);
+    let fits = [0, 1].map(|h| {
+        let (from, groups) = (GROUP * LANES * h, LANES * h..LANES * (h + 1));
         let w = search::tile(&weights[from..]);
-        let fit = fit_symmetric::<GROUP, LANES>(&search::tile(&x[from..]), &w, HALF as f32);
-        let sums = search::group_sums(&w);
-        for k in 0..LANES {
-            scales[LANES * h + k] = [fit.scale[k]];
-            group_weight[LANES * h + k] = [sums[k]];
-        }
-        for (e, c) in codes[from..from + GROUP * LANES].iter_mut().enumerate() {
-            *c = fit.code(e / GROUP, x[from + e]);
-        }
-    }
-    let fit = fit_symmetric::<GROUPS, 1>(&scales, &group_weight, SCALE_HALF as f32);
-    pack_scales(&scales.map(|[s]| fit.code(0, s)), &mut block[SCALES..D]);
-    put_f16(block, D, fit.scale[0]);
-    codes
+        let fit = fit_symmetric::<GROUP, V>(&search::tile(&x[from..]), &w, HALF as f32);
+        scales[groups.clone()].copy_from_slice(fit.scale.as_flattened());
+        group_weight[groups].copy_from_slice(search::group_sums(&w).as_flattened());
+        fit
+    });
+    let tile = search::tile::<GROUPS, 1>(&scales);
+    let fit = fit_symmetric(&tile, &search::tile(&group_weight), SCALE_HALF as f32);
+    pack_scales(&scales.map(|s| fit.code(0, s)), &mut block[SCALES..D]);
+    put_f16(block, D, fit.scale[0][0]);
+    Search::Fits(fits)
 }
 
 fn dot_ref(w: &[u8], act: &[u8]) -> f32 {
@@ -199,4 +208,67 @@ fn dot_ref(w: &[u8], act: &[u8]) -> f32 {
         }
     }
     lanes.iter().fold(0.0, |sum, lane| sum + lane)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A block with `d = 1`, all scales 1, and code 4 (zero) everywhere.
+    fn zero_block() -> [u8; BYTES] {
+        let mut block = [0; BYTES];
+        block[..QS].fill(0xFF);
+        pack_scales(&[33; GROUPS], &mut block[SCALES..D]);
+        put_f16(&mut block, D, 1.0);
+        block
+    }
+
+    #[test]
+    fn scales_lie_where_the_map_says() {
+        let mut scales = [0; GROUPS];
+        scales[6] = 0b10_0011;
+        scales[13] = 0b01_1100;
+        let mut bytes = [0; 12];
+        pack_scales(&scales, &mut bytes);
+        let mut expected = [0; 12];
+        expected[6] = 0b0011;
+        expected[5] = 0b1100 << 4;
+        expected[8 + 2] = 0b10 << 2;
+        expected[8 + 1] = 0b01 << 6;
+        assert_eq!(bytes, expected);
+        for j in 0..GROUPS {
+            for s in 0..64 {
+                let mut scales = [21; GROUPS];
+                scales[j] = s;
+                pack_scales(&scales, &mut bytes);
+                assert_eq!(
+                    unpack_scales(&bytes),
+                    scales.map(|s| i32::from(s) - SCALE_HALF)
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn every_element_has_its_own_bits() {
+        for e in 0..BLOCK {
+            let (h, p, l) = (e / 128, e % 128 / 32, e % 32);
+            let mut block = zero_block();
+            block[l] &= !(1 << (4 * h + p));
+            block[QS + 32 * h + l] |= 3 << (2 * p);
+            let mut y = [0.0; BLOCK];
+            decode(&block, &mut y);
+            assert!(
+                (0..BLOCK).all(|i| y[i] == if i == e { -1.0 } else { 0.0 }),
+                "element {e}"
+            );
+        }
+    }
+
+    #[test]
+    fn zero_groups_keep_code_zero_of_the_search() {
+        let mut block = [0xAA; BYTES];
+        encode(&[0.0; BLOCK], None, &mut block);
+        assert_eq!(block, [0; BYTES]);
+    }
 }

@@ -76,7 +76,20 @@ pub(super) fn pack_nibbles(codes: &[u8; BLOCK], qs: &mut [u8]) {
 
 fn decode(row: &[u8], out: &mut [f32]) {
     k_block::decode_blocks(row, out, |block: &[u8; BYTES], y| {
-        k_affine::decode(&block[..HEADER], &unpack_nibbles(&block[HEADER..]), y);
+        let groups = k_affine::steps_and_minima(&block[..HEADER]);
+        let bytes = block[HEADER..].as_chunks::<32>().0;
+        for ((y, q), steps) in y
+            .as_chunks_mut::<64>()
+            .0
+            .iter_mut()
+            .zip(bytes)
+            .zip(groups.chunks_exact(2))
+        {
+            for l in 0..32 {
+                y[l] = steps[0].0 * f32::from(q[l] & 15) - steps[0].1;
+                y[l + 32] = steps[1].0 * f32::from(q[l] >> 4) - steps[1].1;
+            }
+        }
     });
 }
 
@@ -98,4 +111,34 @@ fn dot_ref(w: &[u8], act: &[u8]) -> f32 {
         dot.add(&x[..HEADER], &unpack_nibbles(&x[HEADER..]), y);
     }
     dot.finish()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_element_has_its_own_nibble() {
+        for e in 0..BLOCK {
+            let mut codes = [0; BLOCK];
+            codes[e] = 13;
+            let mut qs = [0; BLOCK / 2];
+            pack_nibbles(&codes, &mut qs);
+            let mut expected = [0; BLOCK / 2];
+            expected[32 * (e / 64) + e % 32] = 13 << (4 * (e % 64 / 32));
+            assert_eq!(qs, expected, "element {e}");
+            assert_eq!(unpack_nibbles(&qs), codes, "element {e}");
+        }
+    }
+
+    #[test]
+    fn an_exact_block_comes_back() {
+        let x: [f32; BLOCK] = std::array::from_fn(|e| 0.5 * (e % 32 % 16) as f32 - 2.0);
+        let mut block = [0; BYTES];
+        encode(&x, None, &mut block);
+        let mut y = [0.0; BLOCK];
+        decode(&block, &mut y);
+        // The scale 0.5 is stored as 63 times a half float next to 0.5 / 63.
+        assert!(x.iter().zip(&y).all(|(x, y)| (x - y).abs() < 0.005));
+    }
 }

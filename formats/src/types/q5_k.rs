@@ -8,7 +8,7 @@
 //! x[e] = (d * scale_j) * code[e] - (dmin * min_j)                        group j = elements 32 j .. 32 j + 31
 //! ```
 
-use super::k_affine::{self, Dot, HEADER, Search};
+use super::k_affine::{self, Dot, GROUP, HEADER, Search};
 use super::k_block::{self, BLOCK};
 use super::q4_k::{pack_nibbles, unpack_nibbles};
 use super::search::AffineGrid;
@@ -68,7 +68,16 @@ fn pack_codes(codes: &[u8; BLOCK], block: &mut [u8; BYTES]) {
 
 fn decode(row: &[u8], out: &mut [f32]) {
     k_block::decode_blocks(row, out, |block: &[u8; BYTES], y| {
-        k_affine::decode(&block[..HEADER], &unpack_codes(block), y);
+        let codes = unpack_codes(block);
+        for (j, (step, min)) in k_affine::steps_and_minima(&block[..HEADER])
+            .iter()
+            .enumerate()
+        {
+            let group = GROUP * j..GROUP * (j + 1);
+            for (y, c) in y[group.clone()].iter_mut().zip(&codes[group]) {
+                *y = step * f32::from(*c) - min;
+            }
+        }
     });
 }
 
@@ -90,4 +99,24 @@ fn dot_ref(w: &[u8], act: &[u8]) -> f32 {
         dot.add(&x[..HEADER], &unpack_codes(x), y);
     }
     dot.finish()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_element_has_its_own_bits() {
+        for e in 0..BLOCK {
+            let mut codes = [0; BLOCK];
+            codes[e] = 0b1_0110;
+            let mut block = [0; BYTES];
+            pack_codes(&codes, &mut block);
+            let mut expected = [0; BYTES];
+            expected[HEADER + e % 32] = 1 << (e / 32);
+            expected[QS + 32 * (e / 64) + e % 32] = 0b0110 << (4 * (e % 64 / 32));
+            assert_eq!(block, expected, "element {e}");
+            assert_eq!(unpack_codes(&block), codes, "element {e}");
+        }
+    }
 }

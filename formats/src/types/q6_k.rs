@@ -23,8 +23,9 @@ const SCALES: usize = QH + BLOCK / 4;
 const D: usize = SCALES + GROUPS;
 const _: () = assert!(D + 2 == BYTES);
 
-/// Groups that are searched side by side.
+/// Groups that are searched side by side, and the vectors they fill.
 const LANES: usize = 8;
+const V: usize = LANES / 4;
 /// The code of zero.
 const HALF: i32 = 32;
 
@@ -109,14 +110,15 @@ fn encode(x: &[f32], importance: Option<&[f32]>, row: &mut [u8]) {
                 None => x.map(|v| v * v),
                 Some(qw) => *qw,
             };
-            let fits: [SymmetricFit<LANES>; 2] = [0, 128].map(|from| {
-                fit_symmetric::<GROUP, LANES>(
+            let fits: [SymmetricFit<V>; 2] = [0, 128].map(|from| {
+                fit_symmetric::<GROUP, V>(
                     &search::tile(&x[from..]),
                     &search::tile(&weights[from..]),
                     HALF as f32,
                 )
             });
-            let scales: [f32; GROUPS] = std::array::from_fn(|j| fits[j / LANES].scale[j % LANES]);
+            let scales: [f32; GROUPS] =
+                std::array::from_fn(|j| fits[j / LANES].scale.as_flattened()[j % LANES]);
             let extreme = signed_extreme(&scales);
             if extreme.abs() < GROUP_EPS {
                 block.fill(0);
@@ -158,4 +160,44 @@ fn dot_ref(w: &[u8], act: &[u8]) -> f32 {
         }
     }
     lanes.iter().fold(0.0, |sum, lane| sum + lane)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_element_has_its_own_bits() {
+        for e in 0..BLOCK {
+            let (h, p, l) = (e / 128, e % 128 / 32, e % 32);
+            let mut codes = [0; BLOCK];
+            codes[e] = 0b10_1101;
+            let mut block = [0; BYTES];
+            pack_codes(&codes, &mut block);
+            let mut expected = [0; BYTES];
+            expected[64 * h + 32 * (p % 2) + l] = 0b1101 << (4 * (p / 2));
+            expected[QH + 32 * h + l] = 0b10 << (2 * p);
+            assert_eq!(block, expected, "element {e}");
+            assert_eq!(
+                unpack_codes(&block),
+                codes.map(|c| c as i8 - 32),
+                "element {e}"
+            );
+        }
+    }
+
+    #[test]
+    fn scales_are_signed_and_belong_to_16_elements() {
+        let mut block = [0; BYTES];
+        block[SCALES + 5] = -3i8 as u8;
+        put_f16(&mut block, D, 0.5);
+        let mut y = [0.0; BLOCK];
+        decode(&block, &mut y);
+        assert!((0..BLOCK).all(|e| y[e]
+            == if e / GROUP == 5 {
+                0.5 * -3.0 * -32.0
+            } else {
+                0.0
+            }));
+    }
 }

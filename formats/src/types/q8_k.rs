@@ -82,3 +82,42 @@ fn encode(x: &[f32], _importance: Option<&[f32]>, row: &mut [u8]) {
         block[..QS].copy_from_slice(&(1.0 / inverse).to_le_bytes());
     });
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn encoded(x: &[f32; BLOCK]) -> [u8; BYTES] {
+        let mut block = [0xAA; BYTES];
+        encode(x, None, &mut block);
+        block
+    }
+
+    #[test]
+    fn the_first_extreme_becomes_minus_127() {
+        let mut x = [0.0; BLOCK];
+        (x[3], x[40], x[41], x[42]) = (-2.54, 2.54, 0.01, 1.27);
+        let block = encoded(&x);
+        let q = |e: usize| quants(&block)[e] as i8;
+        // 63.5 ties to the even 64; the opposite extreme is 127.
+        assert_eq!((q(3), q(40), q(42)), (-127, 127, 64));
+        assert_eq!(scale(&block), 1.0 / (-127.0f32 / -2.54));
+        let sums: Vec<i32> = (0..16).map(|j| bsum(&block, j)).collect();
+        assert_eq!(sums[..4], [-127, 0, 127 + i32::from(q(41)) + 64, 0]);
+    }
+
+    #[test]
+    fn nan_infinity_and_zero_blocks() {
+        assert_eq!(encoded(&[0.0; BLOCK]), [0; BYTES]);
+        assert_eq!(encoded(&[f32::NAN; BLOCK]), [0; BYTES]);
+        let mut x = [1.0; BLOCK];
+        x[9] = f32::NAN;
+        assert_eq!(quants(&encoded(&x))[8..11], [-127i8 as u8, 0, -127i8 as u8]);
+        x[9] = f32::INFINITY;
+        let block = encoded(&x);
+        assert_eq!(
+            (scale(&block), *quants(&block)),
+            (f32::NEG_INFINITY, [0; BLOCK])
+        );
+    }
+}

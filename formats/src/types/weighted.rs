@@ -14,6 +14,7 @@ const BLOCK: usize = 32;
 
 /// Blocks that are fitted side by side. A short group at the end is filled up with zeros.
 const LANES: usize = 8;
+const VECTORS: usize = LANES / 4;
 
 /// The candidates for scale and offset that ggml tries for Q4_1 and Q5_1.
 const GRID_FROM: f32 = -0.9;
@@ -53,9 +54,10 @@ pub(super) fn encode_symmetric(
     mut write: impl FnMut(f32, &[u8; BLOCK]),
 ) {
     for_each_group(x, importance, |x, weight| {
-        let fit = fit_symmetric::<BLOCK, LANES>(&tile(x), &tile(weight), half);
-        for (k, x) in x.as_chunks::<BLOCK>().0.iter().enumerate() {
-            write(fit.scale[k], &x.map(|v| fit.code(k, v)));
+        let fit = fit_symmetric::<BLOCK, VECTORS>(&tile(x), &tile(weight), half);
+        let blocks = x.as_chunks::<BLOCK>().0.iter().enumerate();
+        for ((k, x), &scale) in blocks.zip(fit.scale.as_flattened()) {
+            write(scale, &x.map(|v| fit.code(k, v)));
         }
     });
 }
@@ -75,9 +77,15 @@ pub(super) fn encode_affine(
         last: GRID_LAST,
     };
     for_each_group(x, importance, |x, weight| {
-        let fit = fit_affine::<BLOCK, LANES, false>(&tile(x), &tile(weight), grid);
-        for (k, x) in x.as_chunks::<BLOCK>().0.iter().enumerate() {
-            write(fit.scale[k], -fit.neg_min[k], &x.map(|v| fit.code(k, v)));
+        let fit = fit_affine::<BLOCK, VECTORS, false>(&tile(x), &tile(weight), grid);
+        let blocks = x.as_chunks::<BLOCK>().0.iter().enumerate();
+        let lines = fit
+            .scale
+            .as_flattened()
+            .iter()
+            .zip(fit.neg_min.as_flattened());
+        for ((k, x), (&scale, &neg_min)) in blocks.zip(lines) {
+            write(scale, -neg_min, &x.map(|v| fit.code(k, v)));
         }
     });
 }

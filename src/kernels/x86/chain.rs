@@ -87,7 +87,11 @@ impl Level for Avx512 {
         for (i, (c, q)) in codes.iter().zip(q).enumerate() {
             sum[i % 2] = _mm256_dpbusd_epi32(sum[i % 2], *c, q.get());
         }
-        if codes.len() > 1 { _mm256_add_epi32(sum[0], sum[1]) } else { sum[0] }
+        if codes.len() > 1 {
+            _mm256_add_epi32(sum[0], sum[1])
+        } else {
+            sum[0]
+        }
     }
 
     #[inline]
@@ -106,10 +110,17 @@ pub(super) const fn group<C: Codes>() -> usize {
 #[inline]
 #[target_feature(enable = "avx2,fma,f16c")]
 pub(super) fn reduce8(v: &[__m256i; 8]) -> __m256i {
-    let quarter =
-        |i: usize| _mm256_hadd_epi32(_mm256_hadd_epi32(v[i], v[i + 1]), _mm256_hadd_epi32(v[i + 2], v[i + 3]));
+    let quarter = |i: usize| {
+        _mm256_hadd_epi32(
+            _mm256_hadd_epi32(v[i], v[i + 1]),
+            _mm256_hadd_epi32(v[i + 2], v[i + 3]),
+        )
+    };
     let (low, high) = (quarter(0), quarter(4));
-    _mm256_add_epi32(_mm256_permute2x128_si256::<0x20>(low, high), _mm256_permute2x128_si256::<0x31>(low, high))
+    _mm256_add_epi32(
+        _mm256_permute2x128_si256::<0x20>(low, high),
+        _mm256_permute2x128_si256::<0x31>(low, high),
+    )
 }
 
 #[inline]
@@ -141,13 +152,26 @@ fn load8i(x: &[i32]) -> __m256i {
 #[target_feature(enable = "avx2,fma,f16c")]
 fn halves(f: impl Fn(usize) -> u16) -> __m256 {
     let h = |j: usize| f(j).cast_signed();
-    _mm256_cvtph_ps(_mm_setr_epi16(h(0), h(1), h(2), h(3), h(4), h(5), h(6), h(7)))
+    _mm256_cvtph_ps(_mm_setr_epi16(
+        h(0),
+        h(1),
+        h(2),
+        h(3),
+        h(4),
+        h(5),
+        h(6),
+        h(7),
+    ))
 }
 
 /// Half of 2^(e - 127) as f32 bits: MXFP4's values are stored doubled.
 #[inline]
 fn e8m0_half(e: u8) -> u32 {
-    if e < 2 { 0x0020_0000 << e } else { (u32::from(e) - 1) << 23 }
+    if e < 2 {
+        0x0020_0000 << e
+    } else {
+        (u32::from(e) - 1) << 23
+    }
 }
 
 /// The scales of eight blocks, at `at(0) .. at(7)` in `b`.
@@ -156,7 +180,16 @@ fn e8m0_half(e: u8) -> u32 {
 pub(super) fn scales<C: Codes>(b: &[u8], at: impl Fn(usize) -> usize) -> __m256 {
     if C::E8M0 {
         let f = |j: usize| e8m0_half(b[at(j) + C::SCALE_AT]).cast_signed();
-        return _mm256_castsi256_ps(_mm256_setr_epi32(f(0), f(1), f(2), f(3), f(4), f(5), f(6), f(7)));
+        return _mm256_castsi256_ps(_mm256_setr_epi32(
+            f(0),
+            f(1),
+            f(2),
+            f(3),
+            f(4),
+            f(5),
+            f(6),
+            f(7),
+        ));
     }
     halves(|j| u16_at(b, at(j) + C::SCALE_AT))
 }
@@ -199,7 +232,10 @@ unsafe fn terms<C: Codes, L: Level>(blocks: &[u8], acts: &Acts, first: usize) ->
             Form::SumFirst => _mm256_mul_ps(_mm256_mul_ps(isum, dw), dx),
             Form::ScaleFirst | Form::Nested => _mm256_mul_ps(_mm256_mul_ps(dw, dx), isum),
             Form::PlusOffset => {
-                let offset = _mm256_mul_ps(minima::<C>(blocks, |j| j * C::BYTES), load8(&acts.s[first..]));
+                let offset = _mm256_mul_ps(
+                    minima::<C>(blocks, |j| j * C::BYTES),
+                    load8(&acts.s[first..]),
+                );
                 _mm256_add_ps(_mm256_mul_ps(_mm256_mul_ps(dw, dx), isum), offset)
             }
             Form::MinusMins => {
@@ -227,7 +263,11 @@ fn add_up<C: Codes>(panel: &[u8], units: usize, terms: &[f32], out: &mut [f32], 
     let mut acc = [0.0f32; ROWS];
     if C::FORM == Form::Nested {
         let dots = terms.chunks_exact(units);
-        for ((row, dots), acc) in panel.chunks_exact(blocks * C::BYTES).zip(dots).zip(&mut acc) {
+        for ((row, dots), acc) in panel
+            .chunks_exact(blocks * C::BYTES)
+            .zip(dots)
+            .zip(&mut acc)
+        {
             for (block, dots) in row.chunks_exact(C::BYTES).zip(dots.chunks_exact(nested)) {
                 let mut t = 0.0f32;
                 for dot in dots {
@@ -252,18 +292,34 @@ fn add_up<C: Codes>(panel: &[u8], units: usize, terms: &[f32], out: &mut [f32], 
 
 /// `out[r * stride]` = row r of `w` times the one token in `acts`.
 #[inline(always)]
-unsafe fn rows<C: Codes, L: Level>(w: &[u8], units: usize, scratch: &mut Scratch, out: &mut [f32], stride: usize) {
-    let Scratch { acts, terms: buffer, .. } = scratch;
+unsafe fn rows<C: Codes, L: Level>(
+    w: &[u8],
+    units: usize,
+    scratch: &mut Scratch,
+    out: &mut [f32],
+    stride: usize,
+) {
+    let Scratch {
+        acts,
+        terms: buffer,
+        ..
+    } = scratch;
     let nested = C::SUBS / const { pieces::<C>() };
     let row_bytes = units / nested * C::BYTES;
     let group_bytes = 8 / nested * C::BYTES;
     buffer.resize((ROWS * units).next_multiple_of(8), 0.0);
-    for (panel, out) in w.chunks(ROWS * row_bytes).zip(out.chunks_mut(ROWS * stride)) {
+    for (panel, out) in w
+        .chunks(ROWS * row_bytes)
+        .zip(out.chunks_mut(ROWS * stride))
+    {
         let mut unit = 0;
         let (groups, rest) = panel.split_at(panel.len() / group_bytes * group_bytes);
         // SAFETY: the caller has the features of `L`, which include AVX2, FMA and F16C.
         unsafe {
-            for (blocks, to) in groups.chunks_exact(group_bytes).zip(buffer.chunks_exact_mut(8)) {
+            for (blocks, to) in groups
+                .chunks_exact(group_bytes)
+                .zip(buffer.chunks_exact_mut(8))
+            {
                 store8(to, terms::<C, L>(blocks, acts, unit));
                 unit += 8;
                 while unit >= units {
@@ -314,7 +370,9 @@ unsafe fn tokens<C: Codes, L: Level>(call: Call<'_>, scratch: &mut Scratch) {
         let act = &call.acts[t * act_bytes..][..act_bytes];
         // SAFETY: the caller has the features of `L`, which include AVX2, FMA and F16C.
         unsafe {
-            scratch.acts.fill::<C>(act, units, 1, Order::Periodic, false);
+            scratch
+                .acts
+                .fill::<C>(act, units, 1, Order::Periodic, false);
             rows::<C, L>(call.w, units, scratch, &mut call.out[t..], call.tokens);
         }
     }

@@ -10,9 +10,11 @@ use super::{Isa, MatRows, QuantizeAct, check, row_bytes};
 mod act;
 mod chain;
 mod codes;
+mod lanes;
 mod panel;
 
 use codes::Codes;
+use lanes::LaneCodes;
 
 /// From this many tokens on, unpacking a panel pays.
 const PANEL_TOKENS: usize = 4;
@@ -34,6 +36,8 @@ struct Scratch {
     acts: act::Acts,
     terms: Vec<f32>,
     panel: panel::Panel,
+    lane_acts: lanes::LaneActs,
+    lane_panel: lanes::LanePanel,
 }
 
 thread_local! {
@@ -47,7 +51,13 @@ fn run(ty: TypeId, (few, panel): (Kernel, Kernel), lanes: usize, call: Call<'_>)
     let Some((info, act)) = ty.info().and_then(|info| Some((info, info.act?.info()?))) else {
         unreachable!("only types with an activation type have kernels");
     };
-    let Call { w, acts, n, tokens, out } = call;
+    let Call {
+        w,
+        acts,
+        n,
+        tokens,
+        out,
+    } = call;
     let w_row = row_bytes(info, n);
     let rows = check(w, acts, (w_row, row_bytes(act, n)), tokens, out);
     if n == 0 {
@@ -66,40 +76,140 @@ fn run(ty: TypeId, (few, panel): (Kernel, Kernel), lanes: usize, call: Call<'_>)
         // SAFETY: `mat_rows` hands out a kernel only when the processor has its instruction set.
         unsafe {
             if !panel_w.is_empty() {
-                panel(Call { w: panel_w, acts, n, tokens, out: panel_out }, scratch);
+                panel(
+                    Call {
+                        w: panel_w,
+                        acts,
+                        n,
+                        tokens,
+                        out: panel_out,
+                    },
+                    scratch,
+                );
             }
             if !few_w.is_empty() {
-                few(Call { w: few_w, acts, n, tokens, out: few_out }, scratch);
+                few(
+                    Call {
+                        w: few_w,
+                        acts,
+                        n,
+                        tokens,
+                        out: few_out,
+                    },
+                    scratch,
+                );
             }
         }
     });
 }
 
-fn codes_avx2<C: Codes, const ID: u32>(w: &[u8], acts: &[u8], n: usize, tokens: usize, out: &mut [f32]) {
+fn codes_avx2<C: Codes, const ID: u32>(
+    w: &[u8],
+    acts: &[u8],
+    n: usize,
+    tokens: usize,
+    out: &mut [f32],
+) {
     let kernels: (Kernel, Kernel) = (chain::rows_avx2::<C>, panel::rows_avx2::<C>);
-    run(TypeId(ID), kernels, 8, Call { w, acts, n, tokens, out });
+    run(
+        TypeId(ID),
+        kernels,
+        8,
+        Call {
+            w,
+            acts,
+            n,
+            tokens,
+            out,
+        },
+    );
 }
 
-fn codes_avx512<C: Codes, const ID: u32>(w: &[u8], acts: &[u8], n: usize, tokens: usize, out: &mut [f32]) {
+fn codes_avx512<C: Codes, const ID: u32>(
+    w: &[u8],
+    acts: &[u8],
+    n: usize,
+    tokens: usize,
+    out: &mut [f32],
+) {
     let kernels: (Kernel, Kernel) = (chain::rows_avx512::<C>, panel::rows_avx512::<C>);
-    run(TypeId(ID), kernels, 16, Call { w, acts, n, tokens, out });
+    run(
+        TypeId(ID),
+        kernels,
+        16,
+        Call {
+            w,
+            acts,
+            n,
+            tokens,
+            out,
+        },
+    );
+}
+
+fn lanes_avx2<C: LaneCodes, const ID: u32>(
+    w: &[u8],
+    acts: &[u8],
+    n: usize,
+    tokens: usize,
+    out: &mut [f32],
+) {
+    let kernels: (Kernel, Kernel) = (lanes::few_avx2::<C>, lanes::panels_avx2::<C>);
+    run(
+        TypeId(ID),
+        kernels,
+        1,
+        Call {
+            w,
+            acts,
+            n,
+            tokens,
+            out,
+        },
+    );
+}
+
+fn lanes_avx512<C: LaneCodes, const ID: u32>(
+    w: &[u8],
+    acts: &[u8],
+    n: usize,
+    tokens: usize,
+    out: &mut [f32],
+) {
+    let kernels: (Kernel, Kernel) = (lanes::few_avx512::<C>, lanes::panels_avx512::<C>);
+    run(
+        TypeId(ID),
+        kernels,
+        1,
+        Call {
+            w,
+            acts,
+            n,
+            tokens,
+            out,
+        },
+    );
 }
 
 /// The kernel of a type for an instruction set that the processor has.
 pub(super) fn mat_rows(ty: TypeId, isa: Isa) -> Option<MatRows> {
     macro_rules! table {
-        ($($id:ident: $codes:ident;)*) => {
+        ($([$avx2:ident, $avx512:ident] $($id:ident $codes:path;)*)*) => {
             match (isa, ty) {
                 (Isa::Scalar, _) => None,
-                $((Isa::Avx2, TypeId::$id) => Some(codes_avx2::<codes::$codes, { TypeId::$id.0 }>),)*
-                $((Isa::Avx512, TypeId::$id) => Some(codes_avx512::<codes::$codes, { TypeId::$id.0 }>),)*
+                $($((Isa::Avx2, TypeId::$id) => Some($avx2::<$codes, { TypeId::$id.0 }>),)*)*
+                $($((Isa::Avx512, TypeId::$id) => Some($avx512::<$codes, { TypeId::$id.0 }>),)*)*
                 _ => None,
             }
         };
     }
     table! {
-        Q8_0: Q8_0; Q4_0: Q4_0; Q4_1: Q4_1; Q5_0: Q5_0; Q5_1: Q5_1; IQ4_NL: Iq4Nl; MXFP4: Mxfp4;
-        Q1_0: Q1_0; Q2_0: Q2_0; TQ1_0: Tq1_0; TQ2_0: Tq2_0; Q2_K: Q2K;
+        [codes_avx2, codes_avx512]
+            Q8_0 codes::Q8_0; Q4_0 codes::Q4_0; Q4_1 codes::Q4_1; Q5_0 codes::Q5_0; Q5_1 codes::Q5_1;
+            IQ4_NL codes::Iq4Nl; MXFP4 codes::Mxfp4; Q1_0 codes::Q1_0; Q2_0 codes::Q2_0;
+            TQ1_0 codes::Tq1_0; TQ2_0 codes::Tq2_0; Q2_K codes::Q2K;
+        [lanes_avx2, lanes_avx512]
+            Q3_K lanes::Q3K; Q4_K lanes::Q4K; Q5_K lanes::Q5K; Q6_K lanes::Q6K;
     }
 }
 

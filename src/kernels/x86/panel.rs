@@ -89,7 +89,16 @@ pub(super) fn transpose8(v: [__m256i; 8]) -> [__m256i; 8] {
     let ((r2, r3), (s2, s3)) = (pair(a1, b1), pair(c1, d1));
     let low = |a, b| _mm256_permute2x128_si256::<0x20>(a, b);
     let high = |a, b| _mm256_permute2x128_si256::<0x31>(a, b);
-    [low(r0, s0), low(r1, s1), low(r2, s2), low(r3, s3), high(r0, s0), high(r1, s1), high(r2, s2), high(r3, s3)]
+    [
+        low(r0, s0),
+        low(r1, s1),
+        low(r2, s2),
+        low(r3, s3),
+        high(r0, s0),
+        high(r1, s1),
+        high(r2, s2),
+        high(r3, s3),
+    ]
 }
 
 impl Panel {
@@ -99,7 +108,8 @@ impl Panel {
         let blocks = row_bytes / C::BYTES;
         let rows = w.len() / row_bytes;
         let per_line = 16 / LANES;
-        self.lines.resize(blocks * C::SUBS * 8 / per_line, Line::ZERO);
+        self.lines
+            .resize(blocks * C::SUBS * 8 / per_line, Line::ZERO);
         self.scales.resize(blocks, Lanes::ZERO);
         self.minima.resize(blocks, Lanes::ZERO);
         if C::FORM == Form::MinusMins {
@@ -119,7 +129,7 @@ impl Panel {
                     *codes = unsafe { C::unpack(&w[at(lane)..][..C::BYTES]) };
                 }
                 for k in 0..C::SUBS {
-                    let lines = transpose8(codes.map(|codes| codes[k]));
+                    let lines = transpose8(std::array::from_fn(|lane| codes[lane][k]));
                     for (g, line) in lines.into_iter().enumerate() {
                         let i = (b * C::SUBS + k) * 8 + g;
                         self.lines[i / per_line].0[i % per_line + half] = Piece::new(line);
@@ -165,7 +175,11 @@ unsafe fn panels<C: Codes, const LANES: usize>(
     let row_bytes = blocks * C::BYTES;
     // SAFETY: the caller has AVX2, FMA and F16C.
     unsafe { acts.fill::<C>(call.acts, units, call.tokens, Order::ByUnit, wide) };
-    for (w, out) in call.w.chunks(LANES * row_bytes).zip(call.out.chunks_mut(LANES * call.tokens)) {
+    for (w, out) in call
+        .w
+        .chunks(LANES * row_bytes)
+        .zip(call.out.chunks_mut(LANES * call.tokens))
+    {
         // SAFETY: the caller has AVX2, FMA and F16C.
         unsafe { panel.unpack::<C, LANES>(w, row_bytes) };
         for t in (0..call.tokens).step_by(CHUNK) {
@@ -209,7 +223,14 @@ pub(super) unsafe fn rows_avx512<C: Codes>(call: Call<'_>, scratch: &mut Scratch
 /// 16 rows, `T` tokens from `t` on, one block.
 #[inline]
 #[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512vl,avx512dq,avx512vnni")]
-fn tile512<C: Codes, const T: usize>(panel: &Panel, acts: &Acts, b: usize, tokens: usize, t: usize, sums: &mut [Lanes]) {
+fn tile512<C: Codes, const T: usize>(
+    panel: &Panel,
+    acts: &Acts,
+    b: usize,
+    tokens: usize,
+    t: usize,
+    sums: &mut [Lanes],
+) {
     let pieces = const { pieces::<C>() };
     let nested = C::SUBS / pieces;
     let sums = &mut sums[..T];
@@ -225,7 +246,11 @@ fn tile512<C: Codes, const T: usize>(panel: &Panel, acts: &Acts, b: usize, token
             for g in 0..8 {
                 let line = lines[p * 8 + g].zmm();
                 for i in 0..T {
-                    isum[i] = _mm512_dpbusd_epi32(isum[i], line, _mm512_set1_epi32(q[i * pieces + p].0[g]));
+                    isum[i] = _mm512_dpbusd_epi32(
+                        isum[i],
+                        line,
+                        _mm512_set1_epi32(q[i * pieces + p].0[g]),
+                    );
                 }
             }
         }
@@ -236,7 +261,8 @@ fn tile512<C: Codes, const T: usize>(panel: &Panel, acts: &Acts, b: usize, token
                 Form::SumFirst => _mm512_mul_ps(_mm512_mul_ps(isum, dw), dx),
                 Form::ScaleFirst => _mm512_mul_ps(_mm512_mul_ps(dw, dx), isum),
                 Form::PlusOffset => {
-                    let offset = _mm512_mul_ps(panel.minima[b].zmm(), _mm512_set1_ps(acts.s[unit + i]));
+                    let offset =
+                        _mm512_mul_ps(panel.minima[b].zmm(), _mm512_set1_ps(acts.s[unit + i]));
                     _mm512_add_ps(_mm512_mul_ps(_mm512_mul_ps(dw, dx), isum), offset)
                 }
                 Form::MinusMins => {
@@ -245,7 +271,10 @@ fn tile512<C: Codes, const T: usize>(panel: &Panel, acts: &Acts, b: usize, token
                     for (line, pair) in lines.iter().zip(&acts.bsums[unit + i].0) {
                         msum = _mm512_dpwssd_epi32(msum, line.zmm(), _mm512_set1_epi32(*pair));
                     }
-                    let minus = _mm512_mul_ps(_mm512_mul_ps(dx, panel.minima[b].zmm()), _mm512_cvtepi32_ps(msum));
+                    let minus = _mm512_mul_ps(
+                        _mm512_mul_ps(dx, panel.minima[b].zmm()),
+                        _mm512_cvtepi32_ps(msum),
+                    );
                     _mm512_sub_ps(_mm512_mul_ps(_mm512_mul_ps(dx, dw), isum), minus)
                 }
                 Form::Nested => {
@@ -288,7 +317,14 @@ pub(super) unsafe fn rows_avx2<C: Codes>(call: Call<'_>, scratch: &mut Scratch) 
 /// 8 rows, `T` tokens from `t` on, one block.
 #[inline]
 #[target_feature(enable = "avx2,fma,f16c")]
-fn tile256<C: Codes, const T: usize>(panel: &Panel, acts: &Acts, b: usize, tokens: usize, t: usize, sums: &mut [Lanes]) {
+fn tile256<C: Codes, const T: usize>(
+    panel: &Panel,
+    acts: &Acts,
+    b: usize,
+    tokens: usize,
+    t: usize,
+    sums: &mut [Lanes],
+) {
     let pieces = const { pieces::<C>() };
     let nested = C::SUBS / pieces;
     let sums = &mut sums[..T];
@@ -309,7 +345,8 @@ fn tile256<C: Codes, const T: usize>(panel: &Panel, acts: &Acts, b: usize, token
                 Form::SumFirst => _mm256_mul_ps(_mm256_mul_ps(isum, dw), dx),
                 Form::ScaleFirst => _mm256_mul_ps(_mm256_mul_ps(dw, dx), isum),
                 Form::PlusOffset => {
-                    let offset = _mm256_mul_ps(panel.minima[b].ymm(), _mm256_set1_ps(acts.s[unit + i]));
+                    let offset =
+                        _mm256_mul_ps(panel.minima[b].ymm(), _mm256_set1_ps(acts.s[unit + i]));
                     _mm256_add_ps(_mm256_mul_ps(_mm256_mul_ps(dw, dx), isum), offset)
                 }
                 Form::MinusMins => {
@@ -317,9 +354,15 @@ fn tile256<C: Codes, const T: usize>(panel: &Panel, acts: &Acts, b: usize, token
                     let mut msum = _mm256_setzero_si256();
                     for (j, pair) in acts.bsums[unit + i].0.iter().enumerate() {
                         let line = lines[j / 2].0[j % 2].get();
-                        msum = _mm256_add_epi32(msum, _mm256_madd_epi16(line, _mm256_set1_epi32(*pair)));
+                        msum = _mm256_add_epi32(
+                            msum,
+                            _mm256_madd_epi16(line, _mm256_set1_epi32(*pair)),
+                        );
                     }
-                    let minus = _mm256_mul_ps(_mm256_mul_ps(dx, panel.minima[b].ymm()), _mm256_cvtepi32_ps(msum));
+                    let minus = _mm256_mul_ps(
+                        _mm256_mul_ps(dx, panel.minima[b].ymm()),
+                        _mm256_cvtepi32_ps(msum),
+                    );
                     _mm256_sub_ps(_mm256_mul_ps(_mm256_mul_ps(dx, dw), isum), minus)
                 }
                 Form::Nested => {
@@ -387,8 +430,12 @@ fn wide<const T: usize>(lines: &[Line], q: &[WidePiece]) -> [__m256i; T] {
             let (even, odd) = (_mm256_and_si256(line, low), _mm256_srli_epi16::<8>(line));
             for i in 0..T {
                 let [q_even, q_odd] = &q[i * pieces + p].0;
-                isum[i] = _mm256_add_epi32(isum[i], _mm256_madd_epi16(even, _mm256_set1_epi32(q_even[g])));
-                isum[i] = _mm256_add_epi32(isum[i], _mm256_madd_epi16(odd, _mm256_set1_epi32(q_odd[g])));
+                isum[i] = _mm256_add_epi32(
+                    isum[i],
+                    _mm256_madd_epi16(even, _mm256_set1_epi32(q_even[g])),
+                );
+                isum[i] =
+                    _mm256_add_epi32(isum[i], _mm256_madd_epi16(odd, _mm256_set1_epi32(q_odd[g])));
             }
         }
     }

@@ -1,0 +1,143 @@
+//! Requests that cannot be honoured for some tensors, and how they are told: grouped, every tensor
+//! named, with what can be done.
+
+use std::fmt;
+
+use trine_formats::types::TypeId;
+
+use super::plan::Row;
+
+/// One tensor for which the request cannot be honoured.
+#[allow(missing_docs, reason = "the messages say what the fields are")]
+#[derive(Clone, PartialEq, Debug)]
+pub enum Problem {
+    /// Rows are not whole blocks of the type.
+    Misfit { tensor: String, columns: u64, wanted: TypeId, block: u64, instead: Option<TypeId> },
+    /// The input is quantized already.
+    Requantize { tensor: String, from: TypeId, to: TypeId },
+    /// The type is useless without an importance matrix.
+    NoImportance { tensor: String, ty: TypeId },
+    /// The importance matrix is of another model.
+    WrongImportance { tensor: String, found: u64, expected: u64 },
+    /// No decoder.
+    Unreadable { tensor: String, ty: TypeId },
+    /// No encoder, or a type that files do not hold.
+    Unwritable { tensor: String, ty: TypeId },
+    /// llama.cpp quantizes matrices and stacks of them only.
+    FourDimensions { tensor: String },
+}
+
+impl Problem {
+    pub(super) fn misfit(row: &Row, block: u64, instead: Option<TypeId>) -> Problem {
+        let (tensor, columns, wanted) = (row.name.clone(), row.columns(), row.to);
+        Problem::Misfit { tensor, columns, wanted, block, instead }
+    }
+
+    /// Problems of one kind are told together, in this order.
+    fn kind(&self) -> usize {
+        match self {
+            Problem::Unwritable { .. } => 0,
+            Problem::Unreadable { .. } => 1,
+            Problem::FourDimensions { .. } => 2,
+            Problem::Requantize { .. } => 3,
+            Problem::Misfit { instead: Some(_), .. } => 4,
+            Problem::Misfit { instead: None, .. } => 5,
+            Problem::NoImportance { .. } => 6,
+            Problem::WrongImportance { .. } => 7,
+        }
+    }
+
+    /// What is wrong, without the tensor, and what to do about it.
+    fn heading(&self) -> (&'static str, &'static str) {
+        match self {
+            Problem::Unwritable { .. } => (
+                "of a type that trine does not write",
+                "choose another file type, or another type for these with --tensor-type",
+            ),
+            Problem::Unreadable { .. } => (
+                "of a type that trine cannot decode",
+                "start from an F16, BF16 or F32 file",
+            ),
+            Problem::FourDimensions { .. } => (
+                "of four dimensions, which cannot be quantized",
+                "this model cannot be quantized; COPY works",
+            ),
+            Problem::Requantize { .. } => (
+                "quantized already, and quantizing twice costs quality",
+                "start from an F16, BF16 or F32 file, or accept the loss with --allow-requantize",
+            ),
+            Problem::Misfit { instead: Some(_), .. } => (
+                "whose rows are not whole blocks of the type",
+                "--fallback takes llama.cpp's replacements, --tensor-type PATTERN=TYPE your own",
+            ),
+            Problem::Misfit { instead: None, .. } => (
+                "whose rows are not whole blocks of the type, without a replacement in llama.cpp",
+                "choose a type with a smaller block for them with --tensor-type (or the option that named them)",
+            ),
+            Problem::NoImportance { .. } => (
+                "of a type that needs importance weights",
+                "give a matrix that has them with --imatrix",
+            ),
+            Problem::WrongImportance { .. } => (
+                "with importance weights of another size",
+                "the matrix is of another model; leave these out with --exclude-weights or make a new one",
+            ),
+        }
+    }
+
+    fn line(&self) -> String {
+        match self {
+            Problem::Misfit { tensor, columns, wanted, block, instead } => {
+                let instead = instead.map_or(String::new(), |ty| format!(" (replacement: {ty})"));
+                format!("{tensor}: {columns} columns, {wanted} needs a multiple of {block}{instead}")
+            }
+            Problem::Requantize { tensor, from, to } => format!("{tensor}: {from} to {to}"),
+            Problem::NoImportance { tensor, ty }
+            | Problem::Unreadable { tensor, ty }
+            | Problem::Unwritable { tensor, ty } => format!("{tensor}: {ty}"),
+            Problem::WrongImportance { tensor, found, expected } => {
+                format!("{tensor}: {found} weights, {expected} needed")
+            }
+            Problem::FourDimensions { tensor } => tensor.clone(),
+        }
+    }
+}
+
+/// All problems of a plan as one message: a line per kind, then a line per tensor.
+#[derive(Debug, PartialEq)]
+pub struct Refusal(String);
+
+impl Refusal {
+    /// `None` when there are no problems.
+    pub fn new(problems: &[Problem]) -> Option<Refusal> {
+        if problems.is_empty() {
+            return None;
+        }
+        let mut sorted: Vec<&Problem> = problems.iter().collect();
+        sorted.sort_by_key(|p| p.kind());
+        let mut text = String::new();
+        for group in sorted.chunk_by(|a, b| a.kind() == b.kind()) {
+            let (what, help) = group[0].heading();
+            let s = if group.len() == 1 { "" } else { "s" };
+            if !text.is_empty() {
+                text.push('\n');
+            }
+            if let [only] = group {
+                text += &format!("tensor {what}: {}; {help}", only.line());
+                continue;
+            }
+            text += &format!("{} tensor{s} {what}; {help}:", group.len());
+            for problem in group {
+                text += "\n  ";
+                text += &problem.line();
+            }
+        }
+        Some(Refusal(text))
+    }
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}

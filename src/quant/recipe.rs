@@ -1,0 +1,268 @@
+//! The request: what to quantize to, and every exception to it.
+
+use regex::Regex;
+use thiserror::Error;
+use trine_formats::gguf::{GgufStr, Value};
+use trine_formats::types::{REGISTRY, TypeId};
+
+use super::ftype::{Target, nearest};
+use super::imatrix::Importance;
+
+/// Everything that decides the output, apart from the input.
+#[derive(Debug)]
+pub struct Recipe {
+    /// File type, or a copy.
+    pub target: Target,
+    /// One type for every tensor: no mixture.
+    pub pure: bool,
+    /// Quantized tensors may be quantized again.
+    pub allow_requantize: bool,
+    /// `output.weight` stays as it is.
+    pub leave_output: bool,
+    /// Type of `output.weight`, and of tied embeddings.
+    pub output_type: Option<TypeId>,
+    /// Type of the token embeddings.
+    pub embedding_type: Option<TypeId>,
+    /// Types by name, first match wins.
+    pub rules: Vec<TensorRule>,
+    /// Metadata set in the output; the loader's view of the model follows them too.
+    pub overrides: Vec<KvOverride>,
+    /// Layers left out, ascending and distinct.
+    pub prune: Vec<u32>,
+    /// One output file per input shard.
+    pub keep_split: bool,
+    /// Take llama.cpp's replacement where a width does not fit the block.
+    pub fallback: bool,
+    /// Importance matrix.
+    pub importance: Option<Importance>,
+}
+
+impl Recipe {
+    /// `target` with no exceptions.
+    pub fn new(target: Target) -> Recipe {
+        Recipe {
+            target,
+            pure: false,
+            allow_requantize: false,
+            leave_output: false,
+            output_type: None,
+            embedding_type: None,
+            rules: Vec::new(),
+            overrides: Vec::new(),
+            prune: Vec::new(),
+            keep_split: false,
+            fallback: false,
+            importance: None,
+        }
+    }
+}
+
+/// A part of a request that cannot be read.
+#[derive(Error, Debug, PartialEq, Eq)]
+#[error("{0}")]
+pub struct RecipeError(String);
+
+fn bad<T>(message: String) -> Result<T, RecipeError> {
+    Err(RecipeError(message))
+}
+
+/// Reads a tensor type that trine can name, such as `q4_K` or `f16`.
+pub fn parse_type(text: &str) -> Result<TypeId, RecipeError> {
+    TypeId::from_name(text).map_or_else(
+        || {
+            let hint = nearest(text, REGISTRY.iter().map(|t| t.name))
+                .map_or(String::new(), |n| format!("; did you mean {n}?"));
+            let names: Vec<&str> =
+                REGISTRY.iter().filter(|t| t.encode.is_some()).map(|t| t.name).collect();
+            bad(format!("unknown tensor type '{text}'{hint} (types: {})", names.join(" ")))
+        },
+        Ok,
+    )
+}
+
+/// `PATTERN=TYPE`: tensors whose name the pattern is found in get the type.
+#[derive(Clone, Debug)]
+pub struct TensorRule {
+    /// As written, lower-cased.
+    pub pattern: String,
+    /// The type.
+    pub ty: TypeId,
+    regex: Regex,
+}
+
+impl TensorRule {
+    /// Reads `PATTERN=TYPE`. The pattern ends at the first `=`, is lower-cased and searched for
+    /// anywhere in the name, as llama-quantize does.
+    pub fn parse(text: &str) -> Result<TensorRule, RecipeError> {
+        let Some((pattern, ty)) = text.split_once('=') else {
+            return bad(format!("tensor rule '{text}' is not PATTERN=TYPE, such as ffn_down=q6_k"));
+        };
+        if pattern.is_empty() || ty.is_empty() {
+            let missing = if pattern.is_empty() { "pattern" } else { "type" };
+            return bad(format!("tensor rule '{text}' has no {missing}: write PATTERN=TYPE"));
+        }
+        let pattern = pattern.to_ascii_lowercase();
+        let ty = parse_type(ty)?;
+        match Regex::new(&pattern) {
+            Ok(regex) => Ok(TensorRule { pattern, ty, regex }),
+            Err(e) => {
+                let why = e.to_string();
+                let why = why.lines().last().unwrap_or_default().trim_start_matches("error: ");
+                bad(format!("tensor rule '{text}': the pattern is not a regular expression: {why}"))
+            }
+        }
+    }
+
+    /// Reads a file of rules separated by white space.
+    pub fn parse_file(text: &str) -> Result<Vec<TensorRule>, RecipeError> {
+        text.split_ascii_whitespace().map(TensorRule::parse).collect()
+    }
+
+    /// Whether the rule names this tensor.
+    pub fn matches(&self, name: &str) -> bool {
+        self.regex.is_match(name)
+    }
+}
+
+/// A value of `--override-kv`.
+#[derive(Clone, PartialEq, Debug)]
+pub enum KvValue {
+    /// Stored as `u32`.
+    Int(i64),
+    /// Stored as `f32`.
+    Float(f64),
+    /// Stored as `bool`.
+    Bool(bool),
+    /// Stored as a string.
+    Str(String),
+}
+
+/// `KEY=TYPE:VALUE`.
+#[derive(Clone, PartialEq, Debug)]
+pub struct KvOverride {
+    /// Metadata key.
+    pub key: String,
+    /// Its new value.
+    pub value: KvValue,
+}
+
+/// Longest key and longest string value of an override, in bytes: llama.cpp's buffers hold 128.
+pub const OVERRIDE_MAX: usize = 127;
+
+impl KvOverride {
+    /// Reads `KEY=int:N`, `KEY=float:X`, `KEY=bool:true|false` or `KEY=str:TEXT`.
+    pub fn parse(text: &str) -> Result<KvOverride, RecipeError> {
+        let form = "write KEY=int:N, KEY=float:X, KEY=bool:true|false or KEY=str:TEXT";
+        let Some((key, typed)) = text.split_once('=').filter(|(key, _)| !key.is_empty()) else {
+            return bad(format!("override '{text}' has no key: {form}"));
+        };
+        if key.len() > OVERRIDE_MAX {
+            return bad(format!("override '{text}': the key is longer than {OVERRIDE_MAX} bytes"));
+        }
+        let Some((kind, value)) = typed.split_once(':') else {
+            return bad(format!("override '{text}' has no type: {form}"));
+        };
+        let not = |what: &str| RecipeError(format!("override '{text}': '{value}' is not {what}"));
+        let value = match kind {
+            "int" => {
+                let n: i64 = value.parse().map_err(|_| not("an integer"))?;
+                let magnitude = n.unsigned_abs();
+                if u32::try_from(magnitude).is_err() {
+                    return Err(not("within 32 bits, as which it would be stored"));
+                }
+                if key == "general.alignment" && !magnitude.is_power_of_two() {
+                    return Err(not("a power of two"));
+                }
+                KvValue::Int(n)
+            }
+            "float" => KvValue::Float(value.parse().map_err(|_| not("a number"))?),
+            "bool" => KvValue::Bool(value.parse().map_err(|_| not("true or false"))?),
+            "str" if value.len() > OVERRIDE_MAX => {
+                return bad(format!("override '{text}': the text is longer than {OVERRIDE_MAX} bytes"));
+            }
+            "str" => KvValue::Str(value.to_owned()),
+            _ => return bad(format!("override '{text}': unknown type '{kind}': {form}")),
+        };
+        if key == "general.alignment" && !matches!(value, KvValue::Int(_)) {
+            return bad(format!("override '{text}': general.alignment is an integer"));
+        }
+        Ok(KvOverride { key: key.to_owned(), value })
+    }
+
+    /// The value as it goes into the file. llama-quantize stores the magnitude of an integer.
+    pub fn to_value(&self) -> Value {
+        match &self.value {
+            KvValue::Int(n) => Value::U32(n.unsigned_abs() as u32),
+            KvValue::Float(x) => Value::F32(*x as f32),
+            KvValue::Bool(b) => Value::Bool(*b),
+            KvValue::Str(s) => Value::Str(GgufStr(s.as_bytes().to_vec())),
+        }
+    }
+
+    /// A remark where the file will not hold what was written.
+    pub fn warning(&self) -> Option<String> {
+        match self.value {
+            KvValue::Int(n) if n < 0 => Some(format!(
+                "override of {}: {n} is stored without its sign, as llama-quantize does: {}",
+                self.key,
+                n.unsigned_abs()
+            )),
+            _ => None,
+        }
+    }
+}
+
+/// Reads `--prune-layers`: numbers separated by commas.
+pub fn parse_layers(text: &str) -> Result<Vec<u32>, RecipeError> {
+    let mut layers = Vec::new();
+    for part in text.split(',') {
+        // layer numbers are C ints in tensor names
+        match part.trim().parse::<u32>() {
+            Ok(n) if i32::try_from(n).is_ok() => layers.push(n),
+            _ => return bad(format!("'{part}' is not a layer number: write 3,4,5")),
+        }
+    }
+    layers.sort_unstable();
+    layers.dedup();
+    Ok(layers)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rules() {
+        let rule = TensorRule::parse("BLK\\.[0-3]\\.ffn_(up|gate)=Q8_0").unwrap();
+        assert_eq!(rule.ty, TypeId::Q8_0);
+        assert!(rule.matches("blk.2.ffn_up.weight") && !rule.matches("blk.12.ffn_up.weight"));
+        for wrong in ["ffn_down", "=q8_0", "ffn_down=", "ffn_down=q9", "ffn_(=q8_0", "(?=x)y=q8_0"] {
+            let message = TensorRule::parse(wrong).unwrap_err().to_string();
+            assert!(!message.contains('\n'), "{message}");
+        }
+        assert_eq!(TensorRule::parse_file("a=f16\n b=f32\t c=q8_0\n").unwrap().len(), 3);
+    }
+
+    #[test]
+    fn overrides() {
+        let value = |text: &str| KvOverride::parse(text).map(|o| o.to_value());
+        assert_eq!(value("a.b=int:7"), Ok(Value::U32(7)));
+        assert_eq!(value("a.b=int:-7"), Ok(Value::U32(7)));
+        assert_eq!(value("a.b=float:1e-5"), Ok(Value::F32(1e-5)));
+        assert_eq!(value("a.b=bool:false"), Ok(Value::Bool(false)));
+        assert_eq!(value("a.b=str:x=y:z"), Ok(Value::Str(GgufStr(b"x=y:z".to_vec()))));
+        let long = format!("a=str:{}", "x".repeat(128));
+        for wrong in [
+            "a", "=int:1", "a=1", "a=int:x", "a=int:4294967296", "a=bool:1", "a=u8:1",
+            "general.alignment=int:48", "general.alignment=str:64", &long,
+        ] {
+            assert!(value(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn layers() {
+        assert_eq!(parse_layers("3,1,3"), Ok(vec![1, 3]));
+        assert!(parse_layers("1,,2").is_err() && parse_layers("-1").is_err());
+    }
+}

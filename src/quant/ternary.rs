@@ -1,0 +1,220 @@
+//! Whether tensors that become TQ1_0 or TQ2_0 are ternary, and what is lost where they are not.
+//!
+//! A block of 256 weights is ternary when they are all `-a`, `0` or `+a`. The claim is proved from the
+//! output: every encoded row is decoded again and compared. A ternary block keeps its digits; its scale
+//! `a` may be rounded to f16. Any other block loses weights.
+
+use std::fmt;
+
+use trine_formats::types::TypeId;
+
+/// Weights per block of both types.
+const BLOCK: usize = 256;
+
+/// What encoding did to a number of rows.
+#[derive(Clone, Copy, Default, PartialEq, Debug)]
+pub struct Loss {
+    /// Weights looked at.
+    pub weights: u64,
+    /// Weights of blocks that are not ternary whose value is not the decoded one.
+    pub changed: u64,
+    /// Largest relative rounding of a ternary block's scale to f16.
+    pub scale_error: f32,
+    /// Sum of squares of the source.
+    energy: f64,
+    /// Sum of squares of source minus decoded.
+    error: f64,
+}
+
+impl Loss {
+    /// Compares a row of the source with what was decoded from the output.
+    pub fn of_row(source: &[f32], decoded: &[f32]) -> Loss {
+        let mut loss = Loss { weights: source.len() as u64, ..Loss::default() };
+        for (s, d) in source.chunks(BLOCK).zip(decoded.chunks(BLOCK)) {
+            loss.add_block(s, d);
+        }
+        loss
+    }
+
+    fn add_block(&mut self, source: &[f32], decoded: &[f32]) {
+        let scale = source.iter().fold(0.0f32, |a, x| a.max(x.abs()));
+        let stored = decoded.iter().fold(0.0f32, |a, x| a.max(x.abs()));
+        // digits kept: every weight is one of the three, and comes back with its sign
+        let digits = source.iter().zip(decoded).all(|(&s, &d)| {
+            let ternary = s == 0.0 || s.abs() == scale;
+            let sign = |x: f32| i8::from(x > 0.0) - i8::from(x < 0.0);
+            ternary && sign(s) == sign(d) && (d == 0.0 || d.abs() == stored)
+        });
+        if digits {
+            if scale > 0.0 {
+                self.scale_error = self.scale_error.max((stored - scale).abs() / scale);
+            }
+        } else {
+            self.changed += source.iter().zip(decoded).filter(|(s, d)| s != d).count() as u64;
+        }
+        for (&s, &d) in source.iter().zip(decoded) {
+            let difference = f64::from(s) - f64::from(d);
+            self.energy += f64::from(s) * f64::from(s);
+            self.error += difference * difference;
+        }
+    }
+
+    /// Adds the loss of other rows.
+    pub fn add(&mut self, other: &Loss) {
+        self.weights += other.weights;
+        self.changed += other.changed;
+        self.scale_error = self.scale_error.max(other.scale_error);
+        self.energy += other.energy;
+        self.error += other.error;
+    }
+
+    /// Whether every digit is kept.
+    pub fn is_lossless(&self) -> bool {
+        self.changed == 0
+    }
+
+    /// Share of the weights that are changed, 0 to 1.
+    pub fn share(&self) -> f64 {
+        self.changed as f64 / self.weights.max(1) as f64
+    }
+
+    /// Root of the squared error relative to the source's.
+    pub fn relative_error(&self) -> f64 {
+        if self.energy > 0.0 { (self.error / self.energy).sqrt() } else { 0.0 }
+    }
+}
+
+/// The loss of one tensor.
+#[derive(Clone, PartialEq, Debug)]
+pub struct TensorLoss {
+    /// Name in the output.
+    pub name: String,
+    /// TQ1_0 or TQ2_0.
+    pub ty: TypeId,
+    /// Over all its rows.
+    pub loss: Loss,
+}
+
+/// What became of all tensors that were made ternary.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct TernaryReport {
+    /// One entry per tensor, in output order.
+    pub tensors: Vec<TensorLoss>,
+}
+
+/// Whether this type holds ternary digits, so that a report is due.
+pub fn is_ternary_type(ty: TypeId) -> bool {
+    matches!(ty, TypeId::TQ1_0 | TypeId::TQ2_0)
+}
+
+impl TernaryReport {
+    /// Over all tensors.
+    pub fn total(&self) -> Loss {
+        let mut total = Loss::default();
+        self.tensors.iter().for_each(|t| total.add(&t.loss));
+        total
+    }
+
+    /// Tensors that were not ternary.
+    pub fn lossy(&self) -> impl Iterator<Item = &TensorLoss> {
+        self.tensors.iter().filter(|t| !t.loss.is_lossless())
+    }
+
+    /// The tensor with the largest relative error.
+    pub fn worst(&self) -> Option<&TensorLoss> {
+        self.lossy().max_by(|a, b| a.loss.relative_error().total_cmp(&b.loss.relative_error()))
+    }
+}
+
+impl fmt::Display for Loss {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (share, error) = (100.0 * self.share(), 100.0 * self.relative_error());
+        write!(f, "{share:.2}% of weights changed, relative error {error:.2}%")
+    }
+}
+
+impl fmt::Display for TernaryReport {
+    /// One line when all is kept, otherwise the total and a line per lossy tensor.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let total = self.total();
+        let n = self.tensors.len();
+        let Some(worst) = self.worst() else {
+            let scales = match total.scale_error {
+                0.0 => "scales exact".to_owned(),
+                e => format!("scales rounded to f16 by up to {:.1e} of their value", e),
+            };
+            return write!(
+                f,
+                "{n} ternary tensors, {} weights: digits lossless (decoded and compared), {scales}",
+                total.weights
+            );
+        };
+        let lossy = self.lossy().count();
+        write!(f, "{lossy} of {n} tensors made ternary were not: {total}; worst {}:", worst.name)?;
+        for t in self.lossy() {
+            write!(f, "\n  {}: {}", t.name, t.loss)?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn block(values: &[f32]) -> Vec<f32> {
+        values.iter().copied().cycle().take(BLOCK).collect()
+    }
+
+    #[test]
+    fn ternary_blocks_are_lossless() {
+        let source = block(&[0.5, -0.5, 0.0, -0.0]);
+        let loss = Loss::of_row(&source, &source);
+        assert!(loss.is_lossless() && loss.scale_error == 0.0 && loss.relative_error() == 0.0);
+        // a scale that f16 rounds
+        let decoded = block(&[0.25, -0.25, 0.0]);
+        let source = block(&[0.2501, -0.2501, 0.0]);
+        let loss = Loss::of_row(&source, &decoded);
+        assert!(loss.is_lossless());
+        assert_eq!(loss.scale_error, (0.2501f32 - 0.25).abs() / 0.2501);
+    }
+
+    #[test]
+    fn anything_else_is_lossy() {
+        // one weight off
+        let mut source = block(&[0.5, -0.5, 0.0]);
+        let decoded = source.clone();
+        source[7] = 0.25;
+        let loss = Loss::of_row(&source, &decoded);
+        assert_eq!((loss.changed, loss.weights), (1, 256));
+        // a digit that comes back as another one
+        let source = block(&[0.5, -0.5, 0.0]);
+        let mut decoded = source.clone();
+        decoded[0] = 0.0;
+        assert_eq!(Loss::of_row(&source, &decoded).changed, 1);
+        decoded[0] = -0.5;
+        assert_eq!(Loss::of_row(&source, &decoded).changed, 1);
+        // a scale that f16 loses
+        let loss = Loss::of_row(&block(&[1e-10, 0.0]), &block(&[0.0]));
+        assert_eq!((loss.changed, loss.relative_error()), (128, 1.0));
+        assert!(!loss.is_lossless());
+        // values that are not numbers never count as ternary
+        assert!(!Loss::of_row(&block(&[f32::NAN]), &block(&[0.0])).is_lossless());
+    }
+
+    #[test]
+    fn report_names_the_worst() {
+        let one = |name: &str, source: &[f32]| TensorLoss {
+            name: name.into(),
+            ty: TypeId::TQ2_0,
+            loss: Loss::of_row(&block(source), &block(&[1.0, 0.0])),
+        };
+        let good = TernaryReport { tensors: vec![one("a", &[1.0, 0.0])] };
+        assert!(good.to_string().contains("digits lossless"), "{good}");
+        let tensors = vec![one("a", &[1.0, 0.0]), one("b", &[1.0, 0.5]), one("c", &[1.0, 0.1])];
+        let bad = TernaryReport { tensors };
+        assert_eq!(bad.worst().map(|t| t.name.as_str()), Some("b"));
+        assert_eq!(bad.lossy().count(), 2);
+        assert!(bad.to_string().starts_with("2 of 3 tensors"), "{bad}");
+    }
+}

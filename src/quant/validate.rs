@@ -1,0 +1,169 @@
+//! Finds values that would poison a model: block scales and floats that are infinite or not a number.
+//!
+//! The same places are looked at as in ggml's `ggml_validate_row_data`.
+
+use trine_formats::types::TypeId;
+
+/// Where in a block its floats are.
+enum Floats {
+    /// Nothing to check.
+    None,
+    /// f16 at these offsets.
+    F16(&'static [usize]),
+    /// The upper half of an f32 at the start.
+    Bf16,
+    /// f32 at the start.
+    F32,
+    /// f64 at the start.
+    F64,
+    /// An exponent byte at the start; 255 means not a number.
+    E8m0,
+    /// IQ1_M: an f16 in the upper nibbles of the last 8 bytes.
+    Iq1m,
+}
+
+fn floats(ty: TypeId) -> Floats {
+    match ty {
+        TypeId::F32 | TypeId::Q8_K => Floats::F32,
+        TypeId::F64 => Floats::F64,
+        TypeId::BF16 => Floats::Bf16,
+        TypeId::MXFP4 => Floats::E8m0,
+        TypeId::F16
+        | TypeId::Q1_0
+        | TypeId::Q2_0
+        | TypeId::Q4_0
+        | TypeId::Q5_0
+        | TypeId::Q8_0
+        | TypeId::IQ4_NL
+        | TypeId::IQ4_XS
+        | TypeId::IQ1_S
+        | TypeId::IQ2_XXS
+        | TypeId::IQ2_XS
+        | TypeId::IQ2_S
+        | TypeId::IQ3_XXS
+        | TypeId::IQ3_S => Floats::F16(&[0]),
+        TypeId::Q4_1 | TypeId::Q5_1 | TypeId::Q8_1 | TypeId::Q4_K | TypeId::Q5_K => {
+            Floats::F16(&[0, 2])
+        }
+        TypeId::Q2_K => Floats::F16(&[80, 82]),
+        TypeId::Q3_K => Floats::F16(&[108]),
+        TypeId::Q6_K => Floats::F16(&[208]),
+        TypeId::TQ1_0 => Floats::F16(&[52]),
+        TypeId::TQ2_0 => Floats::F16(&[64]),
+        TypeId::IQ1_M => Floats::Iq1m,
+        _ => Floats::None,
+    }
+}
+
+/// The first block of `data` with an infinity or a NaN, and which of the two it is.
+pub fn first_bad(ty: TypeId, data: &[u8]) -> Option<(usize, &'static str)> {
+    let bytes = ty.info()?.bytes;
+    let blocks = data.chunks_exact(bytes).enumerate();
+    let mut named = blocks.map(|(i, b)| (i, bad_block(ty, b)));
+    // the type is matched per block, which the compiler hoists for the hot one-element types
+    named.find_map(|(i, bad)| bad.map(|what| (i, what)))
+}
+
+#[inline]
+fn bad_block(ty: TypeId, block: &[u8]) -> Option<&'static str> {
+    let u16_at = |at: usize| u32::from(block[at]) | u32::from(block[at + 1]) << 8;
+    let verdict = |exponent_full: bool, mantissa: bool| match (exponent_full, mantissa) {
+        (false, _) => None,
+        (true, false) => Some("an infinity"),
+        (true, true) => Some("a NaN"),
+    };
+    let f16 = |h: u32| verdict(h & 0x7c00 == 0x7c00, h & 0x03ff != 0);
+    match floats(ty) {
+        Floats::None => None,
+        Floats::F16(offsets) => offsets.iter().find_map(|&at| f16(u16_at(at))),
+        Floats::Bf16 => verdict(u16_at(0) & 0x7f80 == 0x7f80, u16_at(0) & 0x7f != 0),
+        Floats::F32 => {
+            let bits = u16_at(0) | u16_at(2) << 16;
+            verdict(bits & 0x7f80_0000 == 0x7f80_0000, bits & 0x7f_ffff != 0)
+        }
+        Floats::F64 => {
+            let low = u16_at(0) | u16_at(2) << 16;
+            let high = u16_at(4) | u16_at(6) << 16;
+            let mantissa = high & 0xf_ffff != 0 || low != 0;
+            verdict(high & 0x7ff0_0000 == 0x7ff0_0000, mantissa)
+        }
+        Floats::E8m0 => (block[0] == 0xff).then_some("a NaN"),
+        Floats::Iq1m => {
+            let nibble = |at: usize| u16_at(at) >> 12;
+            f16(nibble(48) | nibble(50) << 4 | nibble(52) << 8 | nibble(54) << 12)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use trine_formats::types::REGISTRY;
+
+    /// Where each type has f16 values, from the structs of ggml-common.h.
+    const F16_AT: &[(TypeId, &[usize])] = &[
+        (TypeId::F16, &[0]),
+        (TypeId::Q4_0, &[0]),
+        (TypeId::Q4_1, &[0, 2]),
+        (TypeId::Q5_1, &[0, 2]),
+        (TypeId::Q8_0, &[0]),
+        (TypeId::Q2_K, &[80, 82]),
+        (TypeId::Q3_K, &[108]),
+        (TypeId::Q4_K, &[0, 2]),
+        (TypeId::Q6_K, &[208]),
+        (TypeId::TQ1_0, &[52]),
+        (TypeId::TQ2_0, &[64]),
+        (TypeId::Q1_0, &[0]),
+        (TypeId::Q2_0, &[0]),
+        (TypeId::IQ4_NL, &[0]),
+    ];
+
+    #[test]
+    fn finds_bad_scales() {
+        for &(ty, places) in F16_AT {
+            let bytes = ty.info().unwrap().bytes;
+            for &at in places {
+                let mut data = vec![0u8; 3 * bytes];
+                data[2 * bytes + at + 1] = 0x7c;
+                assert_eq!(first_bad(ty, &data), Some((2, "an infinity")), "{ty}");
+                data[2 * bytes + at] = 1;
+                assert_eq!(first_bad(ty, &data), Some((2, "a NaN")), "{ty}");
+                data[2 * bytes + at + 1] = 0x7b;
+                assert_eq!(first_bad(ty, &data), None, "{ty}");
+            }
+        }
+    }
+
+    #[test]
+    fn codes_are_not_scales() {
+        for &(ty, places) in F16_AT {
+            let bytes = ty.info().unwrap().bytes;
+            let mut data = vec![0xff; bytes];
+            places.iter().for_each(|&at| data[at + 1] = 0);
+            assert_eq!(first_bad(ty, &data), None, "{ty}");
+        }
+    }
+
+    #[test]
+    fn plain_floats() {
+        let of = |x: f32| first_bad(TypeId::F32, &x.to_le_bytes()).map(|b| b.1);
+        assert_eq!(of(f32::MAX), None);
+        assert_eq!(of(f32::NEG_INFINITY), Some("an infinity"));
+        assert_eq!(of(f32::NAN), Some("a NaN"));
+        let of = |x: f64| first_bad(TypeId::F64, &x.to_le_bytes()).map(|b| b.1);
+        assert_eq!(of(f64::MAX), None);
+        assert_eq!(of(f64::INFINITY), Some("an infinity"));
+        assert_eq!(of(f64::NAN), Some("a NaN"));
+        assert_eq!(first_bad(TypeId::BF16, &[0x80, 0x7f]), Some((0, "an infinity")));
+        assert_eq!(first_bad(TypeId::BF16, &[0x7f, 0x7f]), None);
+        assert_eq!(first_bad(TypeId::MXFP4, &[0xff; 17]), Some((0, "a NaN")));
+        assert_eq!(first_bad(TypeId::I32, &[0xff; 4]), None);
+    }
+
+    #[test]
+    fn every_type_can_be_asked() {
+        for info in REGISTRY {
+            assert_eq!(first_bad(info.id, &vec![0; info.bytes * 2]), None, "{}", info.name);
+        }
+    }
+}

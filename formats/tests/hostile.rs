@@ -253,6 +253,26 @@ fn arrays() {
 }
 
 #[test]
+fn values_beyond_the_memory_budget_are_refused_before_they_are_copied() {
+    let zeros = vec![0; 70_000_000];
+    for (ty, n) in [
+        (0, 70_000_000),
+        (7, 70_000_000),
+        (5, 17_500_000),
+        (12, 8_750_000),
+    ] {
+        let file = File::new(0, 1).key("k", 9).u32(ty).u64(n).raw(&zeros);
+        refused(&file, 49, "key 'k'", "would take 70000000 bytes of memory");
+    }
+    refused(
+        &File::new(0, 1).key("k", 8).str(&zeros),
+        37,
+        "key 'k'",
+        "bytes of memory",
+    );
+}
+
+#[test]
 fn ten_million_strings_of_one_byte_cost_less_than_the_file() {
     let mut file = File::new(0, 1).key("k", 9).u32(8).u64(10_000_000);
     file.0.reserve(90_000_000);

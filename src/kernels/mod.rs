@@ -14,6 +14,7 @@ use std::fmt;
 use trine_formats::types::{TypeId, TypeInfo};
 
 pub mod halves;
+pub mod packed;
 mod scalar;
 pub mod ternary;
 #[cfg(target_arch = "x86_64")]

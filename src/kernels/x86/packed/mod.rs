@@ -1,0 +1,48 @@
+//! Kernels of the packed layouts.
+
+use trine_formats::types::TypeId;
+
+use crate::kernels::Isa;
+use crate::kernels::packed::Packing;
+
+mod t2;
+
+/// The layouts of a type that have kernels for an instruction set that the processor has, the best first.
+pub(in crate::kernels) fn packings(ty: TypeId, isa: Isa) -> &'static [&'static Packing] {
+    macro_rules! list {
+        ($($packing:path),*) => {{
+            static LIST: &[&Packing] = &[$(&$packing),*];
+            LIST
+        }};
+    }
+    match (isa, ty) {
+        (Isa::Avx512, TypeId::TQ2_0) => list![t2::TQ2_0],
+        (Isa::Avx512, TypeId::I2_S) => list![t2::I2_S],
+        (Isa::Avx512, TypeId::TL1 | TypeId::TL2) => list![t2::TL],
+        _ => list![],
+    }
+}
+
+/// Checks the lengths that every kernel relies on.
+fn check(p: &Packing, group: &[u8], acts: &[u8], n: usize, tokens: usize, out: &[f32]) {
+    assert_eq!(group.len(), (p.group_bytes)(n), "{}: group", p.name);
+    assert_eq!(
+        acts.len(),
+        tokens * (p.act_bytes)(n),
+        "{}: activations",
+        p.name
+    );
+    assert_eq!(out.len(), tokens * p.rows, "{}: outputs", p.name);
+    assert!(
+        acts.as_ptr().addr().is_multiple_of(64),
+        "{}: alignment",
+        p.name
+    );
+}
+
+/// Dword `i` of `bytes`.
+#[inline]
+fn dword(bytes: &[u8], i: usize) -> [u8; 4] {
+    let b = &bytes[4 * i..4 * i + 4];
+    [b[0], b[1], b[2], b[3]]
+}

@@ -93,7 +93,8 @@ pub fn run(args: &Args, subjects: &[Subject], out: &mut dyn Write) -> Result<()>
         for &threads in &counts {
             let options = LoadOptions {
                 isa,
-                threads,
+                threads: crate::args::threads(Some(threads)),
+                repack: true,
                 packing: args.packing.options(),
             };
             let model = Model::load(&file, &options).with_context(|| format!("'{name}'"))?;

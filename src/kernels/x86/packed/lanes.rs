@@ -62,14 +62,48 @@ pub(super) fn count_rows(w: &[u8], row_bytes: usize) -> usize {
     rows
 }
 
-/// Dword s of l of a block's quants, at byte `32l + 4s` of `out`.
-#[inline]
-pub(super) fn by_lane(q: &[u8; BLOCK], out: &mut [u8; BLOCK]) {
-    for (s, q) in q.as_chunks::<32>().0.iter().enumerate() {
-        for l in 0..CHAINS {
-            out[32 * l + 4 * s..][..4].copy_from_slice(&[q[l], q[l + 8], q[l + 16], q[l + 24]]);
-        }
+/// Words of two vectors, one after the other: where word i of dword s of l = 0 and 1 comes from, s = 0..4.
+const WORDS: [i16; 32] = {
+    let mut words = [0; 32];
+    let mut k = 0;
+    while k < 32 {
+        let (l, s, i) = (k / 16, k / 2 % 4, k % 2);
+        words[k] = (16 * s + 8 * i + l) as i16;
+        k += 1;
     }
+    words
+};
+
+/// The quants of a block in the order in which the kernels walk them: dword s of l at byte 32l + 4s.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw")]
+pub(super) fn by_lane(q: &[u8; BLOCK]) -> [__m512i; 4] {
+    // Word i of l = 0..8 of half s: elements l + 16i and l + 8 + 16i, side by side.
+    let pairs = _mm_setr_epi8(0, 8, 1, 9, 2, 10, 3, 11, 4, 12, 5, 13, 6, 14, 7, 15);
+    let mut halves = [_mm512_setzero_si512(); 4];
+    for (halves, q) in halves.iter_mut().zip(q.as_chunks::<64>().0) {
+        // SAFETY: 64 bytes.
+        let q = unsafe { load(q.as_ptr()) };
+        *halves = _mm512_shuffle_epi8(q, _mm512_broadcast_i32x4(pairs));
+    }
+    // SAFETY: 32 words.
+    let mut words = unsafe { load(WORDS.as_ptr().cast()) };
+    let mut out = halves;
+    for out in &mut out {
+        let first = _mm512_permutex2var_epi16(halves[0], words, halves[1]);
+        let second = _mm512_permutex2var_epi16(halves[2], words, halves[3]);
+        *out = _mm512_mask_blend_epi16(0xFF00_FF00, first, second);
+        words = _mm512_add_epi16(words, _mm512_set1_epi16(2));
+    }
+    out
+}
+
+/// Writes a vector to 64 bytes.
+#[inline]
+#[target_feature(enable = "avx512f")]
+pub(super) fn store(to: &mut [u8; 64], v: __m512i) {
+    // SAFETY: 64 bytes; no alignment is asked for.
+    unsafe { _mm512_storeu_si512(to.as_mut_ptr().cast(), v) }
 }
 
 /// `acc + pairs`: dword by dword, the products of both i16 added. The intrinsic of the same name becomes a
@@ -91,25 +125,42 @@ pub(super) fn dpwssd(mut acc: __m512i, a: __m512i, b: __m512i) -> __m512i {
     acc
 }
 
-/// The same with one dword for all lanes of `b`.
+/// The same with the dword at `b + OFFSET` for all lanes.
 ///
 /// # Safety
-/// `b` points at four readable bytes.
+/// Its four bytes are readable.
 #[inline]
 #[target_feature(enable = "avx512f,avx512vnni")]
-pub(super) unsafe fn dpwssd_broadcast(mut acc: __m512i, a: __m512i, b: *const u8) -> __m512i {
+pub(super) unsafe fn dpwssd_at<const OFFSET: usize>(
+    mut acc: __m512i,
+    a: __m512i,
+    b: *const u8,
+) -> __m512i {
     // SAFETY: reads the four bytes that the caller vouches for.
     unsafe {
         std::arch::asm!(
-            "vpdpwssd {acc}, {a}, dword ptr [{b}]{{1to16}}",
+            "vpdpwssd {acc}, {a}, dword ptr [{b} + {offset}]{{1to16}}",
             acc = inout(zmm_reg) acc,
             a = in(zmm_reg) a,
             b = in(reg) b,
+            offset = const OFFSET,
             options(pure, readonly, nostack, preserves_flags)
         );
     }
     acc
 }
+
+/// Repeats the body with constants: what has to stay in registers must not be indexed by a variable, and
+/// the compiler does not unroll a loop of this length by itself.
+macro_rules! unroll {
+    ($i:ident in [$($value:literal)*] $body:block) => {
+        $({
+            const $i: usize = $value;
+            $body
+        })*
+    };
+}
+pub(super) use unroll;
 
 /// The dword at `p` in all lanes.
 ///

@@ -7,6 +7,7 @@ use crate::kernels::packed::Packing;
 
 mod lanes;
 mod q4_k;
+mod q6_k;
 mod t2;
 
 /// The layouts of a type that have kernels for an instruction set that the processor has, the best first.
@@ -20,6 +21,7 @@ pub(in crate::kernels) fn packings(ty: TypeId, isa: Isa) -> &'static [&'static P
     match (isa, ty) {
         (Isa::Avx512, TypeId::Q4_K) => list![q4_k::Q4_K],
         (Isa::Avx512, TypeId::Q5_K) => list![q4_k::Q5_K],
+        (Isa::Avx512, TypeId::Q6_K) => list![q6_k::Q6_K],
         (Isa::Avx512, TypeId::TQ2_0) => list![t2::TQ2_0],
         (Isa::Avx512, TypeId::I2_S) => list![t2::I2_S],
         (Isa::Avx512, TypeId::TL1 | TypeId::TL2) => list![t2::TL],

@@ -27,8 +27,8 @@ use trine_formats::types::TypeId;
 
 use super::check;
 use super::lanes::{
-    BLOCK, CHAINS, Q8_K, ROWS, TILE, Tile, broadcast, by_lane, count_rows, dpwssd,
-    dpwssd_broadcast, finish, load, scales, step,
+    BLOCK, CHAINS, Q8_K, ROWS, TILE, Tile, broadcast, by_lane, count_rows, dpwssd, dpwssd_at,
+    finish, load, scales, step, store, unroll,
 };
 use crate::kernels::packed::{Encoding, Packing};
 
@@ -201,17 +201,26 @@ fn arrange(act: &[u8], n: usize, out: &mut [u8]) {
     assert_eq!(act.len(), n / BLOCK * Q8_K, "activation row");
     let blocks = act.as_chunks::<Q8_K>().0;
     for (act, out) in blocks.iter().zip(out.as_chunks_mut::<ACT>().0) {
-        by_lane(&act[4..].as_chunks().0[0], &mut out.as_chunks_mut().0[0]);
-        for j in 0..8 {
-            let sum_of_16 = |i: usize| i32::from(i16::from_le_bytes([act[i], act[i + 1]]));
-            let sum = sum_of_16(260 + 4 * j) + sum_of_16(262 + 4 * j);
-            // Only sums that no quants have need the rest.
-            let part = sum.clamp(i16::MIN.into(), i16::MAX.into());
-            out[SUMS + 2 * j..][..2].copy_from_slice(&(part as i16).to_le_bytes());
-            out[REST + 2 * j..][..2].copy_from_slice(&((sum - part) as i16).to_le_bytes());
-        }
-        out[SCALE..][..4].copy_from_slice(&act[..4]);
+        // SAFETY: handed out only where the instruction set was detected.
+        unsafe { arrange_block(act, out) };
     }
+}
+
+#[target_feature(enable = "avx512f,avx512bw")]
+fn arrange_block(act: &[u8; Q8_K], out: &mut [u8; ACT]) {
+    let quants = by_lane(&act[4..].as_chunks().0[0]);
+    for (out, q) in out.as_chunks_mut().0.iter_mut().zip(quants) {
+        store(out, q);
+    }
+    for (j, sums) in act[260..].as_chunks::<4>().0.iter().enumerate() {
+        let [a, b, c, d] = *sums;
+        let sum = i32::from(i16::from_le_bytes([a, b])) + i32::from(i16::from_le_bytes([c, d]));
+        // Only sums that no quants have need the rest.
+        let part = sum.clamp(i16::MIN.into(), i16::MAX.into());
+        out[SUMS + 2 * j..][..2].copy_from_slice(&(part as i16).to_le_bytes());
+        out[REST + 2 * j..][..2].copy_from_slice(&((sum - part) as i16).to_le_bytes());
+    }
+    out[SCALE..][..4].copy_from_slice(&act[..4]);
 }
 
 fn multiply<C: Codes>(group: &[u8], acts: &[u8], n: usize, tokens: usize, out: &mut [f32]) {
@@ -282,26 +291,21 @@ unsafe fn header<C: Codes>(w: *const u8) -> Header {
     }
 }
 
-/// Adds sub-blocks 2p and 2p + 1 to a chain's integer.
+/// The integer of a chain: codes times activations times scales.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512vnni")]
-unsafe fn add_pair<C: Codes>(
-    acc: __m512i,
-    [even, odd]: [__m512i; 2],
-    scales: __m512i,
-    y: *const u8,
-    p: usize,
-) -> __m512i {
-    // SAFETY: the caller's activations have eight dwords.
-    let (y0, y1) = unsafe { (broadcast(y.add(8 * p)), broadcast(y.add(8 * p + 4))) };
-    // The sum of the odd sub-block goes to the high half, with the bias for the low one below it.
-    let sums = _mm512_dpbusd_epi32(_mm512_set1_epi32(C::BIAS >> C::SHIFT), odd, y1);
-    let sums = _mm512_dpbusd_epi32(
-        _mm512_sll_epi32(sums, _mm_cvtsi32_si128(C::SHIFT as i32)),
-        even,
-        y0,
-    );
-    dpwssd(acc, sums, scales)
+unsafe fn lane_sum<C: Codes>(h: &Header, codes: &[[__m512i; 2]; 4], y: *const u8) -> __m512i {
+    let shift = _mm_cvtsi32_si128(C::SHIFT as i32);
+    let mut acc = h.start;
+    for (p, ([even, odd], scales)) in codes.iter().zip(&h.scales).enumerate() {
+        // SAFETY: the caller's activations have eight dwords.
+        let (y0, y1) = unsafe { (broadcast(y.add(8 * p)), broadcast(y.add(8 * p + 4))) };
+        // The sum of the odd sub-block goes to the high half, with the bias for the low one below it.
+        let sums = _mm512_dpbusd_epi32(_mm512_set1_epi32(C::BIAS >> C::SHIFT), *odd, y1);
+        let sums = _mm512_dpbusd_epi32(_mm512_sll_epi32(sums, shift), *even, y0);
+        acc = dpwssd(acc, sums, *scales);
+    }
+    acc
 }
 
 /// `minus - dmin * dy * sum(mins * sums)`.
@@ -311,13 +315,13 @@ unsafe fn subtract_mins(minus: __m512, h: &Header, y: *const u8, dy: __m512) -> 
     let mut sum = _mm512_setzero_si512();
     // SAFETY: the caller's activations have sums.
     unsafe {
-        for p in 0..4 {
-            sum = dpwssd_broadcast(sum, h.mins[p], y.add(SUMS + 4 * p));
-        }
+        unroll!(P in [0 1 2 3] {
+            sum = dpwssd_at::<{ SUMS + 4 * P }>(sum, h.mins[P], y);
+        });
         if y.add(REST).cast::<u128>().read_unaligned() != 0 {
-            for p in 0..4 {
-                sum = dpwssd_broadcast(sum, h.mins[p], y.add(REST + 4 * p));
-            }
+            unroll!(P in [0 1 2 3] {
+                sum = dpwssd_at::<{ REST + 4 * P }>(sum, h.mins[P], y);
+            });
         }
     }
     let d = _mm512_mul_ps(h.dmin, dy);
@@ -336,15 +340,9 @@ unsafe fn one<C: Codes>(group: &[u8], acts: *const u8, out: &mut [f32]) {
             let dy = _mm512_castsi512_ps(broadcast(y.add(SCALE)));
             minus = subtract_mins(minus, &h, y, dy);
             let d = _mm512_mul_ps(h.d, dy);
-            for l in 0..CHAINS {
-                let w = block.as_ptr().add(CODES + C::PART * l);
-                let y = y.add(32 * l);
-                let mut acc = h.start;
-                let codes = C::unpack(w);
-                for p in 0..4 {
-                    acc = add_pair::<C>(acc, codes[p], h.scales[p], y, p);
-                }
-                chains[l] = step(chains[l], d, acc);
+            for (l, chain) in chains.iter_mut().enumerate() {
+                let codes = C::unpack(block.as_ptr().add(CODES + C::PART * l));
+                *chain = step(*chain, d, lane_sum::<C>(&h, &codes, y.add(32 * l)));
             }
         }
     }
@@ -367,15 +365,10 @@ unsafe fn tile<C: Codes>(group: &[u8], acts: *const u8, act: usize, out: &mut [f
                 token.d = _mm512_mul_ps(h.d, dy);
             }
             for l in 0..CHAINS {
-                let w = block.as_ptr().add(CODES + C::PART * l);
-                let codes = C::unpack(w);
+                let codes = C::unpack(block.as_ptr().add(CODES + C::PART * l));
                 for (t, token) in tile.iter_mut().enumerate() {
-                    let y = acts.add(act * t + 32 * l);
-                    let mut acc = h.start;
-                    for p in 0..4 {
-                        acc = add_pair::<C>(acc, codes[p], h.scales[p], y, p);
-                    }
-                    token.chains[l] = step(token.chains[l], token.d, acc);
+                    let sum = lane_sum::<C>(&h, &codes, acts.add(act * t + 32 * l));
+                    token.chains[l] = step(token.chains[l], token.d, sum);
                 }
             }
         }

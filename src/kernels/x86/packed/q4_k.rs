@@ -150,6 +150,7 @@ const fn bytes<C: Codes>() -> usize {
 const fn packing<C: Codes>() -> Packing {
     Packing {
         name: C::NAME,
+        dense: false,
         rows: ROWS,
         encoding: Encoding::Type(TypeId::Q8_K),
         group_bytes: |n| n / BLOCK * bytes::<C>(),

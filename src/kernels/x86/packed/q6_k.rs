@@ -54,6 +54,7 @@ const MANY: usize = 4;
 
 pub(super) static Q6_K: Packing = Packing {
     name: "q6_k x16",
+    dense: false,
     rows: ROWS,
     encoding: Encoding::Type(TypeId::Q8_K),
     group_bytes,

@@ -13,6 +13,7 @@ use std::fmt;
 
 use trine_formats::types::{TypeId, TypeInfo};
 
+pub mod elements;
 pub mod halves;
 pub mod packed;
 mod scalar;
@@ -21,7 +22,7 @@ pub mod ternary;
 mod x86;
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 /// `mat_rows(w, acts, n, tokens, out)`: the products of R weight rows with `tokens` activation rows.
 ///

@@ -32,8 +32,9 @@ pub struct Pool {
 type Run = unsafe fn(*const (), usize);
 
 struct Shared {
-    /// Region number in the upper half, next task in the lower: a task is taken by counting up while
-    /// the region is still the one that was looked at.
+    /// Region number in the upper half, tasks not taken yet in the lower: a task is taken by counting down
+    /// while the region is still the one that was looked at. What else a region consists of is written
+    /// before its number and read only after taking a task, while the region waits for it.
     state: AtomicU64,
     tasks: AtomicU32,
     /// Tasks finished in this region.
@@ -123,7 +124,9 @@ impl Pool {
         let region = (shared.state.load(Ordering::Relaxed) >> 32).wrapping_add(1);
         // Sequentially consistent, as is the counting of the parked: either this thread sees that a
         // helper parked, or the helper sees the new region before it sleeps.
-        shared.state.store(region << 32, Ordering::SeqCst);
+        shared
+            .state
+            .store(region << 32 | u64::from(tasks), Ordering::SeqCst);
         if shared.parked.load(Ordering::SeqCst) > 0 {
             let _guard = shared.guard();
             shared.wake.notify_all();
@@ -167,22 +170,19 @@ impl Shared {
     }
 
     fn has_task(&self) -> bool {
-        let state = self.state.load(Ordering::SeqCst);
-        (state as u32) < self.tasks.load(Ordering::Relaxed)
+        self.state.load(Ordering::SeqCst) as u32 > 0
     }
 
     /// Takes and runs one task; false when there is none.
     fn take(&self) -> bool {
         let mut state = self.state.load(Ordering::Acquire);
         loop {
-            let next = state as u32;
-            // At least as new as `state`: were it newer, the exchange below would fail.
-            if next >= self.tasks.load(Ordering::Relaxed) {
+            if state as u32 == 0 {
                 return false;
             }
             match self.state.compare_exchange_weak(
                 state,
-                state + 1,
+                state - 1,
                 Ordering::AcqRel,
                 Ordering::Acquire,
             ) {
@@ -194,7 +194,7 @@ impl Shared {
         let run = self.run.load(Ordering::Relaxed);
         // SAFETY: `run` was stored from a `Run`, and is not null once a region has tasks.
         let run: Run = unsafe { std::mem::transmute::<*mut (), Run>(run) };
-        let task = state as u32 as usize;
+        let task = (self.tasks.load(Ordering::Relaxed) - state as u32) as usize;
         // SAFETY: a task of this region was taken and is not done yet, so `region` is still waiting
         // and `body` and `run` are the pair it stored.
         let result = catch_unwind(AssertUnwindSafe(|| {
@@ -396,6 +396,24 @@ mod tests {
                 }
             });
         }
+    }
+
+    #[test]
+    fn regions_of_different_lengths_follow_each_other_closely() {
+        // A helper that has just found one region empty must not take from it what the next one has.
+        let pool = Pool::new(3).expect("threads");
+        let runs = AtomicUsize::new(0);
+        pool.install(|| {
+            for i in 0..20_000 {
+                let tasks = 2 + i * 7 % 23;
+                for_each(tasks, |t| {
+                    assert!(t < tasks);
+                    runs.fetch_add(1, Ordering::Relaxed);
+                });
+            }
+        });
+        let expected: usize = (0..20_000).map(|i| 2 + i * 7 % 23).sum();
+        assert_eq!(runs.into_inner(), expected);
     }
 
     #[test]

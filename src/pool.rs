@@ -331,6 +331,52 @@ pub fn chunks_mut<T: Send>(data: &mut [T], size: usize, f: impl Fn(usize, &mut [
     });
 }
 
+/// A rectangle of a matrix, for one task to write.
+pub struct Tile<'a, T> {
+    parts: &'a Parts<'a, T>,
+    width: usize,
+    /// Its rows of the matrix.
+    pub rows: std::ops::Range<usize>,
+    /// Its columns.
+    pub cols: std::ops::Range<usize>,
+}
+
+impl<T> Tile<'_, T> {
+    /// The tile's part of its row `i`, counted from the first of its rows.
+    ///
+    /// # Panics
+    /// When the tile has no such row.
+    pub fn row(&mut self, i: usize) -> &mut [T] {
+        assert!(i < self.rows.len(), "row outside its tile");
+        let at = (self.rows.start + i) * self.width;
+        // SAFETY: tiles do not overlap, and the borrow of this one lasts as long as the row's.
+        unsafe { self.parts.part(at + self.cols.start..at + self.cols.end) }
+    }
+}
+
+/// Calls `f` for all tiles of `size` = (rows, columns) of a matrix with rows of `width`, the last of which may be
+/// smaller; the bottom rows are handed out first.
+pub fn tiles_mut<T: Send>(
+    data: &mut [T],
+    width: usize,
+    size: (usize, usize),
+    f: impl Fn(Tile<'_, T>) + Sync,
+) {
+    let height = data.len().checked_div(width).unwrap_or(0);
+    let (rows, cols) = (size.0.max(1), size.1.max(1));
+    let (down, across) = (height.div_ceil(rows), width.div_ceil(cols));
+    let parts = Parts::new(data);
+    for_each(down * across, |i| {
+        let (row, col) = ((down - 1 - i / across) * rows, i % across * cols);
+        f(Tile {
+            parts: &parts,
+            width,
+            rows: row..height.min(row + rows),
+            cols: col..width.min(col + cols),
+        });
+    });
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -398,6 +444,27 @@ mod tests {
             });
         });
         assert!(data.iter().enumerate().all(|(i, &v)| v == i / 10 + 1));
+    }
+
+    #[test]
+    fn tiles_cover_a_matrix_once() {
+        let pool = Pool::new(2).expect("threads");
+        for (height, width, size) in [
+            (7, 10, (3, 4)),
+            (1, 9, (4, 9)),
+            (5, 5, (1, 2)),
+            (0, 3, (1, 1)),
+        ] {
+            let mut data = vec![0u32; height * width];
+            pool.install(|| {
+                tiles_mut(&mut data, width, size, |mut tile| {
+                    for i in 0..tile.rows.len() {
+                        tile.row(i).iter_mut().for_each(|v| *v += 1);
+                    }
+                });
+            });
+            assert!(data.iter().all(|&v| v == 1), "{height} x {width}");
+        }
     }
 
     #[test]

@@ -16,6 +16,7 @@ use trine_formats::types::{TypeId, TypeInfo};
 pub use aligned::{AlignedBytes, Floats};
 
 mod aligned;
+pub mod elements;
 pub mod halves;
 pub mod packed;
 mod scalar;
@@ -24,7 +25,7 @@ pub mod ternary;
 mod x86;
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 /// `mat_rows(w, acts, n, tokens, out)`: the products of R weight rows with `tokens` activation rows.
 ///

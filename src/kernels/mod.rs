@@ -15,6 +15,7 @@ use trine_formats::types::{TypeId, TypeInfo};
 
 pub mod halves;
 pub mod packed;
+pub mod probe;
 mod scalar;
 pub mod ternary;
 #[cfg(target_arch = "x86_64")]

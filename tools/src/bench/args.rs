@@ -4,6 +4,8 @@ use std::path::PathBuf;
 use std::str::FromStr;
 
 use clap::{Parser, ValueEnum};
+use trine::quant::parse_type;
+use trine_formats::types::TypeId;
 
 use super::synth::Spec;
 use crate::load::{positive, thread_count};
@@ -121,6 +123,14 @@ pub struct Args {
     /// Say what is running
     #[arg(long)]
     pub progress: bool,
+
+    /// Measure kernels instead of models: products of matrices by type and instruction set
+    #[arg(long, conflicts_with_all = ["model", "synthetic"])]
+    pub kernels: bool,
+
+    /// Tensor types for --kernels; without it all
+    #[arg(long, value_name = "TYPE,...", value_delimiter = ',', requires = "kernels", value_parser = parse_type)]
+    pub types: Vec<TypeId>,
 
     #[command(flatten)]
     #[allow(missing_docs)]

@@ -2,6 +2,8 @@
 
 pub mod args;
 mod describe;
+mod kernels;
+mod machine;
 mod models;
 mod output;
 mod stats;
@@ -22,8 +24,12 @@ use synth::Spec;
 /// # Errors
 /// A model that cannot be loaded or made; a test that does not fit it; output that cannot be written.
 pub fn run(args: &Args) -> Result<()> {
-    let subjects = Subject::all(args)?;
     let mut out = io::stdout().lock();
+    if args.kernels {
+        kernels::run(args, &mut out)?;
+        return Ok(out.flush()?);
+    }
+    let subjects = Subject::all(args)?;
     models::run(args, &subjects, &mut out)?;
     Ok(out.flush()?)
 }

@@ -10,7 +10,7 @@ use trine::model::{LoadOptions, Model, Session, SessionOptions};
 use super::Subject;
 use super::args::{Args, Pair};
 use super::describe::Description;
-use super::output::{Record, Table};
+use super::output::{Record, Shown, Table};
 use crate::args::threads;
 
 /// One point of the grid that the lists span.
@@ -85,7 +85,8 @@ pub fn run(args: &Args, subjects: &[Subject], out: &mut dyn Write) -> Result<()>
         [] => vec![threads(None)],
         ref given => given.to_vec(),
     };
-    let mut table = Table::new(args, out)?;
+    let mut table = Table::new(args.output, out)?;
+    let shown = Shown::of(args);
     for subject in subjects {
         let name = subject.name();
         let file = subject.open(args)?;
@@ -104,14 +105,15 @@ pub fn run(args: &Args, subjects: &[Subject], out: &mut dyn Write) -> Result<()>
                     }
                 };
                 let samples = measure(&model, test, args, &say)?;
-                table.row(&Record {
+                let record = Record {
                     file: &name,
                     model: &description,
                     isa,
                     threads,
                     test,
                     samples: &samples,
-                })?;
+                };
+                table.row(&record.line(shown))?;
             }
         }
     }

@@ -124,8 +124,12 @@ pub struct Args {
     #[arg(long)]
     pub progress: bool,
 
+    /// Set each speed beside what memory and multipliers of this machine allow
+    #[arg(long)]
+    pub roofline: bool,
+
     /// Measure kernels instead of models: products of matrices by type and instruction set
-    #[arg(long, conflicts_with_all = ["model", "synthetic"])]
+    #[arg(long, conflicts_with_all = ["model", "synthetic", "roofline"])]
     pub kernels: bool,
 
     /// Tensor types for --kernels; without it all

@@ -6,6 +6,7 @@ mod kernels;
 mod machine;
 mod models;
 mod output;
+mod roofline;
 mod stats;
 mod synth;
 
@@ -30,7 +31,11 @@ pub fn run(args: &Args) -> Result<()> {
         return Ok(out.flush()?);
     }
     let subjects = Subject::all(args)?;
-    models::run(args, &subjects, &mut out)?;
+    if args.roofline {
+        roofline::run(args, &subjects, &mut out)?;
+    } else {
+        models::run(args, &subjects, &mut out)?;
+    }
     Ok(out.flush()?)
 }
 

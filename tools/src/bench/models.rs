@@ -49,7 +49,10 @@ impl Test {
 }
 
 /// The tests of every model at every number of threads.
-fn tests(args: &Args) -> Vec<Test> {
+///
+/// # Errors
+/// There are none.
+pub fn tests(args: &Args) -> Result<Vec<Test>> {
     let mut lengths: Vec<Pair> = args.n_prompt.iter().map(|&p| Pair(p, 0)).collect();
     lengths.extend(args.n_gen.iter().map(|&g| Pair(0, g)));
     lengths.extend(&args.prompt_gen);
@@ -68,7 +71,18 @@ fn tests(args: &Args) -> Vec<Test> {
             }
         }
     }
-    all
+    if all.is_empty() {
+        bail!("nothing to do: give -p, -n or -pg a number above 0");
+    }
+    Ok(all)
+}
+
+/// The numbers of threads asked for.
+pub fn thread_counts(args: &Args) -> Vec<usize> {
+    match args.threads[..] {
+        [] => vec![threads(None)],
+        ref given => given.to_vec(),
+    }
 }
 
 /// Runs everything and writes the table.
@@ -77,21 +91,14 @@ fn tests(args: &Args) -> Vec<Test> {
 /// A model that cannot be loaded; nothing to do; output that cannot be written.
 pub fn run(args: &Args, subjects: &[Subject], out: &mut dyn Write) -> Result<()> {
     let isa = Isa::from_env()?;
-    let tests = tests(args);
-    if tests.is_empty() {
-        bail!("nothing to do: give -p, -n or -pg a number above 0");
-    }
-    let counts = match args.threads[..] {
-        [] => vec![threads(None)],
-        ref given => given.to_vec(),
-    };
+    let tests = tests(args)?;
     let mut table = Table::new(args.output, out)?;
     let shown = Shown::of(args);
     for subject in subjects {
         let name = subject.name();
         let file = subject.open(args)?;
         let description = Description::of(&file);
-        for &threads in &counts {
+        for threads in thread_counts(args) {
             let options = LoadOptions {
                 isa,
                 threads,
@@ -120,8 +127,11 @@ pub fn run(args: &Args, subjects: &[Subject], out: &mut dyn Write) -> Result<()>
     table.finish()
 }
 
-/// Seconds of every repetition of `test`.
-fn measure(model: &Model, test: &Test, args: &Args, say: &dyn Fn(&str)) -> Result<Vec<f64>> {
+/// Seconds of every repetition of `test`; `say` is told what happens.
+///
+/// # Errors
+/// The model refuses the tokens.
+pub fn measure(model: &Model, test: &Test, args: &Args, say: &dyn Fn(&str)) -> Result<Vec<f64>> {
     let options = SessionOptions {
         n_ctx: test.depth + test.tokens(),
         n_ubatch: test.ubatch,

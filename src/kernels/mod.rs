@@ -13,6 +13,9 @@ use std::fmt;
 
 use trine_formats::types::{TypeId, TypeInfo};
 
+pub use aligned::{AlignedBytes, Floats};
+
+mod aligned;
 pub mod halves;
 pub mod packed;
 pub mod probe;

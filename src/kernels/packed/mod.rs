@@ -14,13 +14,11 @@ use trine_formats::types::TypeId;
 use super::Isa;
 use super::ternary::Quantizer;
 
-mod aligned;
 mod arena;
 mod run;
 #[cfg(test)]
 mod tests;
 
-pub use aligned::AlignedBytes;
 pub use arena::Arena;
 pub use run::{Job, PackedMatrix, multiply_all};
 

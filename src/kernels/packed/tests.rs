@@ -4,8 +4,8 @@ use trine_formats::types::ternary::quantize_tl;
 use trine_formats::types::{REGISTRY, TypeId, TypeInfo};
 
 use super::super::tests::{Random, encoded, isas, same};
-use super::{AlignedBytes, Encoding, Packing, packings};
-use crate::kernels::ternary;
+use super::{Encoding, Packing, packings};
+use crate::kernels::{AlignedBytes, ternary};
 
 fn arranged(p: &Packing, acts: &[u8], n: usize, tokens: usize) -> AlignedBytes {
     let row = (p.act_bytes)(n);

@@ -116,6 +116,10 @@ pub struct Args {
     #[arg(long, value_name = "0|1", default_value = "1", value_parser = switch, action = clap::ArgAction::Set)]
     pub mmap: bool,
 
+    /// Use the weights where the file's bytes are instead of copying them into faster layouts
+    #[arg(long)]
+    pub no_repack: bool,
+
     /// Leave out the run before the timed ones
     #[arg(long)]
     pub no_warmup: bool,

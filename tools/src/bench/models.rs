@@ -102,6 +102,7 @@ pub fn run(args: &Args, subjects: &[Subject], out: &mut dyn Write) -> Result<()>
             let options = LoadOptions {
                 isa,
                 threads,
+                repack: !args.no_repack,
                 packing: args.packing.options(),
             };
             let model = Model::load(&file, &options).with_context(|| format!("'{name}'"))?;
@@ -116,6 +117,7 @@ pub fn run(args: &Args, subjects: &[Subject], out: &mut dyn Write) -> Result<()>
                     file: &name,
                     model: &description,
                     isa,
+                    repack: !args.no_repack,
                     threads,
                     test,
                     samples: &samples,

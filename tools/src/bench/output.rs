@@ -19,6 +19,8 @@ pub struct Record<'a> {
     pub model: &'a Description,
     /// Instruction set of the kernels.
     pub isa: Isa,
+    /// Whether the weights were copied into faster layouts.
+    pub repack: bool,
     /// Threads.
     pub threads: usize,
     /// What was run.
@@ -41,7 +43,7 @@ impl Record<'_> {
             ("model", 28, false, self.model.kind.clone()),
             ("size", 10, true, size(self.model.bytes)),
             ("params", 10, true, params(self.model.params)),
-            ("backend", 10, false, format!("CPU {}", self.isa)),
+            ("backend", 10, false, backend(self.isa, self.repack)),
             ("threads", 7, true, self.threads.to_string()),
         ];
         if shown.batch {
@@ -73,6 +75,7 @@ impl Record<'_> {
             ("model_size", json!(self.model.bytes)),
             ("model_n_params", json!(self.model.params)),
             ("isa", json!(self.isa.name())),
+            ("repack", json!(self.repack)),
             ("n_threads", json!(self.threads)),
             ("n_batch", json!(self.test.batch)),
             ("n_ubatch", json!(self.test.ubatch)),
@@ -109,6 +112,14 @@ impl Shown {
             batch: args.batch_size != [2048],
             ubatch: args.ubatch_size != [512],
         }
+    }
+}
+
+/// What computes: `CPU avx512`, with ` rows` when the weights are used where the file's bytes are.
+pub fn backend(isa: Isa, repack: bool) -> String {
+    match repack {
+        true => format!("CPU {isa}"),
+        false => format!("CPU {isa} rows"),
     }
 }
 

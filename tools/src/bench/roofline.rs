@@ -18,7 +18,7 @@ use super::args::Args;
 use super::describe::{Description, processor};
 use super::machine::Machine;
 use super::models::{self, Test};
-use super::output::{Line, Table, object};
+use super::output::{Line, Table, backend, object};
 use super::stats::Summary;
 
 /// What a token costs, whatever the program.
@@ -104,6 +104,7 @@ pub fn run(args: &Args, subjects: &[Subject], out: &mut dyn Write) -> Result<()>
             let options = LoadOptions {
                 isa,
                 threads,
+                repack: !args.no_repack,
                 packing: args.packing.options(),
             };
             let model = Model::load(&file, &options).with_context(|| format!("'{name}'"))?;
@@ -128,6 +129,7 @@ pub fn run(args: &Args, subjects: &[Subject], out: &mut dyn Write) -> Result<()>
                     file: &name,
                     model: Description::of(&file),
                     isa,
+                    repack: !args.no_repack,
                     threads,
                     test,
                     cost,
@@ -145,6 +147,7 @@ struct Row<'a> {
     file: &'a str,
     model: Description,
     isa: Isa,
+    repack: bool,
     threads: usize,
     test: &'a Test,
     cost: Cost,
@@ -161,7 +164,7 @@ impl Row<'_> {
         let number = |x: f64| format!("{x:.1}");
         let cells = vec![
             ("model", 28, false, self.model.kind.clone()),
-            ("backend", 10, false, format!("CPU {}", self.isa)),
+            ("backend", 10, false, backend(self.isa, self.repack)),
             ("threads", 7, true, self.threads.to_string()),
             ("test", 14, true, self.test.name()),
             ("MB/token", 8, true, number(cost.weight_bytes / 1e6)),
@@ -182,6 +185,7 @@ impl Row<'_> {
             ("model_filename", json!(self.file)),
             ("model_type", json!(self.model.kind)),
             ("isa", json!(self.isa.name())),
+            ("repack", json!(self.repack)),
             ("n_threads", json!(self.threads)),
             ("n_prompt", json!(self.test.prompt)),
             ("n_gen", json!(self.test.generated)),

@@ -2,10 +2,10 @@
 
 use anyhow::{Context, Result, bail};
 use trine::kernels::packed::{
-    AlignedBytes, Arena, Encoding, Job, PackedMatrix, Packing, multiply_all, packings,
+    Arena, Encoding, Job, PackedMatrix, Packing, multiply_all, packings,
 };
 use trine::kernels::ternary::{self, Quantizer};
-use trine::kernels::{self, Isa, MatRows};
+use trine::kernels::{self, AlignedBytes, Isa, MatRows};
 use trine::pool;
 use trine_formats::types::{REGISTRY, TypeId};
 

@@ -1,9 +1,7 @@
 //! A kernel with data of its own to run on.
 
 use anyhow::{Context, Result, bail};
-use trine::kernels::packed::{
-    Arena, Encoding, Job, PackedMatrix, Packing, multiply_all, packings,
-};
+use trine::kernels::packed::{Arena, Encoding, Job, PackedMatrix, Packing, multiply_all, packings};
 use trine::kernels::ternary::{self, Quantizer};
 use trine::kernels::{self, AlignedBytes, Isa, MatRows};
 use trine::pool;
@@ -226,5 +224,33 @@ impl Matrix {
                 _ => ternary::mat_rows(self.subject.isa, w, &acts.rows, COLUMNS, tokens, out),
             }
         });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What is measured is the product: every kernel of a type gives the bits of its first one.
+    #[test]
+    fn all_kernels_of_a_type_agree() {
+        let (rows, tokens) = (70, 3);
+        for info in REGISTRY {
+            let mut expected: Option<Vec<u32>> = None;
+            let isas = Isa::ALL.into_iter().filter(|&i| i <= Isa::detect());
+            for subject in isas.flat_map(Subject::all).filter(|s| s.ty == info.id) {
+                let acts = subject.activations(tokens);
+                let matrix = subject.matrix(rows).unwrap();
+                let mut out = vec![0f32; matrix.outputs(tokens)];
+                matrix.multiply(&acts, &mut out);
+                // all tokens are alike, so the order of the two does not show in a sorted list
+                let mut bits: Vec<u32> = out.iter().map(|v| v.to_bits()).collect();
+                bits.sort_unstable();
+                assert!(bits[0] != bits[bits.len() - 1], "{}", info.name);
+                let first = expected.get_or_insert_with(|| bits.clone());
+                let (isa, layout) = (subject.isa, subject.layout());
+                assert!(*first == bits, "{} {isa} {layout}", info.name);
+            }
+        }
     }
 }

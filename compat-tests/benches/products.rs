@@ -69,16 +69,17 @@ fn run() -> Result<()> {
         for &threads in &args.threads {
             ggml.set_threads(threads);
             let pool = Pool::new(threads).context("cannot start threads")?;
-            for (name, rows, tokens) in [
-                ("GEMV, memory", rows(LARGE), 1),
-                ("GEMV, cache", rows(SMALL), 1),
-                ("GEMM", GEMM, TOKENS),
+            for (name, in_cache, rows, tokens) in [
+                ("GEMV, memory", false, rows(LARGE), 1),
+                ("GEMV, cache", true, rows(SMALL), 1),
+                ("GEMM", false, GEMM, TOKENS),
             ] {
                 let case = Case {
                     ty,
                     isa,
                     threads,
                     name,
+                    in_cache,
                     rows,
                     tokens,
                 };
@@ -113,6 +114,8 @@ struct Case {
     isa: Isa,
     threads: usize,
     name: &'static str,
+    /// Whether the model would stay in the cache as a whole.
+    in_cache: bool,
     rows: usize,
     tokens: usize,
 }
@@ -136,7 +139,7 @@ impl Case {
         let matrix = Matrix::new(ty.id, COLUMNS, rows, Blob::from_vec(weights), isa);
         let by_rows = matrix.with_context(|| format!("trine cannot multiply by {}", ty.name))?;
         let mut arena = Arena::default();
-        let packed = by_rows.clone().packed(&mut arena, isa)?;
+        let packed = by_rows.clone().packed(&mut arena, isa, self.in_cache)?;
         let packed = packed.layout().0.is_some().then_some(packed);
         let ours: Vec<&Matrix> = [Some(&by_rows), packed.as_ref()]
             .into_iter()

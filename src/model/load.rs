@@ -12,6 +12,9 @@ use crate::kernels::packed::Arena;
 use crate::ops;
 use crate::ops::matmul::{Activations, Matrix, matmul};
 
+/// Models of so many bytes stay in the last-level cache of the processors that are common today.
+const CACHE: u64 = 24 << 20;
+
 /// Takes tensors out of a file. After a problem it returns an empty stand-in, so that one pass finds
 /// all of them; [`Loader::finish`] must be asked before anything is used.
 pub struct Loader<'a> {
@@ -20,18 +23,21 @@ pub struct Loader<'a> {
     problems: Vec<String>,
     used: HashSet<String>,
     arena: Arena,
+    in_cache: bool,
     /// What became of the matrices.
     layouts: Layouts,
 }
 
 impl<'a> Loader<'a> {
     pub fn new(file: &'a ModelFile, options: &'a LoadOptions) -> Loader<'a> {
+        let weights: u64 = file.tensors().map(|t| t.bytes).sum();
         Loader {
             file,
             options,
             problems: Vec::new(),
             used: HashSet::new(),
             arena: Arena::default(),
+            in_cache: weights <= CACHE,
             layouts: Layouts::default(),
         }
     }
@@ -128,7 +134,7 @@ impl<'a> Loader<'a> {
     pub fn ready(&mut self, matrix: Matrix) -> Matrix {
         let rows = matrix.rows;
         let matrix = if self.options.repack && self.problems.is_empty() {
-            let packed = matrix.packed(&mut self.arena, self.options.isa);
+            let packed = matrix.packed(&mut self.arena, self.options.isa, self.in_cache);
             packed.unwrap_or_else(|e| {
                 self.problems.push(format!(
                     "no memory for packed weights: {e}; try --no-repack"

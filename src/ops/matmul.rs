@@ -147,17 +147,17 @@ impl Matrix {
     }
 
     /// The same matrix in the best packed layout there is, its bytes in `arena`; unchanged where there is
-    /// none or the weights do not fit it.
+    /// none or the weights do not fit it. `in_cache` says that the model as a whole stays in the cache.
     ///
     /// # Errors
     /// The system has no memory.
-    pub fn packed(self, arena: &mut Arena, isa: Isa) -> io::Result<Matrix> {
+    pub fn packed(self, arena: &mut Arena, isa: Isa, in_cache: bool) -> io::Result<Matrix> {
         let Weights::Rows { data, .. } = &self.weights else {
             return Ok(self);
         };
         for packing in packed::packings(self.ty, isa) {
             // A group of mostly nothing would take more memory and time than the rows do.
-            if 2 * self.rows < packing.rows {
+            if 2 * self.rows < packing.rows || packing.dense && in_cache {
                 continue;
             }
             let done = PackedMatrix::pack(packing, self.cols, self.rows, data, arena)?;

@@ -36,6 +36,9 @@ pub enum Encoding {
 pub struct Packing {
     /// Short name, for logs and tables.
     pub name: &'static str,
+    /// Fewer bytes for more instructions: pays when the weights come from memory, not when they stay in the
+    /// cache. A type has it beside a layout without.
+    pub dense: bool,
     /// Rows of a group, the lanes.
     pub rows: usize,
     /// Encoding of the activations.

@@ -77,12 +77,23 @@ pub fn tests(args: &Args) -> Result<Vec<Test>> {
     Ok(all)
 }
 
-/// The numbers of threads asked for.
-pub fn thread_counts(args: &Args) -> Vec<usize> {
-    match args.threads[..] {
-        [] => vec![threads(None)],
-        ref given => given.to_vec(),
+/// The numbers of threads asked for, `default` where none are; never more than there are processors.
+pub fn thread_counts(args: &Args, default: &[usize]) -> Vec<usize> {
+    let wanted = match args.threads[..] {
+        [] => default,
+        ref given => given,
+    };
+    let mut counts = Vec::new();
+    for &n in wanted {
+        let used = threads(Some(n));
+        if used < n {
+            note!("warning: {n} threads are more than the {used} processors; {used} are used");
+        }
+        if !counts.contains(&used) {
+            counts.push(used);
+        }
     }
+    counts
 }
 
 /// Runs everything and writes the table.
@@ -94,11 +105,12 @@ pub fn run(args: &Args, subjects: &[Subject], out: &mut dyn Write) -> Result<()>
     let tests = tests(args)?;
     let mut table = Table::new(args.output, out)?;
     let shown = Shown::of(args);
+    let counts = thread_counts(args, &[threads(None)]);
     for subject in subjects {
         let name = subject.name();
         let file = subject.open(args)?;
         let description = Description::of(&file);
-        for threads in thread_counts(args) {
+        for &threads in &counts {
             let options = LoadOptions {
                 isa,
                 threads,

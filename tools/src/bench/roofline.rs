@@ -20,6 +20,7 @@ use super::machine::Machine;
 use super::models::{self, Test};
 use super::output::{Line, Table, backend, object};
 use super::stats::Summary;
+use crate::args::threads;
 
 /// What a token costs, whatever the program.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -96,11 +97,12 @@ pub struct Limits {
 pub fn run(args: &Args, subjects: &[Subject], out: &mut dyn Write) -> Result<()> {
     let isa = Isa::from_env()?;
     let tests = models::tests(args)?;
+    let counts = models::thread_counts(args, &[threads(None)]);
     let mut table = Table::new(args.output, out)?;
     for subject in subjects {
         let name = subject.name();
         let file = subject.open(args)?;
-        for threads in models::thread_counts(args) {
+        for &threads in &counts {
             let options = LoadOptions {
                 isa,
                 threads,

@@ -6,6 +6,7 @@ use crate::kernels::Isa;
 use crate::kernels::packed::Packing;
 
 mod t2;
+mod t5;
 
 /// The layouts of a type that have kernels for an instruction set that the processor has, the best first.
 pub(in crate::kernels) fn packings(ty: TypeId, isa: Isa) -> &'static [&'static Packing] {
@@ -15,9 +16,14 @@ pub(in crate::kernels) fn packings(ty: TypeId, isa: Isa) -> &'static [&'static P
             LIST
         }};
     }
+    let vbmi = isa == Isa::Avx512 && is_x86_feature_detected!("avx512vbmi");
     match (isa, ty) {
+        (Isa::Avx512, TypeId::TQ1_0) if vbmi => list![t5::TQ1_0, t5::TQ1_0_IN_CACHE],
+        (Isa::Avx512, TypeId::TQ2_0) if vbmi => list![t5::TQ2_0, t2::TQ2_0],
         (Isa::Avx512, TypeId::TQ2_0) => list![t2::TQ2_0],
+        (Isa::Avx512, TypeId::I2_S) if vbmi => list![t5::I2_S, t2::I2_S],
         (Isa::Avx512, TypeId::I2_S) => list![t2::I2_S],
+        (Isa::Avx512, TypeId::TL1 | TypeId::TL2) if vbmi => list![t5::TL, t2::TL],
         (Isa::Avx512, TypeId::TL1 | TypeId::TL2) => list![t2::TL],
         _ => list![],
     }

@@ -27,24 +27,27 @@ use crate::kernels::packed::{Encoding, Packing};
 use crate::kernels::ternary::{self, Quantizer};
 
 /// Rows of a group.
-const ROWS: usize = 32;
+pub(super) const ROWS: usize = 32;
 /// Columns of a unit.
-const UNIT: usize = 128;
+pub(super) const UNIT: usize = 128;
 /// Code bytes of a unit of one row, and of the group.
 const UNIT_ROW: usize = 32;
-const UNIT_BYTES: usize = ROWS * UNIT_ROW;
+pub(super) const UNIT_BYTES: usize = ROWS * UNIT_ROW;
 /// The f16 scales before two units of TQ2_0.
-const SCALES: usize = 2 * ROWS;
+pub(super) const SCALES: usize = 2 * ROWS;
 /// Bytes of a TQ2_0 block of one row, its codes first.
 const BLOCK_ROW: usize = 66;
-const BLOCK: usize = SCALES + 2 * UNIT_BYTES;
+pub(super) const BLOCK: usize = SCALES + 2 * UNIT_BYTES;
 /// Bytes of a Q8_K block.
-const Q8_K: usize = 292;
+pub(super) const Q8_K: usize = 292;
 /// Units whose sums stay in one set of accumulators when planes follow each other.
 const SEGMENT: usize = 8;
 
-pub(super) static TQ2_0: Packing = Packing {
+pub(super) static TQ2_0: Packing = TQ2_0_LAYOUT;
+
+pub(super) const TQ2_0_LAYOUT: Packing = Packing {
     name: "2-bit x32",
+    dense: false,
     rows: ROWS,
     encoding: Encoding::Type(TypeId::Q8_K),
     group_bytes: |n| n / 256 * BLOCK,
@@ -58,6 +61,7 @@ pub(super) static TQ2_0: Packing = Packing {
 const fn whole_row(quantizer: Quantizer, acts: &'static str) -> Packing {
     Packing {
         name: "2-bit x32",
+        dense: false,
         rows: ROWS,
         encoding: Encoding::Int8(quantizer),
         group_bytes: |n| n.div_ceil(UNIT) * UNIT_BYTES,
@@ -65,7 +69,7 @@ const fn whole_row(quantizer: Quantizer, acts: &'static str) -> Packing {
         acts,
         act_bytes: |n| 64 + n.next_multiple_of(UNIT),
         arrange: arrange_int8,
-        multiply: multiply_rows,
+        multiply: multiply_rows::<true>,
     }
 }
 
@@ -84,7 +88,7 @@ fn interleave<'a>(rows: usize, at: impl Fn(usize) -> &'a [u8], out: &mut [u8]) {
     }
 }
 
-fn pack_tq2_0(w: &[u8], n: usize, out: &mut [u8]) -> bool {
+pub(super) fn pack_tq2_0(w: &[u8], n: usize, out: &mut [u8]) -> bool {
     let row_bytes = n / 256 * BLOCK_ROW;
     let rows = w.len().checked_div(row_bytes).unwrap_or(0);
     assert!(w.len() == rows * row_bytes && rows <= ROWS, "weights");
@@ -104,7 +108,7 @@ fn pack_tq2_0(w: &[u8], n: usize, out: &mut [u8]) -> bool {
     true
 }
 
-fn pack_rows(w: &[u8], n: usize, out: &mut [u8]) -> bool {
+pub(super) fn pack_rows(w: &[u8], n: usize, out: &mut [u8]) -> bool {
     let row_bytes = ternary::row_bytes(n);
     let rows = w.len().checked_div(row_bytes).unwrap_or(0);
     assert!(w.len() == rows * row_bytes && rows <= ROWS, "weights");
@@ -139,13 +143,15 @@ pub(super) fn arrange_q8_k(act: &[u8], n: usize, out: &mut [u8]) {
 }
 
 /// `a`, `S` and 56 bytes of nothing, then the int8 values in natural order.
-fn arrange_int8(act: &[u8], n: usize, out: &mut [u8]) {
+pub(super) fn arrange_int8(act: &[u8], n: usize, out: &mut [u8]) {
     assert_eq!(act.len(), ternary::act_bytes(n), "activation row");
     out[..8].copy_from_slice(&act[..8]);
-    out[64..].copy_from_slice(&act[8..]);
+    let (q, padding) = out[64..].split_at_mut(act.len() - 8);
+    q.copy_from_slice(&act[8..]);
+    padding.fill(0);
 }
 
-fn multiply_tq2_0(group: &[u8], acts: &[u8], n: usize, tokens: usize, out: &mut [f32]) {
+pub(super) fn multiply_tq2_0(group: &[u8], acts: &[u8], n: usize, tokens: usize, out: &mut [f32]) {
     check(&TQ2_0, group, acts, n, tokens, out);
     let act = act_bytes_q8_k(n);
     for (acts, out) in acts.chunks(4 * act).zip(out.chunks_mut(4 * ROWS)) {
@@ -161,29 +167,36 @@ fn multiply_tq2_0(group: &[u8], acts: &[u8], n: usize, tokens: usize, out: &mut 
     }
 }
 
-fn multiply_rows(group: &[u8], acts: &[u8], n: usize, tokens: usize, out: &mut [f32]) {
+/// The product for types with one scale, whose planes lie as in TQ2_0 or the other way round.
+pub(super) fn multiply_rows<const REVERSED: bool>(
+    group: &[u8],
+    acts: &[u8],
+    n: usize,
+    tokens: usize,
+    out: &mut [f32],
+) {
     check(&TL, group, acts, n, tokens, out);
     let act = (TL.act_bytes)(n);
     for (acts, out) in acts.chunks(4 * act).zip(out.chunks_mut(4 * ROWS)) {
         // SAFETY: as above.
         unsafe {
             match out.len() / ROWS {
-                1 => rows_once::<1>(group, acts, act, out),
-                2 => rows_once::<2>(group, acts, act, out),
-                3 => rows_by_planes::<3>(group, acts, act, out),
-                _ => rows_by_planes::<4>(group, acts, act, out),
+                1 => rows_once::<1, REVERSED>(group, acts, act, out),
+                2 => rows_once::<2, REVERSED>(group, acts, act, out),
+                3 => rows_by_planes::<3, REVERSED>(group, acts, act, out),
+                _ => rows_by_planes::<4, REVERSED>(group, acts, act, out),
             }
         }
     }
 }
 
 /// Sums of the two halves of the rows.
-type Halves = [__m512i; 2];
-const PLANES: usize = 4;
+pub(super) type Halves = [__m512i; 2];
+pub(super) const PLANES: usize = 4;
 
 #[inline]
 #[target_feature(enable = "avx512f")]
-unsafe fn load(p: *const u8) -> __m512i {
+pub(super) unsafe fn load(p: *const u8) -> __m512i {
     // SAFETY: the caller has 64 bytes there; no alignment is asked for.
     unsafe { _mm512_loadu_si512(p.cast()) }
 }
@@ -199,7 +212,7 @@ unsafe fn broadcast<const REVERSED: bool>(q: *const u8, s: usize, c: usize) -> _
 
 #[inline]
 #[target_feature(enable = "avx512f")]
-fn mask(s: usize) -> __m512i {
+pub(super) fn mask(s: usize) -> __m512i {
     _mm512_set1_epi32(0x0303_0303 << (2 * s))
 }
 
@@ -230,7 +243,7 @@ unsafe fn unit_once<const T: usize, const REVERSED: bool>(
 /// The sum over the planes, each an exact multiple of 4^s.
 #[inline]
 #[target_feature(enable = "avx512f")]
-fn join(acc: &[Halves; PLANES], h: usize) -> __m512i {
+pub(super) fn join(acc: &[Halves; PLANES], h: usize) -> __m512i {
     let low = _mm512_add_epi32(acc[0][h], _mm512_srai_epi32::<2>(acc[1][h]));
     let high = _mm512_add_epi32(
         _mm512_srai_epi32::<4>(acc[2][h]),
@@ -344,14 +357,14 @@ where
 
 /// The parts of an arranged Q8_K row.
 #[derive(Clone, Copy)]
-struct Act {
-    q: *const u8,
-    scales: *const f32,
-    sums: *const i32,
+pub(super) struct Act {
+    pub q: *const u8,
+    pub scales: *const f32,
+    pub sums: *const i32,
 }
 
 impl Act {
-    fn new(act: &[u8], n: usize) -> Act {
+    pub fn new(act: &[u8], n: usize) -> Act {
         let (q, rest) = act.split_at(n);
         let (scales, sums) = rest.split_at(n / 64);
         Act {
@@ -365,7 +378,12 @@ impl Act {
 /// `acc + isum * (dy * dw)`, every operation rounded by itself.
 #[inline]
 #[target_feature(enable = "avx512f")]
-unsafe fn block_step(acc: __m512, isum: __m512i, dy: __m512, scales: *const u8) -> __m512 {
+pub(super) unsafe fn block_step(
+    acc: __m512,
+    isum: __m512i,
+    dy: __m512,
+    scales: *const u8,
+) -> __m512 {
     // SAFETY: the caller points at 16 f16 scales.
     let dw = _mm512_cvtph_ps(unsafe { _mm256_loadu_si256(scales.cast()) });
     _mm512_add_ps(
@@ -443,7 +461,7 @@ unsafe fn blocks_by_planes<const T: usize>(
 /// Writes the sums of T tokens.
 #[inline]
 #[target_feature(enable = "avx512f")]
-fn store<const T: usize>(sums: &[[__m512; 2]; T], out: &mut [f32]) {
+pub(super) fn store<const T: usize>(sums: &[[__m512; 2]; T], out: &mut [f32]) {
     for (sums, out) in sums.as_flattened().iter().zip(out.chunks_exact_mut(16)) {
         // SAFETY: 16 floats.
         unsafe { _mm512_storeu_ps(out.as_mut_ptr(), *sums) }
@@ -453,7 +471,7 @@ fn store<const T: usize>(sums: &[[__m512; 2]; T], out: &mut [f32]) {
 /// `((f32) D - (f32) S) / a`.
 #[inline]
 #[target_feature(enable = "avx512f")]
-fn row_step(d: __m512i, act: &[u8]) -> __m512 {
+pub(super) fn row_step(d: __m512i, act: &[u8]) -> __m512 {
     let a = f32::from_le_bytes(dword(act, 0));
     let sum = i32::from_le_bytes(dword(act, 1)) as f32;
     let difference = _mm512_sub_ps(_mm512_cvtepi32_ps(d), _mm512_set1_ps(sum));
@@ -461,14 +479,19 @@ fn row_step(d: __m512i, act: &[u8]) -> __m512 {
 }
 
 #[target_feature(enable = "avx512f,avx512vnni")]
-unsafe fn rows_once<const T: usize>(group: &[u8], acts: &[u8], act_bytes: usize, out: &mut [f32]) {
+unsafe fn rows_once<const T: usize, const REVERSED: bool>(
+    group: &[u8],
+    acts: &[u8],
+    act_bytes: usize,
+    out: &mut [f32],
+) {
     let mut acc = [[[_mm512_setzero_si512(); 2]; PLANES]; T];
     for u in 0..group.len() / UNIT_BYTES {
         // SAFETY: unit u of the group and of the activations are there, as `check` saw.
         unsafe {
             let w = group.as_ptr().add(u * UNIT_BYTES);
             let q = std::array::from_fn(|t| acts.as_ptr().add(t * act_bytes + 64 + UNIT * u));
-            unit_once::<T, true>(w, q, &mut acc);
+            unit_once::<T, REVERSED>(w, q, &mut acc);
         }
     }
     let mut sums = [[_mm512_setzero_ps(); 2]; T];
@@ -483,7 +506,7 @@ unsafe fn rows_once<const T: usize>(group: &[u8], acts: &[u8], act_bytes: usize,
 }
 
 #[target_feature(enable = "avx512f,avx512vnni")]
-unsafe fn rows_by_planes<const T: usize>(
+unsafe fn rows_by_planes<const T: usize, const REVERSED: bool>(
     group: &[u8],
     acts: &[u8],
     act_bytes: usize,
@@ -497,7 +520,7 @@ unsafe fn rows_by_planes<const T: usize>(
         let acc = unsafe {
             let first = 64 + UNIT * SEGMENT * i;
             let q = acts.as_ptr().add(first);
-            units_by_planes::<T, true>(part.as_ptr(), q, act_bytes, part.len() / UNIT_BYTES)
+            units_by_planes::<T, REVERSED>(part.as_ptr(), q, act_bytes, part.len() / UNIT_BYTES)
         };
         for t in 0..T {
             for h in 0..2 {

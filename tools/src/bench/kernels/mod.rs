@@ -15,6 +15,7 @@ use trine_formats::types::TypeId;
 use super::args::Args;
 use super::describe::processor;
 use super::machine::{DRAM, Machine};
+use super::models;
 use super::output::{Line, Table, object};
 use super::stats::Summary;
 use crate::args::threads;
@@ -34,11 +35,7 @@ const PATIENCE: Duration = Duration::from_secs(1);
 /// # Errors
 /// A type without kernels was asked for; no memory; output that cannot be written.
 pub fn run(args: &Args, out: &mut dyn Write) -> Result<()> {
-    let counts = match args.threads[..] {
-        [] if threads(None) == 1 => vec![1],
-        [] => vec![1, threads(None)],
-        ref given => given.to_vec(),
-    };
+    let counts = models::thread_counts(args, &[1, threads(None)]);
     // TRINE_ISA asks for one; otherwise all are compared.
     let best = Isa::from_env()?;
     let forced = std::env::var_os("TRINE_ISA").is_some_and(|v| !v.is_empty());

@@ -97,7 +97,7 @@ fn every_form_has_every_test() {
         assert_eq!(row["n_threads"], 1 + i / 6);
         assert_eq!(row["n_batch"], 2);
         assert_eq!(row["model_type"], "llama 1M Q8_0");
-        assert_eq!(row["model_n_params"], 1_442_048);
+        assert_eq!(row["model_n_params"], 1_443_072);
         let samples = row["samples_ts"].as_array().unwrap();
         let mean = samples.iter().map(|s| s.as_f64().unwrap()).sum::<f64>() / 2.0;
         assert_eq!(samples.len(), 2);

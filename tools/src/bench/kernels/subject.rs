@@ -41,6 +41,10 @@ impl Subject {
         let mut all = Vec::new();
         for info in REGISTRY {
             let ty = info.id;
+            // TL1 and TL2 run from the same codes as I2_S
+            if info.encode.is_none() && ty != TypeId::I2_S {
+                continue;
+            }
             let layout = match (kernels::mat_rows(ty, isa), info.act) {
                 (Some(f), Some(act)) => Some(Layout::Rows(f, act)),
                 _ if ty == TypeId::I2_S => Some(Layout::Codes),
@@ -53,8 +57,7 @@ impl Subject {
                 (Some(Layout::Rows(f, _)), Some(lower)) => same(f, lower),
                 _ => false,
             };
-            let layout =
-                layout.filter(|_| !inherited && info.encode.is_some() || ty == TypeId::I2_S);
+            let layout = layout.filter(|_| !inherited);
             let below = lower.map_or(&[] as &[&Packing], |lower| packings(ty, lower));
             let packed = packings(ty, isa)
                 .iter()

@@ -133,6 +133,11 @@ pub fn multiply_all(jobs: &mut [Job<'_>], tokens: usize) {
                     let out = unsafe { out.part(at + rows.start..at + rows.end) };
                     match scale {
                         Some(s) => out.iter_mut().zip(tile).for_each(|(o, v)| *o = v * s),
+                        None if out.len() == lanes => {
+                            // Whole lines of a known size, or each would be a call of memcpy.
+                            let lines = out.chunks_exact_mut(16).zip(tile.chunks_exact(16));
+                            lines.for_each(|(o, v)| o.copy_from_slice(v));
+                        }
                         None => out.copy_from_slice(&tile[..rows.len()]),
                     }
                 }

@@ -404,15 +404,16 @@ mod tests {
         let pool = Pool::new(3).expect("threads");
         let runs = AtomicUsize::new(0);
         pool.install(|| {
-            for i in 0..20_000 {
+            for i in 0..100_000 {
                 let tasks = 2 + i * 7 % 23;
                 for_each(tasks, |t| {
+                    (0..i % 61).for_each(|_| std::hint::spin_loop());
                     assert!(t < tasks);
                     runs.fetch_add(1, Ordering::Relaxed);
                 });
             }
         });
-        let expected: usize = (0..20_000).map(|i| 2 + i * 7 % 23).sum();
+        let expected: usize = (0..100_000).map(|i| 2 + i * 7 % 23).sum();
         assert_eq!(runs.into_inner(), expected);
     }
 

@@ -19,6 +19,7 @@ mod aligned;
 pub mod elements;
 pub mod halves;
 pub mod packed;
+pub mod probe;
 mod scalar;
 pub mod ternary;
 #[cfg(target_arch = "x86_64")]

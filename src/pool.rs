@@ -32,8 +32,9 @@ pub struct Pool {
 type Run = unsafe fn(*const (), usize);
 
 struct Shared {
-    /// Region number in the upper half, next task in the lower: a task is taken by counting up while
-    /// the region is still the one that was looked at.
+    /// Region number in the upper half, tasks not taken yet in the lower: a task is taken by counting down
+    /// while the region is still the one that was looked at. What else a region consists of is written
+    /// before its number and read only after taking a task, while the region waits for it.
     state: AtomicU64,
     tasks: AtomicU32,
     /// Tasks finished in this region.
@@ -123,7 +124,9 @@ impl Pool {
         let region = (shared.state.load(Ordering::Relaxed) >> 32).wrapping_add(1);
         // Sequentially consistent, as is the counting of the parked: either this thread sees that a
         // helper parked, or the helper sees the new region before it sleeps.
-        shared.state.store(region << 32, Ordering::SeqCst);
+        shared
+            .state
+            .store(region << 32 | u64::from(tasks), Ordering::SeqCst);
         if shared.parked.load(Ordering::SeqCst) > 0 {
             let _guard = shared.guard();
             shared.wake.notify_all();
@@ -167,22 +170,19 @@ impl Shared {
     }
 
     fn has_task(&self) -> bool {
-        let state = self.state.load(Ordering::SeqCst);
-        (state as u32) < self.tasks.load(Ordering::Relaxed)
+        self.state.load(Ordering::SeqCst) as u32 > 0
     }
 
     /// Takes and runs one task; false when there is none.
     fn take(&self) -> bool {
         let mut state = self.state.load(Ordering::Acquire);
         loop {
-            let next = state as u32;
-            // At least as new as `state`: were it newer, the exchange below would fail.
-            if next >= self.tasks.load(Ordering::Relaxed) {
+            if state as u32 == 0 {
                 return false;
             }
             match self.state.compare_exchange_weak(
                 state,
-                state + 1,
+                state - 1,
                 Ordering::AcqRel,
                 Ordering::Acquire,
             ) {
@@ -194,7 +194,7 @@ impl Shared {
         let run = self.run.load(Ordering::Relaxed);
         // SAFETY: `run` was stored from a `Run`, and is not null once a region has tasks.
         let run: Run = unsafe { std::mem::transmute::<*mut (), Run>(run) };
-        let task = state as u32 as usize;
+        let task = (self.tasks.load(Ordering::Relaxed) - state as u32) as usize;
         // SAFETY: a task of this region was taken and is not done yet, so `region` is still waiting
         // and `body` and `run` are the pair it stored.
         let result = catch_unwind(AssertUnwindSafe(|| {
@@ -331,6 +331,52 @@ pub fn chunks_mut<T: Send>(data: &mut [T], size: usize, f: impl Fn(usize, &mut [
     });
 }
 
+/// A rectangle of a matrix, for one task to write.
+pub struct Tile<'a, T> {
+    parts: &'a Parts<'a, T>,
+    width: usize,
+    /// Its rows of the matrix.
+    pub rows: std::ops::Range<usize>,
+    /// Its columns.
+    pub cols: std::ops::Range<usize>,
+}
+
+impl<T> Tile<'_, T> {
+    /// The tile's part of its row `i`, counted from the first of its rows.
+    ///
+    /// # Panics
+    /// When the tile has no such row.
+    pub fn row(&mut self, i: usize) -> &mut [T] {
+        assert!(i < self.rows.len(), "row outside its tile");
+        let at = (self.rows.start + i) * self.width;
+        // SAFETY: tiles do not overlap, and the borrow of this one lasts as long as the row's.
+        unsafe { self.parts.part(at + self.cols.start..at + self.cols.end) }
+    }
+}
+
+/// Calls `f` for all tiles of `size` = (rows, columns) of a matrix with rows of `width`, the last of which may be
+/// smaller; the bottom rows are handed out first.
+pub fn tiles_mut<T: Send>(
+    data: &mut [T],
+    width: usize,
+    size: (usize, usize),
+    f: impl Fn(Tile<'_, T>) + Sync,
+) {
+    let height = data.len().checked_div(width).unwrap_or(0);
+    let (rows, cols) = (size.0.max(1), size.1.max(1));
+    let (down, across) = (height.div_ceil(rows), width.div_ceil(cols));
+    let parts = Parts::new(data);
+    for_each(down * across, |i| {
+        let (row, col) = ((down - 1 - i / across) * rows, i % across * cols);
+        f(Tile {
+            parts: &parts,
+            width,
+            rows: row..height.min(row + rows),
+            cols: col..width.min(col + cols),
+        });
+    });
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -350,6 +396,25 @@ mod tests {
                 }
             });
         }
+    }
+
+    #[test]
+    fn regions_of_different_lengths_follow_each_other_closely() {
+        // A helper that has just found one region empty must not take from it what the next one has.
+        let pool = Pool::new(3).expect("threads");
+        let runs = AtomicUsize::new(0);
+        pool.install(|| {
+            for i in 0..100_000 {
+                let tasks = 2 + i * 7 % 23;
+                for_each(tasks, |t| {
+                    (0..i % 61).for_each(|_| std::hint::spin_loop());
+                    assert!(t < tasks);
+                    runs.fetch_add(1, Ordering::Relaxed);
+                });
+            }
+        });
+        let expected: usize = (0..100_000).map(|i| 2 + i * 7 % 23).sum();
+        assert_eq!(runs.into_inner(), expected);
     }
 
     #[test]
@@ -379,6 +444,27 @@ mod tests {
             });
         });
         assert!(data.iter().enumerate().all(|(i, &v)| v == i / 10 + 1));
+    }
+
+    #[test]
+    fn tiles_cover_a_matrix_once() {
+        let pool = Pool::new(2).expect("threads");
+        for (height, width, size) in [
+            (7, 10, (3, 4)),
+            (1, 9, (4, 9)),
+            (5, 5, (1, 2)),
+            (0, 3, (1, 1)),
+        ] {
+            let mut data = vec![0u32; height * width];
+            pool.install(|| {
+                tiles_mut(&mut data, width, size, |mut tile| {
+                    for i in 0..tile.rows.len() {
+                        tile.row(i).iter_mut().for_each(|v| *v += 1);
+                    }
+                });
+            });
+            assert!(data.iter().all(|&v| v == 1), "{height} x {width}");
+        }
     }
 
     #[test]

@@ -144,7 +144,7 @@ impl Session {
     pub fn clear(&mut self) {
         let c = self.model.config();
         self.cache = (0..c.n_layer)
-            .map(|_| LayerCache::new(c.n_head_kv, c.head_dim))
+            .map(|_| LayerCache::new(c.n_head_kv, c.head_dim, self.model.inner.isa))
             .collect();
         self.n_past = 0;
     }

@@ -43,7 +43,7 @@ pub struct Packing {
     pub rows: usize,
     /// Encoding of the activations.
     pub encoding: Encoding,
-    /// `group_bytes(n)`: bytes of one group of rows of `n` weights, a multiple of 32.
+    /// `group_bytes(n)`: bytes of one group of rows of `n` weights.
     pub group_bytes: fn(n: usize) -> usize,
     /// `pack(w, n, out)`: up to `rows` whole file rows to one group. False when these weights cannot be held
     /// this way (`out` is then undefined); rows that are missing become anything that does no harm.

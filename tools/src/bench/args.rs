@@ -4,6 +4,8 @@ use std::path::PathBuf;
 use std::str::FromStr;
 
 use clap::{Parser, ValueEnum};
+use trine::quant::parse_type;
+use trine_formats::types::TypeId;
 
 use super::synth::Spec;
 use crate::load::{positive, thread_count};
@@ -114,6 +116,10 @@ pub struct Args {
     #[arg(long, value_name = "0|1", default_value = "1", value_parser = switch, action = clap::ArgAction::Set)]
     pub mmap: bool,
 
+    /// Use the weights where the file's bytes are instead of copying them into faster layouts
+    #[arg(long)]
+    pub no_repack: bool,
+
     /// Leave out the run before the timed ones
     #[arg(long)]
     pub no_warmup: bool,
@@ -121,6 +127,18 @@ pub struct Args {
     /// Say what is running
     #[arg(long)]
     pub progress: bool,
+
+    /// Set each speed beside what memory and multipliers of this machine allow
+    #[arg(long)]
+    pub roofline: bool,
+
+    /// Measure kernels instead of models: products of matrices by type and instruction set
+    #[arg(long, conflicts_with_all = ["model", "synthetic", "roofline"])]
+    pub kernels: bool,
+
+    /// Tensor types for --kernels; without it all
+    #[arg(long, value_name = "TYPE,...", value_delimiter = ',', requires = "kernels", value_parser = parse_type)]
+    pub types: Vec<TypeId>,
 
     #[command(flatten)]
     #[allow(missing_docs)]

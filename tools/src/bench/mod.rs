@@ -2,8 +2,11 @@
 
 pub mod args;
 mod describe;
+mod kernels;
+mod machine;
 mod models;
 mod output;
+mod roofline;
 mod stats;
 mod synth;
 
@@ -22,9 +25,17 @@ use synth::Spec;
 /// # Errors
 /// A model that cannot be loaded or made; a test that does not fit it; output that cannot be written.
 pub fn run(args: &Args) -> Result<()> {
-    let subjects = Subject::all(args)?;
     let mut out = io::stdout().lock();
-    models::run(args, &subjects, &mut out)?;
+    if args.kernels {
+        kernels::run(args, &mut out)?;
+        return Ok(out.flush()?);
+    }
+    let subjects = Subject::all(args)?;
+    if args.roofline {
+        roofline::run(args, &subjects, &mut out)?;
+    } else {
+        models::run(args, &subjects, &mut out)?;
+    }
     Ok(out.flush()?)
 }
 

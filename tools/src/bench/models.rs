@@ -10,7 +10,7 @@ use trine::model::{LoadOptions, Model, Session, SessionOptions};
 use super::Subject;
 use super::args::{Args, Pair};
 use super::describe::Description;
-use super::output::{Record, Table};
+use super::output::{Record, Shown, Table};
 use crate::args::threads;
 
 /// One point of the grid that the lists span.
@@ -49,7 +49,10 @@ impl Test {
 }
 
 /// The tests of every model at every number of threads.
-fn tests(args: &Args) -> Vec<Test> {
+///
+/// # Errors
+/// There are none.
+pub fn tests(args: &Args) -> Result<Vec<Test>> {
     let mut lengths: Vec<Pair> = args.n_prompt.iter().map(|&p| Pair(p, 0)).collect();
     lengths.extend(args.n_gen.iter().map(|&g| Pair(0, g)));
     lengths.extend(&args.prompt_gen);
@@ -68,7 +71,29 @@ fn tests(args: &Args) -> Vec<Test> {
             }
         }
     }
-    all
+    if all.is_empty() {
+        bail!("nothing to do: give -p, -n or -pg a number above 0");
+    }
+    Ok(all)
+}
+
+/// The numbers of threads asked for, `default` where none are; never more than there are processors.
+pub fn thread_counts(args: &Args, default: &[usize]) -> Vec<usize> {
+    let wanted = match args.threads[..] {
+        [] => default,
+        ref given => given,
+    };
+    let mut counts = Vec::new();
+    for &n in wanted {
+        let used = threads(Some(n));
+        if used < n {
+            note!("warning: {n} threads are more than the {used} processors; {used} are used");
+        }
+        if !counts.contains(&used) {
+            counts.push(used);
+        }
+    }
+    counts
 }
 
 /// Runs everything and writes the table.
@@ -77,15 +102,10 @@ fn tests(args: &Args) -> Vec<Test> {
 /// A model that cannot be loaded; nothing to do; output that cannot be written.
 pub fn run(args: &Args, subjects: &[Subject], out: &mut dyn Write) -> Result<()> {
     let isa = Isa::from_env()?;
-    let tests = tests(args);
-    if tests.is_empty() {
-        bail!("nothing to do: give -p, -n or -pg a number above 0");
-    }
-    let counts = match args.threads[..] {
-        [] => vec![threads(None)],
-        ref given => given.to_vec(),
-    };
-    let mut table = Table::new(args, out)?;
+    let tests = tests(args)?;
+    let mut table = Table::new(args.output, out)?;
+    let shown = Shown::of(args);
+    let counts = thread_counts(args, &[threads(None)]);
     for subject in subjects {
         let name = subject.name();
         let file = subject.open(args)?;
@@ -93,8 +113,8 @@ pub fn run(args: &Args, subjects: &[Subject], out: &mut dyn Write) -> Result<()>
         for &threads in &counts {
             let options = LoadOptions {
                 isa,
-                threads: crate::args::threads(Some(threads)),
-                repack: true,
+                threads,
+                repack: !args.no_repack,
                 packing: args.packing.options(),
             };
             let model = Model::load(&file, &options).with_context(|| format!("'{name}'"))?;
@@ -105,22 +125,27 @@ pub fn run(args: &Args, subjects: &[Subject], out: &mut dyn Write) -> Result<()>
                     }
                 };
                 let samples = measure(&model, test, args, &say)?;
-                table.row(&Record {
+                let record = Record {
                     file: &name,
                     model: &description,
                     isa,
+                    repack: !args.no_repack,
                     threads,
                     test,
                     samples: &samples,
-                })?;
+                };
+                table.row(&record.line(shown))?;
             }
         }
     }
     table.finish()
 }
 
-/// Seconds of every repetition of `test`.
-fn measure(model: &Model, test: &Test, args: &Args, say: &dyn Fn(&str)) -> Result<Vec<f64>> {
+/// Seconds of every repetition of `test`; `say` is told what happens.
+///
+/// # Errors
+/// The model refuses the tokens.
+pub fn measure(model: &Model, test: &Test, args: &Args, say: &dyn Fn(&str)) -> Result<Vec<f64>> {
     let options = SessionOptions {
         n_ctx: test.depth + test.tokens(),
         n_ubatch: test.ubatch,

@@ -19,6 +19,8 @@ pub struct Record<'a> {
     pub model: &'a Description,
     /// Instruction set of the kernels.
     pub isa: Isa,
+    /// Whether the weights were copied into faster layouts.
+    pub repack: bool,
     /// Threads.
     pub threads: usize,
     /// What was run.
@@ -32,6 +34,31 @@ impl Record<'_> {
     fn rates(&self) -> Vec<f64> {
         let tokens = self.test.tokens() as f64;
         self.samples.iter().map(|s| tokens / s).collect()
+    }
+
+    /// The row of the table; `shown` adds the columns of lists that are not at their defaults.
+    pub fn line(&self, shown: Shown) -> Line {
+        let rate = Summary::of(&self.rates());
+        let mut cells: Vec<Cell> = vec![
+            ("model", 28, false, self.model.kind.clone()),
+            ("size", 10, true, size(self.model.bytes)),
+            ("params", 10, true, params(self.model.params)),
+            ("backend", 10, false, backend(self.isa, self.repack)),
+            ("threads", 7, true, self.threads.to_string()),
+        ];
+        if shown.batch {
+            cells.push(("n_batch", 7, true, self.test.batch.to_string()));
+        }
+        if shown.ubatch {
+            cells.push(("n_ubatch", 8, true, self.test.ubatch.to_string()));
+        }
+        cells.push(("test", 14, true, self.test.name()));
+        let speed = format!("{:.2} ± {:.2}", rate.mean, rate.stddev);
+        cells.push(("t/s", 16, true, speed));
+        Line {
+            cells,
+            fields: self.fields(),
+        }
     }
 
     /// Every field, named as in llama-bench where it has the field.
@@ -48,6 +75,7 @@ impl Record<'_> {
             ("model_size", json!(self.model.bytes)),
             ("model_n_params", json!(self.model.params)),
             ("isa", json!(self.isa.name())),
+            ("repack", json!(self.repack)),
             ("n_threads", json!(self.threads)),
             ("n_batch", json!(self.test.batch)),
             ("n_ubatch", json!(self.test.ubatch)),
@@ -64,12 +92,52 @@ impl Record<'_> {
             ("samples_ns", ns.iter().map(|&x| whole(x)).collect()),
             ("samples_ts", json!(rates)),
         ];
-        let mut map = Map::new();
-        for (name, value) in fields {
-            map.insert(name.to_owned(), value);
-        }
-        map
+        object(fields)
     }
+}
+
+/// Columns that are shown when they say something.
+#[derive(Clone, Copy)]
+pub struct Shown {
+    /// `n_batch`.
+    pub batch: bool,
+    /// `n_ubatch`.
+    pub ubatch: bool,
+}
+
+impl Shown {
+    /// Those whose lists were given.
+    pub fn of(args: &Args) -> Shown {
+        Shown {
+            batch: args.batch_size != [2048],
+            ubatch: args.ubatch_size != [512],
+        }
+    }
+}
+
+/// What computes: `CPU avx512`, with ` rows` when the weights are used where the file's bytes are.
+pub fn backend(isa: Isa, repack: bool) -> String {
+    match repack {
+        true => format!("CPU {isa}"),
+        false => format!("CPU {isa} rows"),
+    }
+}
+
+/// Fields in this order.
+pub fn object<const N: usize>(fields: [(&str, Value); N]) -> Map<String, Value> {
+    let fields = fields.into_iter();
+    fields.map(|(name, v)| (name.to_owned(), v)).collect()
+}
+
+/// A cell of a Markdown table: heading, least width, whether it is set to the right, text.
+pub type Cell = (&'static str, usize, bool, String);
+
+/// A row of any table.
+pub struct Line {
+    /// What a Markdown table shows.
+    pub cells: Vec<Cell>,
+    /// Every field, for the other forms.
+    pub fields: Map<String, Value>,
 }
 
 /// Writes rows as they come.
@@ -77,9 +145,6 @@ pub struct Table<'a> {
     out: &'a mut dyn Write,
     format: Format,
     rows: usize,
-    /// Columns that are shown because their list has several entries or an unusual one.
-    batch: bool,
-    ubatch: bool,
 }
 
 impl<'a> Table<'a> {
@@ -87,34 +152,31 @@ impl<'a> Table<'a> {
     ///
     /// # Errors
     /// What cannot be written.
-    pub fn new(args: &Args, out: &'a mut dyn Write) -> Result<Table<'a>> {
-        let table = Table {
-            out,
-            format: args.output,
-            rows: 0,
-            batch: args.batch_size != [2048],
-            ubatch: args.ubatch_size != [512],
-        };
-        if table.format == Format::Json {
-            writeln!(table.out, "[")?;
+    pub fn new(format: Format, out: &'a mut dyn Write) -> Result<Table<'a>> {
+        if format == Format::Json {
+            writeln!(out, "[")?;
         }
-        Ok(table)
+        Ok(Table {
+            out,
+            format,
+            rows: 0,
+        })
     }
 
     /// Writes a row, and the heading before the first.
     ///
     /// # Errors
     /// What cannot be written.
-    pub fn row(&mut self, record: &Record<'_>) -> Result<()> {
+    pub fn row(&mut self, line: &Line) -> Result<()> {
         let first = self.rows == 0;
         self.rows += 1;
         match self.format {
-            Format::Md => self.markdown(record, first)?,
-            Format::Csv => self.csv(record, first)?,
-            Format::Jsonl => writeln!(self.out, "{}", Value::Object(record.fields()))?,
+            Format::Md => markdown(self.out, &line.cells, first)?,
+            Format::Csv => csv(self.out, &line.fields, first)?,
+            Format::Jsonl => writeln!(self.out, "{}", Value::Object(line.fields.clone()))?,
             Format::Json => {
                 let comma = if first { "" } else { ",\n" };
-                let fields = serde_json::to_string_pretty(&record.fields())?;
+                let fields = serde_json::to_string_pretty(&line.fields)?;
                 write!(self.out, "{comma}{fields}")?;
             }
         }
@@ -131,53 +193,24 @@ impl<'a> Table<'a> {
         }
         Ok(())
     }
-
-    fn markdown(&mut self, r: &Record<'_>, first: bool) -> Result<()> {
-        let rate = Summary::of(&r.rates());
-        // heading, least width, whether numbers stand to the right, value
-        let mut cells = vec![
-            ("model", 28, false, r.model.kind.clone()),
-            ("size", 10, true, size(r.model.bytes)),
-            ("params", 10, true, params(r.model.params)),
-            ("backend", 10, false, format!("CPU {}", r.isa)),
-            ("threads", 7, true, r.threads.to_string()),
-        ];
-        if self.batch {
-            cells.push(("n_batch", 7, true, r.test.batch.to_string()));
-        }
-        if self.ubatch {
-            cells.push(("n_ubatch", 8, true, r.test.ubatch.to_string()));
-        }
-        cells.push(("test", 14, true, r.test.name()));
-        let speed = format!("{:.2} ± {:.2}", rate.mean, rate.stddev);
-        cells.push(("t/s", 16, true, speed));
-        markdown_row(self.out, &cells, first)
-    }
-
-    fn csv(&mut self, r: &Record<'_>, first: bool) -> Result<()> {
-        let fields = r.fields();
-        let scalars = || fields.iter().filter(|(_, v)| !v.is_array());
-        if first {
-            let names: Vec<&str> = scalars().map(|(k, _)| k.as_str()).collect();
-            writeln!(self.out, "{}", names.join(","))?;
-        }
-        let values: Vec<String> = scalars()
-            .map(|(_, v)| match v {
-                Value::String(s) => format!("\"{}\"", s.replace('"', "\"\"")),
-                other => format!("\"{other}\""),
-            })
-            .collect();
-        Ok(writeln!(self.out, "{}", values.join(","))?)
-    }
 }
 
-/// A row of a Markdown table, after the heading where asked for: heading, least width, whether the
-/// column is set to the right, value.
-pub fn markdown_row(
-    out: &mut dyn Write,
-    cells: &[(&str, usize, bool, String)],
-    heading: bool,
-) -> Result<()> {
+fn csv(out: &mut dyn Write, fields: &Map<String, Value>, first: bool) -> Result<()> {
+    let scalars = || fields.iter().filter(|(_, v)| !v.is_array());
+    if first {
+        let names: Vec<&str> = scalars().map(|(k, _)| k.as_str()).collect();
+        writeln!(out, "{}", names.join(","))?;
+    }
+    let values: Vec<String> = scalars()
+        .map(|(_, v)| match v {
+            Value::String(s) => format!("\"{}\"", s.replace('"', "\"\"")),
+            other => format!("\"{other}\""),
+        })
+        .collect();
+    Ok(writeln!(out, "{}", values.join(","))?)
+}
+
+fn markdown(out: &mut dyn Write, cells: &[Cell], heading: bool) -> Result<()> {
     let line = |texts: Vec<String>| format!("| {} |", texts.join(" | "));
     let pad = |text: &str, width: usize, right: bool| match right {
         true => format!("{text:>width$}"),

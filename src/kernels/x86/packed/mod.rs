@@ -5,6 +5,7 @@ use trine_formats::types::TypeId;
 use crate::kernels::Isa;
 use crate::kernels::packed::Packing;
 
+mod block32;
 mod k16;
 mod lanes;
 mod q2_k;
@@ -36,6 +37,13 @@ pub(in crate::kernels) fn packings(ty: TypeId, isa: Isa) -> &'static [&'static P
         (Isa::Avx512, TypeId::I2_S) => list![t2::I2_S],
         (Isa::Avx512, TypeId::TL1 | TypeId::TL2) if vbmi => list![t5::TL, t2::TL],
         (Isa::Avx512, TypeId::TL1 | TypeId::TL2) => list![t2::TL],
+        (Isa::Avx512, TypeId::Q8_0) => list![block32::Q8_0_X16],
+        (Isa::Avx512, TypeId::Q4_0) => list![block32::Q4_0_X16],
+        (Isa::Avx512, TypeId::Q4_1) => list![block32::Q4_1_X16],
+        (Isa::Avx512, TypeId::Q5_0) => list![block32::Q5_0_X16],
+        (Isa::Avx512, TypeId::Q5_1) => list![block32::Q5_1_X16],
+        (Isa::Avx512, TypeId::IQ4_NL) => list![block32::IQ4_NL_X16],
+        (Isa::Avx512, TypeId::MXFP4) => list![block32::MXFP4_X16],
         _ => list![],
     }
 }

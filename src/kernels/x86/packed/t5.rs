@@ -134,8 +134,8 @@ struct Tables {
 
 static TABLES: LazyLock<Tables> = LazyLock::new(|| Tables {
     first: std::array::from_fn(|i| match i as u8 % 32 {
-        a @ 0..27 => a % 3 + 4 * (a / 3 % 3) + 16 * (a / 9),
-        a @ 28..31 => a - 28,
+        a @ 0..=26 => a % 3 + 4 * (a / 3 % 3) + 16 * (a / 9),
+        a @ 28..=30 => a - 28,
         31 => i as u8 / 32 % 4 + 4 * 2 + 16 * 2,
         _ => 0,
     }),

@@ -4,10 +4,11 @@
 //! not depend on the values. The source values are f16 numbers, so that a file made in a type is the
 //! one that `rquantize` makes from the same model in F16.
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
+use trine::kernels::ternary;
 use trine::quant::Row;
-use trine_formats::types::TypeId;
 use trine_formats::types::num::{f16_to_f32, f32_to_f16};
+use trine_formats::types::{EncodeFn, TypeId};
 
 /// Distinct rows of a matrix; the rest repeat them.
 const DISTINCT: usize = 32;
@@ -61,7 +62,6 @@ fn round(x: f32) -> f32 {
 pub fn tensor(row: &Row, kind: Kind) -> Result<Vec<u8>> {
     let columns = usize::try_from(row.columns())?;
     let rows = usize::try_from(row.weights() / row.columns().max(1))?;
-    let scale = round(1.0 / (columns as f32).sqrt());
     let mut random = Random(seed(&row.name));
     if let Some(packing) = row.moves.and_then(|m| m.to) {
         // drawn as the floats below, so that both give the same matrix
@@ -74,29 +74,12 @@ pub fn tensor(row: &Row, kind: Kind) -> Result<Vec<u8>> {
             .cycle()
             .take(columns * rows)
             .collect();
-        return Ok(packing.pack(columns, rows, scale, &codes)?);
+        return Ok(packing.pack(columns, rows, scale(columns), &codes)?);
     }
-    let info = row.to.info();
-    let (Some(encode), Some(row_bytes)) = (
-        info.and_then(|t| t.encode),
-        info.and_then(|t| t.row_bytes(row.columns())),
-    ) else {
-        bail!("trine cannot write {}", row.to);
-    };
-    let row_bytes = usize::try_from(row_bytes)?;
-    let mut x = vec![0f32; columns];
+    let (encode, row_bytes) = encoder(row.to, columns)?;
     let mut bytes = vec![0u8; row_bytes * rows];
     let (first, rest) = bytes.split_at_mut(row_bytes * rows.min(DISTINCT));
-    for out in first.chunks_exact_mut(row_bytes.max(1)) {
-        for x in &mut x {
-            *x = match kind {
-                Kind::Normal => round(random.normal() * scale),
-                Kind::Ternary => f32::from(code(&mut random)) * scale,
-                Kind::Norm => 1.0 + random.normal() * 0.05,
-            };
-        }
-        encode(&x, None, out);
-    }
+    encode_rows(kind, columns, row_bytes, encode, &mut random, first);
     for out in rest.chunks_mut(first.len().max(1)) {
         out.copy_from_slice(&first[..out.len()]);
     }
@@ -105,6 +88,68 @@ pub fn tensor(row: &Row, kind: Kind) -> Result<Vec<u8>> {
         .filter(|&n| n == bytes.len());
     expected.with_context(|| format!("tensor {}: its size is not that of its rows", row.name))?;
     Ok(bytes)
+}
+
+/// `rows` random rows of `columns` weights in a type; of I2_S their codes as the engine keeps them.
+///
+/// # Errors
+/// A type that trine cannot write.
+pub fn random_rows(ty: TypeId, columns: usize, rows: usize) -> Result<Vec<u8>> {
+    let mut random = Random(1);
+    if ty == TypeId::I2_S {
+        let row_bytes = ternary::row_bytes(columns);
+        let mut bytes = vec![0u8; rows * row_bytes];
+        for out in bytes.chunks_exact_mut(row_bytes.max(1)) {
+            let codes: Vec<i8> = (0..columns).map(|_| code(&mut random)).collect();
+            ternary::pack_row(&codes, out);
+        }
+        return Ok(bytes);
+    }
+    let (encode, row_bytes) = encoder(ty, columns)?;
+    let is_ternary = matches!(ty, TypeId::TQ1_0 | TypeId::TQ2_0 | TypeId::Q2_0);
+    let kind = match is_ternary {
+        true => Kind::Ternary,
+        false => Kind::Normal,
+    };
+    let mut bytes = vec![0u8; rows * row_bytes];
+    encode_rows(kind, columns, row_bytes, encode, &mut random, &mut bytes);
+    Ok(bytes)
+}
+
+/// The encoder of a type and the bytes of a row.
+fn encoder(ty: TypeId, columns: usize) -> Result<(EncodeFn, usize)> {
+    let info = ty.info();
+    let parts = info.and_then(|t| Some((t.encode?, t.row_bytes(columns as u64)?)));
+    let (encode, row_bytes) = parts.with_context(|| format!("trine cannot write {ty}"))?;
+    Ok((encode, usize::try_from(row_bytes)?))
+}
+
+/// Fills `bytes`, whole rows, with random weights.
+fn encode_rows(
+    kind: Kind,
+    columns: usize,
+    row_bytes: usize,
+    encode: EncodeFn,
+    random: &mut Random,
+    bytes: &mut [u8],
+) {
+    let scale = scale(columns);
+    let mut x = vec![0f32; columns];
+    for out in bytes.chunks_exact_mut(row_bytes.max(1)) {
+        for x in &mut x {
+            *x = match kind {
+                Kind::Normal => round(random.normal() * scale),
+                Kind::Ternary => f32::from(code(random)) * scale,
+                Kind::Norm => 1.0 + random.normal() * 0.05,
+            };
+        }
+        encode(&x, None, out);
+    }
+}
+
+/// The deviation that keeps activations at their size.
+fn scale(columns: usize) -> f32 {
+    round(1.0 / (columns as f32).sqrt())
 }
 
 fn code(random: &mut Random) -> i8 {

@@ -16,6 +16,7 @@ use trine_formats::gguf::write::{Layout, NewTensor, Writer};
 use trine_formats::gguf::{Gguf, Limits, Metadata, ModelFile, Shard, TensorInfo};
 
 use crate::progress::{byte_bar, human_bytes};
+pub use data::random_rows;
 use shape::{ARCHS, SIZES, Shape};
 
 /// `ARCH:SIZE:TYPE`: a model to make up.

@@ -223,7 +223,7 @@ fn compare(ty: &TypeInfo, ours: &[f32], theirs: &[f32]) -> Result<()> {
     let size = norm(&mut ours.iter().map(|&v| f64::from(v)));
     let both = ours.iter().zip(theirs);
     let apart = norm(&mut both.map(|(a, b)| f64::from(*a) - f64::from(*b)));
-    if !(apart <= size * 0.01) {
+    if apart.is_nan() || apart > size * 0.01 {
         bail!(
             "{}: ggml's product is another: {apart:e} apart at a size of {size:e}",
             ty.name

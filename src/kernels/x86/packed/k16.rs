@@ -111,6 +111,8 @@ pub(super) const fn packing<C: Codes>() -> Packing {
         act_bytes: act_bytes::<C>,
         arrange: arrange::<C>,
         multiply: multiply::<C>,
+        tile: TILE,
+        expansion: None,
     }
 }
 

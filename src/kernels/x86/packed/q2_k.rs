@@ -57,6 +57,8 @@ pub(super) static Q2_K: Packing = Packing {
     act_bytes,
     arrange,
     multiply,
+    tile: 32,
+    expansion: None,
 };
 
 fn pack(w: &[u8], n: usize, out: &mut [u8]) -> bool {

@@ -14,8 +14,8 @@
 //! byte i of row r: the first two belong to scale 2J, the others to 2J + 1.
 //!
 //! With few tokens, `maddubs` multiplies codes with activations, an addition takes back what the excess of the codes
-//! over the weights makes of the activations, and one `dpwssd` applies two scales. With more,
-//! a type may expand its parts to products of weight and scale.
+//! over the weights makes of the activations, and one `dpwssd` applies two scales. With more, a type may expand
+//! its parts to products of weight and scale.
 
 use std::arch::x86_64::*;
 

@@ -148,7 +148,7 @@ pub fn multiply_all(jobs: &mut [Job<'_>], tokens: usize) {
         );
         split(job, j.w, tokens, &mut tasks);
     }
-    let outs: Vec<(&PackedMatrix, &[u8], Option<f32>, Parts<'_, f32>)> = jobs
+    let outs: Vec<_> = jobs
         .iter_mut()
         .map(|j| (j.w, j.acts, j.scale, Parts::new(&mut *j.out)))
         .collect();

@@ -18,6 +18,11 @@
 //! the planes go one after another into the same accumulator (Horner: shift right by 2 between planes),
 //! which leaves registers for 32 rows x 4 tokens.
 
+#![allow(
+    clippy::needless_range_loop,
+    reason = "registers are indexed by plane, half and token alike"
+)]
+
 use std::arch::x86_64::*;
 
 use trine_formats::types::TypeId;

@@ -129,7 +129,7 @@ static FROM_TQ1_0: LazyLock<[u8; 256]> = LazyLock::new(|| {
     std::array::from_fn(|b| {
         let mut power = b as u8;
         encode(std::array::from_fn(|_| {
-            let digit = (u16::from(power) * 3 >> 8) as u8;
+            let digit = ((u16::from(power) * 3) >> 8) as u8;
             power = power.wrapping_mul(3);
             digit
         }))
@@ -266,9 +266,9 @@ unsafe fn from_two_bit<const REVERSED: bool>(from: &[u8], to: &mut [u8]) {
     assert!(from.len() == 2 * UNIT_BYTES && to.len() == DIGITS);
     let mut last = [0u8; 64];
     let mut middle = [0u8; 64];
-    for b in 0..8 {
+    for (b, byte) in last.iter_mut().enumerate().take(8) {
         // Base 3 of the last pair to 32 j; 8 is (2, 2).
-        last[b] = 32 * pair(b as u8 % 3, b as u8 / 3).unwrap_or(0);
+        *byte = 32 * pair(b as u8 % 3, b as u8 / 3).unwrap_or(0);
     }
     for (a, byte) in middle.iter_mut().enumerate().take(27) {
         let a = a as u8;
@@ -475,9 +475,9 @@ unsafe fn blocks_once(group: &[u8], act: &[u8], n: usize, out: &mut [f32]) {
                 &mut acc,
             );
             let dy = _mm512_set1_ps(act.scales.add(b).read_unaligned());
-            for h in 0..2 {
+            for (h, sum) in sums.iter_mut().enumerate() {
                 let scales = from.as_ptr().add(32 * h);
-                sums[h] = t2::block_step(sums[h], t2::join(&acc, h), dy, scales);
+                *sum = t2::block_step(*sum, t2::join(&acc, h), dy, scales);
             }
         }
     }

@@ -4,6 +4,9 @@ mod npz;
 
 use half::f16;
 use npz::Npz;
+use trine_formats::anyprec::{
+    FixedLut, dot_f32, dot_i16, pack_reference, quantize_activations, unpack_reference,
+};
 
 use super::compat::Reference;
 use super::outliers::{Rule, Spread, find_range, most_sensitive};
@@ -476,4 +479,90 @@ fn senseless_input_is_named() {
     ));
     let sparse = [0.0; 4];
     assert_eq!(error(w, sparse), None, "all count alike");
+}
+
+#[test]
+fn the_reference_s_packing_is_read_and_written() {
+    let npz = Npz::open("d_refpack.npz");
+    let bytes = |name: &str| -> Vec<u8> {
+        let words = npz.i32(name).into_iter();
+        words.flat_map(i32::to_le_bytes).collect()
+    };
+    for columns in [256, 1024, 1536, 2048] {
+        let codes = npz.u8(&format!("labels_K{columns}"));
+        let packed = bytes(&format!("qweight_K{columns}"));
+        let got = unpack_reference(&packed, 8, 4, columns);
+        assert!(got.as_ref() == Some(&codes), "{columns} columns");
+        assert!(
+            pack_reference(&codes, 8, columns) == Some(packed),
+            "{columns} columns"
+        );
+    }
+    let codes = Npz::open("a_main_64x256.npz").u8("labels8");
+    let packed = bytes("qweight_main");
+    assert!(unpack_reference(&packed, 8, 64, 256).as_ref() == Some(&codes));
+    // the first three planes are the codes of three bits
+    let upper = unpack_reference(&packed[..3 * packed.len() / 8], 3, 64, 256).unwrap();
+    assert!(
+        upper
+            .iter()
+            .eq(codes.iter().map(|c| c >> 5).collect::<Vec<_>>().iter())
+    );
+    for (bits, rows, columns) in [
+        (8, 64, 255),
+        (8, 63, 256),
+        (7, 64, 256),
+        (0, 64, 256),
+        (9, 64, 256),
+    ] {
+        assert_eq!(unpack_reference(&packed, bits, rows, columns), None);
+    }
+    assert_eq!(pack_reference(&codes, 8, 48), None);
+}
+
+#[test]
+fn products_are_the_canonical_ones() {
+    let (a, i) = (
+        Npz::open("a_main_64x256.npz"),
+        Npz::open("i_gemv_canonical_8x256.npz"),
+    );
+    let (codes, x) = (a.u8("labels8"), i.f32("x"));
+    let activations = quantize_activations(&x);
+    assert_eq!(activations.values, i.i8("xq"));
+    assert_eq!(bits(&activations.scales), bits(&i.f32("xd")));
+    for width in 3..=8usize {
+        let array = |name: &str| format!("{name}_b{width}");
+        let lut: Vec<u16> = a
+            .f32(&format!("lut{width}_f32"))
+            .into_iter()
+            .map(|c| f16::from_f32(c).to_bits())
+            .collect();
+        let (want_f32, want_i16) = (i.f32(&array("y_f32")), i.f32(&array("y_i16")));
+        let (centroids, scales) = (i.i16(&array("C16")), i.f32(&array("rowscale")));
+        for row in 0..8 {
+            let lut = &lut[row << width..][..1 << width];
+            let entry = |code: &u8| usize::from(code >> (8 - width));
+            let entries = codes[256 * row..][..256].iter().map(entry);
+            let weights = entries.clone().map(|e| f16::from_bits(lut[e]).to_f32());
+            let y = dot_f32(weights, &x);
+            assert_eq!(
+                y.to_bits(),
+                want_f32[row].to_bits(),
+                "f32, {width} bits, row {row}"
+            );
+            let fixed = FixedLut::new(lut.iter().copied());
+            assert_eq!(fixed.centroids, centroids[row << width..][..1 << width]);
+            assert_eq!(fixed.scale.to_bits(), scales[row].to_bits());
+            let y = dot_i16(
+                entries.map(|e| fixed.centroids[e]),
+                fixed.scale,
+                &activations,
+            );
+            assert_eq!(
+                y.to_bits(),
+                want_i16[row].to_bits(),
+                "i16, {width} bits, row {row}"
+            );
+        }
+    }
 }

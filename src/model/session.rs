@@ -144,7 +144,7 @@ impl Session {
     pub fn clear(&mut self) {
         let c = self.model.config();
         self.cache = (0..c.n_layer)
-            .map(|_| LayerCache::new(c.n_head_kv, c.head_dim))
+            .map(|_| LayerCache::new(c.n_head_kv, c.head_dim, self.model.inner.isa))
             .collect();
         self.n_past = 0;
     }
@@ -241,8 +241,7 @@ impl Inner {
         for (block, x) in x.chunks(LOGITS_AT_ONCE * n).enumerate() {
             let u = norm::rms(x, &self.output_norm, self.config.eps);
             let acts = Activations::new(&u, n, self.isa);
-            let mut logits = vec![0f32; acts.tokens() * self.config.n_vocab];
-            matmul(&self.output, &acts, &mut logits);
+            let [mut logits] = matmul([&self.output], &acts);
             if let Some(bias) = &self.output_bias {
                 ops::add_rows(&mut logits, bias);
             }

@@ -1,0 +1,216 @@
+//! How much each weight matters: what its error is weighed with.
+//!
+//! Per column from an importance matrix (the mean square of the activations, which weighs every row as the
+//! factored Fisher information does), or per weight from files: see [`WeightFiles`].
+
+use std::io;
+use std::path::PathBuf;
+
+use thiserror::Error;
+use trine_formats::anyprec::Calibration;
+use trine_formats::gguf::GgufError;
+use trine_formats::safetensors::SafetensorsError;
+
+use super::gradients::WeightFiles;
+use super::plan::Plan;
+use crate::quant::imatrix::Importance;
+use crate::quant::plan::Row;
+
+/// Sensitivities that cannot be used.
+#[allow(missing_docs, reason = "the messages say what the fields are")]
+#[derive(Error, Debug)]
+pub enum SensitivityError {
+    #[error("cannot read '{path}'")]
+    Io { path: PathBuf, source: io::Error },
+    #[error("'{path}'")]
+    Safetensors {
+        path: PathBuf,
+        source: SafetensorsError,
+    },
+    #[error(transparent)]
+    Gguf(#[from] GgufError),
+    #[error(
+        "the importance matrix has {found} weights for tensor {tensor} of {expected} columns; it is of another model"
+    )]
+    Columns {
+        tensor: String,
+        found: usize,
+        expected: u64,
+    },
+    #[error(
+        "tensor {tensor}: the sensitivity {value} at index {index} is not a finite number of at least 0{hint}"
+    )]
+    Value {
+        tensor: String,
+        index: u64,
+        value: f32,
+        hint: &'static str,
+    },
+    #[error(
+        "the sensitivities lack {count} of the model's {all} matrices, the first is {first} ('{wanted}' in a checkpoint)"
+    )]
+    Missing {
+        count: usize,
+        all: usize,
+        first: String,
+        wanted: String,
+    },
+    #[error(
+        "the sensitivities are of another model: they have '{name}', which is no matrix of this one"
+    )]
+    Extra { name: String },
+    #[error("two files have sensitivities for tensor {tensor}")]
+    Twice { tensor: String },
+    #[error(
+        "sensitivities '{name}' have shape {found:?}, the weights {rows} rows of {columns} columns"
+    )]
+    Shape {
+        name: String,
+        found: Vec<u64>,
+        rows: u64,
+        columns: u64,
+    },
+    #[error("sensitivities '{name}' are {dtype}, expected F32, F16, BF16 or F64")]
+    Dtype { name: String, dtype: &'static str },
+    #[error(
+        "trine does not know how the rows of attn_q and attn_k were reordered for architecture '{0}'; name the sensitivities as the GGUF file names its tensors, in its order of rows"
+    )]
+    Architecture(String),
+    #[error("key '{arch}.attention.{key}' does not divide the {rows} rows of tensor {tensor}")]
+    Heads {
+        arch: String,
+        key: &'static str,
+        rows: u64,
+        tensor: String,
+    },
+}
+
+/// Where sensitivities come from.
+#[derive(Debug)]
+pub enum Sensitivity {
+    /// All weights matter alike.
+    Uniform,
+    /// One per column.
+    Columns(Importance, Calibration),
+    /// One per weight.
+    Weights(WeightFiles),
+}
+
+/// The sensitivities of some rows of a matrix.
+pub(super) enum RowWeights<'a> {
+    /// 1 each.
+    Uniform,
+    /// The same in every row.
+    Columns(&'a [f32]),
+    /// Row after row.
+    Rows(Vec<f32>),
+}
+
+impl RowWeights<'_> {
+    /// Puts those of row `i` into `out`.
+    pub fn copy(&self, i: usize, out: &mut [f32]) {
+        match self {
+            RowWeights::Uniform => out.fill(1.0),
+            RowWeights::Columns(columns) => out.copy_from_slice(columns),
+            RowWeights::Rows(rows) => {
+                let columns = out.len();
+                out.copy_from_slice(&rows[i * columns..(i + 1) * columns]);
+            }
+        }
+    }
+}
+
+impl Sensitivity {
+    /// What the output says of the source.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Sensitivity::Uniform => "uniform",
+            Sensitivity::Columns(..) => "imatrix",
+            Sensitivity::Weights(_) => "file",
+        }
+    }
+
+    /// On what they were computed, as far as it is known.
+    pub fn calibration(&self) -> Calibration {
+        match self {
+            Sensitivity::Columns(_, calibration) => calibration.clone(),
+            _ => Calibration::default(),
+        }
+    }
+
+    /// Whether each weight has its own, so that they can be compared across rows and columns.
+    pub(super) fn is_per_weight(&self) -> bool {
+        matches!(self, Sensitivity::Weights(_))
+    }
+
+    /// Checks that they fit the matrices of a plan. Returns remarks worth a line.
+    ///
+    /// # Errors
+    /// Sizes of another model; values that make no sense; of weights also what is missing.
+    pub fn check(&self, plan: &Plan) -> Result<Vec<String>, SensitivityError> {
+        let Sensitivity::Columns(importance, _) = self else {
+            return Ok(Vec::new());
+        };
+        let mut without: Vec<&str> = Vec::new();
+        for row in plan.matrices() {
+            let Some(columns) = importance.get(&row.source.name) else {
+                without.push(&row.name);
+                continue;
+            };
+            let tensor = row.name.clone();
+            if columns.len() as u64 != row.columns() {
+                return Err(SensitivityError::Columns {
+                    tensor,
+                    found: columns.len(),
+                    expected: row.columns(),
+                });
+            }
+            check_values(&tensor, 0, columns, "")?;
+        }
+        let all = plan.quantized.len();
+        Ok(without
+            .first()
+            .map(|first| {
+                format!(
+                    "the importance matrix has no weights for {} of {all} tensors, which are quantized without; the first is {first}",
+                    without.len()
+                )
+            })
+            .into_iter()
+            .collect())
+    }
+
+    /// Those of `rows` rows of a matrix from row `first` on.
+    pub(super) fn rows(
+        &mut self,
+        row: &Row,
+        first: u64,
+        rows: u64,
+    ) -> Result<RowWeights<'_>, SensitivityError> {
+        match self {
+            Sensitivity::Uniform => Ok(RowWeights::Uniform),
+            Sensitivity::Columns(importance, _) => Ok(importance
+                .get(&row.source.name)
+                .map_or(RowWeights::Uniform, RowWeights::Columns)),
+            Sensitivity::Weights(files) => files.rows(row, first, rows).map(RowWeights::Rows),
+        }
+    }
+}
+
+/// Refuses what is not a finite number of at least 0; `first` is the index of the first value.
+pub(super) fn check_values(
+    tensor: &str,
+    first: u64,
+    values: &[f32],
+    hint: &'static str,
+) -> Result<(), SensitivityError> {
+    match values.iter().position(|s| !s.is_finite() || *s < 0.0) {
+        None => Ok(()),
+        Some(i) => Err(SensitivityError::Value {
+            tensor: tensor.to_owned(),
+            index: first + i as u64,
+            value: values[i],
+            hint,
+        }),
+    }
+}

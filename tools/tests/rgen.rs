@@ -286,7 +286,7 @@ fn mistakes_are_told_in_one_line() {
 #[test]
 fn unknown_options_are_refused_and_help_teaches() {
     for args in [
-        &["-p", "x", "--no-repack"][..],
+        &["-p", "x", "--no-repacking"][..],
         &["-p", "x", "-n", "-3"],
         &["-p", "x", "-t", "0"],
         &["-st"],

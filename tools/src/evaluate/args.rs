@@ -51,19 +51,19 @@ pub struct Args {
     pub file: Option<PathBuf>,
 
     /// Tokens per chunk; without it 512, or what the base file says
-    #[arg(short, long, value_name = "N", value_parser = positive)]
+    #[arg(short, long, value_name = "N", allow_negative_numbers = true, value_parser = positive)]
     pub ctx_size: Option<usize>,
 
     /// Feed a chunk to the model in pieces of at most N tokens. The result does not depend on it
-    #[arg(short, long, value_name = "N", default_value = "2048", value_parser = positive)]
+    #[arg(short, long, value_name = "N", default_value = "2048", allow_negative_numbers = true, value_parser = positive)]
     pub batch_size: usize,
 
     /// Tokens that go through the model together, also -ub. The result does not depend on it
-    #[arg(long, value_name = "N", default_value = "512", value_parser = positive)]
+    #[arg(long, value_name = "N", default_value = "512", allow_negative_numbers = true, value_parser = positive)]
     pub ubatch_size: usize,
 
     /// Evaluate only the first N chunks
-    #[arg(long, value_name = "N", value_parser = positive)]
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = positive)]
     pub chunks: Option<usize>,
 
     /// 0: the running estimate in one line; 1: a line per chunk with its place in the text, perplexity,

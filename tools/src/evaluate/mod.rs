@@ -138,6 +138,7 @@ fn estimate(args: &Args, loaded: &Loaded, text: &str, out: Option<OutFile>) -> R
     let tokens = loaded.tokenizer.encode(text, true, false)?;
     let chunks = Chunks::new(tokens, n_ctx, bos(loaded), args.chunks)?;
     let mut session = session(args, loaded, n_ctx);
+    note!("weights: {}", loaded.model.layouts());
     note!(
         "calculating perplexity over {} chunks, n_ctx={n_ctx}, batch_size={}, threads={}",
         chunks.count(),

@@ -71,15 +71,21 @@ pub struct Args {
     pub predict: i64,
 
     /// Size of the context in tokens; 0: as the model was trained
-    #[arg(short, long, value_name = "N", default_value_t = 0)]
+    #[arg(
+        short,
+        long,
+        value_name = "N",
+        default_value_t = 0,
+        allow_negative_numbers = true
+    )]
     pub ctx_size: usize,
 
     /// Tokens of the prompt that are evaluated before Ctrl-C is looked at
-    #[arg(short, long, value_name = "N", default_value = "2048", value_parser = positive)]
+    #[arg(short, long, value_name = "N", default_value = "2048", allow_negative_numbers = true, value_parser = positive)]
     pub batch_size: usize,
 
     /// Tokens that go through the model together, also -ub. More are faster and take more memory
-    #[arg(long, value_name = "N", default_value = "512", value_parser = positive)]
+    #[arg(long, value_name = "N", default_value = "512", allow_negative_numbers = true, value_parser = positive)]
     pub ubatch_size: usize,
 
     /// Take backslashes in the prompt as they are; otherwise \n \r \t \' \" \\ \xHH are replaced

@@ -93,7 +93,7 @@ impl Engine {
             proofs: args.logits_sha256,
             evaluated: Vec::new(),
             logits: Vec::new(),
-            timings: Timings::new(start, loaded.time),
+            timings: Timings::new(start, loaded.time, loaded.model.layouts().to_string()),
         })
     }
 

@@ -13,6 +13,7 @@ pub struct Timings {
     prompt: (usize, Duration),
     eval: (usize, Duration),
     sample: (usize, Duration),
+    weights: String,
 }
 
 fn ms(d: Duration) -> f64 {
@@ -28,11 +29,12 @@ fn rates((n, time): (usize, Duration)) -> (f64, f64) {
 }
 
 impl Timings {
-    /// A run that began at `start` and loaded its model in `load`.
-    pub fn new(start: Instant, load: Duration) -> Timings {
+    /// A run that began at `start` and loaded its model in `load`, the weights in the layouts named.
+    pub fn new(start: Instant, load: Duration, weights: String) -> Timings {
         Timings {
             start,
             load,
+            weights,
             prompt: Default::default(),
             eval: Default::default(),
             sample: Default::default(),
@@ -77,6 +79,7 @@ impl Timings {
             "total time",
             ms(self.start.elapsed())
         );
+        note!("{:>16} = {}", "weights", self.weights);
         if let Some(bytes) = peak_memory() {
             note!(
                 "{:>16} = {:10.2} MiB",
@@ -98,6 +101,7 @@ impl Timings {
             "eval_per_second": rates(self.eval).1,
             "sample_ms": ms(self.sample.1),
             "total_ms": ms(self.start.elapsed()),
+            "weights": self.weights,
             "peak_memory_bytes": peak_memory(),
         })
     }

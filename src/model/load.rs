@@ -141,9 +141,10 @@ impl<'a> Loader<'a> {
 
     /// `NAME.weight` with its optional `NAME.scale` and `NAME.bias`.
     pub fn linear(&mut self, name: &str, cols: usize, rows: usize) -> Linear {
-        let weight = self.matrix(&format!("{name}.weight"), cols, rows);
+        let tensor = format!("{name}.weight");
         Linear {
-            weight,
+            weight: self.matrix(&tensor, cols, rows),
+            tensor,
             scale: self
                 .optional_vector(&format!("{name}.scale"), 1)
                 .map(|s| s[0]),
@@ -164,6 +165,12 @@ impl<'a> Loader<'a> {
         parts.map(|(name, from, rows)| {
             let separate = self.optional_vector(&format!("blk.{layer}.{name}.bias"), rows);
             Linear {
+                // One tensor is observed once.
+                tensor: if from == 0 {
+                    all.tensor.clone()
+                } else {
+                    String::new()
+                },
                 weight: all
                     .weight
                     .rows(from..from + rows)
@@ -183,6 +190,8 @@ impl<'a> Loader<'a> {
 pub struct Ends {
     pub embedding: Matrix,
     pub output: Matrix,
+    /// The name of the tensor that `output` is.
+    pub output_tensor: &'static str,
     pub output_bias: Option<Vec<f32>>,
     pub output_norm: Vec<f32>,
 }
@@ -206,6 +215,11 @@ pub fn ends(loader: &mut Loader<'_>, c: &Config) -> Ends {
         _ => None,
     };
     Ends {
+        output_tensor: if output.is_some() {
+            "output.weight"
+        } else {
+            "token_embd.weight"
+        },
         output: output.unwrap_or_else(|| embedding.clone()),
         output_bias,
         output_norm: loader.vector("output_norm.weight", c.n_embd),
@@ -215,6 +229,8 @@ pub fn ends(loader: &mut Loader<'_>, c: &Config) -> Ends {
 
 /// `y = W x`, with the per-tensor scale and the bias some models have.
 pub struct Linear {
+    /// The weight's name in the file; empty for the later parts of a fused one.
+    tensor: String,
     weight: Matrix,
     scale: Option<f32>,
     bias: Option<Vec<f32>>,
@@ -246,6 +262,9 @@ impl Linear {
     }
 
     fn product(&self, x: &Activations<'_>) -> Vec<f32> {
+        if !self.tensor.is_empty() {
+            x.observe(&self.tensor);
+        }
         let mut y = vec![0f32; x.tokens() * self.weight.rows];
         matmul(&self.weight, x, &mut y);
         y

@@ -99,6 +99,7 @@ struct Inner {
     /// Token embeddings; also the output projection of models that tie the two.
     embedding: Matrix,
     output: Matrix,
+    output_tensor: &'static str,
     output_bias: Option<Vec<f32>>,
     output_norm: Vec<f32>,
     blocks: Vec<Box<dyn Block>>,
@@ -122,6 +123,7 @@ impl Model {
         let load::Ends {
             embedding,
             output,
+            output_tensor,
             output_bias,
             output_norm,
         } = load::ends(&mut loader, &config);
@@ -153,6 +155,7 @@ impl Model {
             pool,
             embedding,
             output,
+            output_tensor,
             output_bias,
             output_norm,
             blocks,

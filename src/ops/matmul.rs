@@ -7,6 +7,7 @@ use trine_formats::gguf::Blob;
 use trine_formats::types::TypeId;
 use trine_formats::types::ternary::{TernaryData, TernaryError};
 
+use super::observe::ActivationObserver;
 use crate::kernels::ternary::{self, Quantizer};
 use crate::kernels::{self, Isa, MatRows};
 
@@ -141,6 +142,7 @@ pub struct Activations<'a> {
     cols: usize,
     isa: Isa,
     encoded: Mutex<Vec<(Form, Arc<Vec<u8>>)>>,
+    observer: Option<Arc<dyn ActivationObserver>>,
 }
 
 impl<'a> Activations<'a> {
@@ -152,6 +154,19 @@ impl<'a> Activations<'a> {
             cols,
             isa,
             encoded: Mutex::new(Vec::new()),
+            observer: None,
+        }
+    }
+
+    /// The same, watched by `observer`.
+    pub fn observed_by(self, observer: Option<Arc<dyn ActivationObserver>>) -> Activations<'a> {
+        Activations { observer, ..self }
+    }
+
+    /// Shows the rows to the observer before the matrix `name` is multiplied with them.
+    pub fn observe(&self, name: &str) {
+        if let Some(observer) = &self.observer {
+            observer.observe(name, self.x, self.cols);
         }
     }
 

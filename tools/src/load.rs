@@ -48,7 +48,11 @@ pub fn positive(text: &str) -> Result<usize, String> {
 /// Most threads a command line may ask for: more are a typing error, and starting them takes minutes.
 const MAX_THREADS: usize = 1024;
 
-fn thread_count(text: &str) -> Result<usize, String> {
+/// Parses a number of threads.
+///
+/// # Errors
+/// None, or more than anyone has.
+pub fn thread_count(text: &str) -> Result<usize, String> {
     match text.parse() {
         Ok(n @ 1..=MAX_THREADS) => Ok(n),
         _ => Err(format!(

@@ -5,6 +5,7 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
+use trine_formats::gguf::write::is_same_file;
 
 /// An output file. Dropped before [`OutFile::keep`], it leaves nothing behind.
 pub struct OutFile {
@@ -73,6 +74,18 @@ impl OutFile {
         }
         Ok(())
     }
+}
+
+/// Refuses an output that is also one of the inputs; `option` names it on the command line.
+///
+/// # Errors
+/// They are one file.
+pub fn keep_input(target: &Path, input: &Path, option: &str) -> Result<()> {
+    if is_same_file(target, input) {
+        let shown = target.display();
+        bail!("cannot write '{shown}': it is also an input; give another name to {option}");
+    }
+    Ok(())
 }
 
 impl Write for OutFile {

@@ -13,6 +13,7 @@ use std::fmt;
 
 use trine_formats::types::{TypeId, TypeInfo};
 
+pub mod gemm;
 pub mod halves;
 mod scalar;
 pub mod ternary;

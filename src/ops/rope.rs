@@ -70,6 +70,13 @@ pub struct Table {
     per_position: usize,
 }
 
+impl Table {
+    /// `(cos, sin)` of every pair at the position number `i` of the table.
+    pub fn position(&self, i: usize) -> &[(f32, f32)] {
+        &self.pairs[i * self.per_position..][..self.per_position]
+    }
+}
+
 impl Rope {
     /// The table for positions `from..from + count`.
     ///
@@ -117,7 +124,7 @@ impl Rope {
         x.par_chunks_mut(width)
             .enumerate()
             .for_each(|(token, row)| {
-                let pairs = &table.pairs[token * table.per_position..][..half];
+                let pairs = &table.position(token)[..half];
                 for head in row.chunks_exact_mut(head_dim) {
                     match self.pairing {
                         Pairing::Adjacent => {

@@ -50,6 +50,17 @@ pub enum SequenceError {
     NonFinite(f64),
 }
 
+/// Bytes that the gradients of sequences of `seq_len` tokens take: weights, sums, and what is kept of one
+/// sequence.
+pub fn memory(c: &Config, seq_len: usize) -> u64 {
+    let (d, heads, kv) = (c.n_embd, c.n_head * c.head_dim, c.n_head_kv * c.head_dim);
+    let block = d * (heads + 2 * kv) + heads * d + 3 * d * c.n_ff;
+    let weights = 2 * c.n_layer * block + 2 * c.n_vocab * d;
+    let kept = c.n_layer * seq_len * (3 * d + 3 * heads + 3 * kv + 2 * c.n_ff);
+    let working = seq_len * (4 * c.n_ff + 4 * d) + seq_len.min(64) * c.n_vocab;
+    4 * (weights + kept + working) as u64
+}
+
 /// A model and the squared gradients of its matrices.
 pub struct Fisher {
     pass: Pass<f32>,

@@ -3,9 +3,25 @@
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use anyhow::{Context, Result, bail};
 use trine_formats::gguf::write::is_same_file;
+
+/// Temporary files of this process, for [`remove_unfinished`].
+static UNFINISHED: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
+
+fn unfinished() -> MutexGuard<'static, Vec<PathBuf>> {
+    UNFINISHED.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Removes the temporary files of all unfinished outputs, for a program that is about to be ended.
+pub fn remove_unfinished() {
+    for path in std::mem::take(&mut *unfinished()) {
+        // There is nobody left to tell.
+        let _ = fs::remove_file(path);
+    }
+}
 
 /// An output file. Dropped before [`OutFile::keep`], it leaves nothing behind.
 pub struct OutFile {
@@ -45,11 +61,15 @@ impl OutFile {
         let mut part = name.to_owned();
         part.push(format!(".{}.part", std::process::id()));
         let unfinished = path.with_file_name(part);
+        // Under the lock, so that no moment is left in which an ended program would leave the file.
+        let mut list = self::unfinished();
         let file = File::options()
             .write(true)
             .create_new(true)
             .open(&unfinished)
             .with_context(failed)?;
+        list.push(unfinished.clone());
+        drop(list);
         Ok(OutFile {
             file,
             path,
@@ -70,6 +90,7 @@ impl OutFile {
         if let Some(unfinished) = &self.unfinished {
             self.file.sync_all()?;
             fs::rename(unfinished, &self.path)?;
+            self::unfinished().retain(|p| p != unfinished);
             self.unfinished = None;
         }
         Ok(())
@@ -103,6 +124,7 @@ impl Drop for OutFile {
         if let Some(unfinished) = &self.unfinished {
             // There is nobody left to tell.
             let _ = fs::remove_file(unfinished);
+            self::unfinished().retain(|p| p != unfinished);
         }
     }
 }

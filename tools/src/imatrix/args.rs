@@ -32,6 +32,11 @@ Examples:
   rimatrix --in-file a.gguf --in-file b.gguf -o sum.gguf         add up several
   rimatrix --in-file old.dat -o new.gguf                         convert the legacy form
 
+Squared gradients of the loss, for every weight instead of every column (slower by far: forward and
+backward, with the weights and as many sums in memory as 32-bit numbers):
+  rimatrix --fisher -m model-F16.gguf -f c4.jsonl --documents jsonl -o fisher.safetensors
+  rimatrix --fisher -m model-F16.gguf -f wiki.txt --samples 16 --seq-len 256
+
 The sums depend on -c, -b and -ub in their last bits, because llama-imatrix runs the chunks of a batch
 side by side. The defaults are its own; threads and instruction sets change nothing."
 )]
@@ -56,7 +61,7 @@ pub struct Args {
     #[arg(short, long, value_name = "FILE", required_unless_present = "in_file")]
     pub file: Option<PathBuf>,
 
-    /// Where the result goes [default: imatrix.gguf]
+    /// Where the result goes [default: imatrix.gguf; with --fisher fisher.safetensors]
     #[arg(short, long, value_name = "FILE", visible_alias = "output-file")]
     pub output: Option<PathBuf>,
 
@@ -96,7 +101,7 @@ pub struct Args {
     #[arg(long)]
     pub parse_special: bool,
 
-    /// Save what there is every N chunks
+    /// Save what there is every N chunks or samples
     #[arg(long, value_name = "N", default_value = "10", value_parser = positive)]
     pub output_frequency: usize,
 
@@ -116,6 +121,71 @@ pub struct Args {
     /// Print one JSON object at the end
     #[arg(long)]
     pub json: bool,
+
+    /// Add up the squared gradients of the loss of whole sequences instead, and write them as safetensors
+    /// under the names of the model's tensors
+    #[arg(long, help_heading = "Squared gradients", requires = "file", conflicts_with_all = [
+        "ctx_size", "batch_size", "ubatch_size", "chunks", "from_chunk", "process_output", "no_ppl",
+        "output_format", "save_frequency", "in_file",
+    ])]
+    pub fisher: bool,
+
+    /// Sequences to look at, chosen at random
+    #[arg(long, help_heading = "Squared gradients", value_name = "N", default_value = "100", value_parser = positive, requires = "fisher")]
+    pub samples: usize,
+
+    /// Tokens per sequence
+    #[arg(long, help_heading = "Squared gradients", value_name = "N", default_value = "512", value_parser = sequence_length, requires = "fisher")]
+    pub seq_len: usize,
+
+    /// Which random choice
+    #[arg(
+        long,
+        short,
+        help_heading = "Squared gradients",
+        value_name = "N",
+        default_value_t = 0,
+        requires = "fisher"
+    )]
+    pub seed: u32,
+
+    /// Take the first --seq-len tokens of random documents that have that many, one document a line.
+    /// Without it the text is one long document, cut into sequences
+    #[arg(
+        long,
+        help_heading = "Squared gradients",
+        value_name = "FORM",
+        value_enum,
+        requires = "fisher"
+    )]
+    pub documents: Option<Documents>,
+}
+
+/// A sequence must have something to predict.
+fn sequence_length(text: &str) -> Result<usize, String> {
+    match text.parse() {
+        Ok(n @ 2..) => Ok(n),
+        _ => Err("give a whole number above 1".to_owned()),
+    }
+}
+
+/// `--documents`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub enum Documents {
+    /// A line is a document.
+    Lines,
+    /// A line is a JSON object whose "text" is a document.
+    Jsonl,
+}
+
+impl Documents {
+    /// The name in the output's metadata.
+    pub fn name(self) -> &'static str {
+        match self {
+            Documents::Lines => "lines",
+            Documents::Jsonl => "jsonl",
+        }
+    }
 }
 
 /// `--output-format`.

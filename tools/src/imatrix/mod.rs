@@ -1,10 +1,11 @@
-//! `rimatrix`: which weights of a model matter, by the activations they meet.
+//! `rimatrix`: which weights of a model matter, by the activations they meet or by the loss's gradients.
 
 pub mod args;
 mod collect;
+mod fisher;
 
 use std::io::{self, Write};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use anyhow::{Context, Result, anyhow, bail};
 use serde_json::json;
@@ -20,10 +21,12 @@ use args::Args;
 /// # Errors
 /// Whatever the user, a file or the model did wrong, in one line.
 pub fn run(args: &Args) -> Result<()> {
-    let target = args
-        .output
-        .clone()
-        .unwrap_or_else(|| PathBuf::from("imatrix.gguf"));
+    let default = if args.fisher {
+        "fisher.safetensors"
+    } else {
+        "imatrix.gguf"
+    };
+    let target = args.output.clone().unwrap_or_else(|| default.into());
     let inputs = [&args.model, &args.file].into_iter().flatten();
     for input in inputs.chain(&args.in_file) {
         keep_input(&target, input, "-o")?;
@@ -42,7 +45,12 @@ pub fn run(args: &Args) -> Result<()> {
         .model_args()
         .ok_or_else(|| anyhow!("a text needs a model to go through: give one with -m FILE"))?;
     interrupt::listen()?;
-    if !collect::run(args, &model, text, matrix, &target)? {
+    let finished = if args.fisher {
+        fisher::run(args, &model, text, &target)
+    } else {
+        collect::run(args, &model, text, matrix, &target)
+    };
+    if !finished? {
         note!("interrupted");
         std::process::exit(interrupt::EXIT_CODE);
     }

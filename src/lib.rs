@@ -11,6 +11,7 @@ pub mod kernels;
 pub mod math;
 pub mod model;
 pub mod ops;
+pub mod pool;
 pub mod quant;
 pub mod sample;
 pub mod tokenizer;

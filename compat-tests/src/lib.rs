@@ -6,8 +6,10 @@
 //! the standard error instead. A machine that cannot run the reference (it needs x86-64 Linux with AVX2)
 //! says `SKIPPED` too.
 
+pub mod bench;
 pub mod fetch;
 pub mod files;
+pub mod ggml;
 pub mod gguf_py;
 pub mod golden;
 pub mod inputs;

@@ -3,7 +3,7 @@
 //! The wheel's `libggml-base` (quantizers, decoders) is plain x86-64. Its `libggml-cpu` is built for
 //! AVX2 and FMA, which changes the low bits of most dot products: see [`DOTS`].
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
 use anyhow::{Context, Result};
@@ -174,11 +174,19 @@ pub fn get() -> Result<&'static Oracle, &'static Unavailable> {
 }
 
 fn open() -> Result<Oracle, Unavailable> {
+    Ok(load(&library_dir()?)?)
+}
+
+/// Where the wheel's libraries lie, downloaded when they are not there.
+///
+/// # Errors
+/// The machine cannot run them or the wheel cannot be had.
+pub fn library_dir() -> Result<PathBuf, Unavailable> {
     check_machine().map_err(Unavailable::Machine)?;
     let dir = fetch::once("libggml-python-0.20.2.post1", |dir| {
         WHEEL.unpack(dir, &PLATFORM)
     })?;
-    Ok(load(&dir.join("libggml/lib64"))?)
+    Ok(dir.join("libggml/lib64"))
 }
 
 #[cfg(all(target_arch = "x86_64", target_os = "linux"))]

@@ -13,15 +13,21 @@ use std::fmt;
 
 use trine_formats::types::{TypeId, TypeInfo};
 
+pub use aligned::{AlignedBytes, Floats};
+
+mod aligned;
+pub mod elements;
 pub mod gemm;
 pub mod halves;
+pub mod packed;
+pub mod probe;
 mod scalar;
 pub mod ternary;
 #[cfg(target_arch = "x86_64")]
 mod x86;
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 /// `mat_rows(w, acts, n, tokens, out)`: the products of R weight rows with `tokens` activation rows.
 ///

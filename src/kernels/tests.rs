@@ -5,22 +5,22 @@ use trine_formats::types::{REGISTRY, TypeId, TypeInfo};
 use super::{Isa, mat_rows, quantize_act, scalar};
 
 /// xorshift64*: the tests need variety, not quality.
-struct Random(u64);
+pub(crate) struct Random(pub(crate) u64);
 
 impl Random {
-    fn next(&mut self) -> u64 {
+    pub(crate) fn next(&mut self) -> u64 {
         self.0 ^= self.0 >> 12;
         self.0 ^= self.0 << 25;
         self.0 ^= self.0 >> 27;
         self.0.wrapping_mul(0x2545_F491_4F6C_DD1D)
     }
 
-    fn below(&mut self, n: usize) -> usize {
+    pub(crate) fn below(&mut self, n: usize) -> usize {
         (self.next() >> 33) as usize % n
     }
 
     /// Roughly normal, with an outlier now and then.
-    fn float(&mut self) -> f32 {
+    pub(crate) fn float(&mut self) -> f32 {
         let sum: f32 = (0..4)
             .map(|_| (self.next() >> 40) as f32 / (1u64 << 24) as f32 - 0.5)
             .sum();
@@ -31,12 +31,12 @@ impl Random {
         }
     }
 
-    fn bytes(&mut self, n: usize) -> Vec<u8> {
+    pub(crate) fn bytes(&mut self, n: usize) -> Vec<u8> {
         (0..n).map(|_| self.next() as u8).collect()
     }
 }
 
-fn isas() -> impl Iterator<Item = Isa> {
+pub(crate) fn isas() -> impl Iterator<Item = Isa> {
     Isa::ALL.into_iter().filter(|isa| *isa <= Isa::detect())
 }
 
@@ -47,7 +47,7 @@ fn types_with_dots() -> impl Iterator<Item = (&'static TypeInfo, &'static TypeIn
 }
 
 /// Equal bits, or both NaN.
-fn same(a: f32, b: f32) -> bool {
+pub(crate) fn same(a: f32, b: f32) -> bool {
     a.to_bits() == b.to_bits() || (a.is_nan() && b.is_nan())
 }
 
@@ -79,7 +79,7 @@ fn compare(info: &TypeInfo, w: &[u8], acts: &[u8], n: usize, tokens: usize, what
     }
 }
 
-fn encoded(info: &TypeInfo, rows: usize, n: usize, random: &mut Random) -> Vec<u8> {
+pub(crate) fn encoded(info: &TypeInfo, rows: usize, n: usize, random: &mut Random) -> Vec<u8> {
     let row = n / info.block * info.bytes;
     let mut out = vec![0; rows * row];
     let encode = info.encode.expect("has an encoder");

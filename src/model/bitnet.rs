@@ -59,7 +59,7 @@ impl Block for Layer {
     fn run(&self, x: &mut [f32], pass: &mut Pass<'_>) {
         let u = norm::rms(x, &self.attn_norm, self.eps);
         let acts = pass.activations(&u);
-        let [mut q, mut k, v] = [0, 1, 2].map(|i| self.qkv[i].apply(&acts));
+        let [mut q, mut k, v] = Linear::apply_all(self.qkv.each_ref(), &acts);
         pass.rotate(&mut q, GLOBAL);
         pass.rotate(&mut k, GLOBAL);
         pass.store(self.index, &k, &v);
@@ -69,8 +69,7 @@ impl Block for Layer {
 
         let u = norm::rms(x, &self.ffn_norm, self.eps);
         let acts = pass.activations(&u);
-        let mut gate = self.gate.apply_bias_first(&acts);
-        let up = self.up.apply_bias_first(&acts);
+        let [mut gate, up] = Linear::apply_all_bias_first([&self.gate, &self.up], &acts);
         (self.gated)(&mut gate, &up);
         norm::rms_in_place(&mut gate, &self.ffn_sub_norm, self.eps);
         ops::add(x, &self.down.apply(&pass.rows(&gate)));

@@ -68,7 +68,7 @@ impl Block for Layer {
         };
         let u = norm::rms(x, &self.attn_norm, self.eps);
         let acts = pass.activations(&u);
-        let [mut q, mut k, v] = [0, 1, 2].map(|i| self.qkv[i].apply(&acts));
+        let [mut q, mut k, v] = Linear::apply_all(self.qkv.each_ref(), &acts);
         norm::rms_in_place(&mut q, &self.q_norm, self.eps);
         norm::rms_in_place(&mut k, &self.k_norm, self.eps);
         pass.rotate(&mut q, rope);
@@ -82,8 +82,8 @@ impl Block for Layer {
 
         let u = norm::rms(x, &self.ffn_norm, self.eps);
         let acts = pass.activations(&u);
-        let mut gate = self.gate.apply(&acts);
-        geglu(&mut gate, &self.up.apply(&acts));
+        let [mut gate, up] = Linear::apply_all([&self.gate, &self.up], &acts);
+        geglu(&mut gate, &up);
         let mut y = self.down.apply(&pass.rows(&gate));
         norm::rms_in_place(&mut y, &self.ffn_post_norm, self.eps);
         ops::add(x, &y);

@@ -49,7 +49,7 @@ impl Block for Layer {
     fn run(&self, x: &mut [f32], pass: &mut Pass<'_>) {
         let u = norm::rms(x, &self.attn_norm, self.eps);
         let acts = pass.activations(&u);
-        let [mut q, mut k, v] = [0, 1, 2].map(|i| self.qkv[i].apply(&acts));
+        let [mut q, mut k, v] = Linear::apply_all(self.qkv.each_ref(), &acts);
         if let Some([q_norm, k_norm]) = &self.head_norms {
             norm::rms_in_place(&mut q, q_norm, self.eps);
             norm::rms_in_place(&mut k, k_norm, self.eps);
@@ -62,8 +62,7 @@ impl Block for Layer {
 
         let u = norm::rms(x, &self.ffn_norm, self.eps);
         let acts = pass.activations(&u);
-        let mut gate = self.gate.apply_bias_first(&acts);
-        let up = self.up.apply_bias_first(&acts);
+        let [mut gate, up] = Linear::apply_all_bias_first([&self.gate, &self.up], &acts);
         swiglu(&mut gate, &up);
         ops::add(x, &self.down.apply_bias_first(&pass.rows(&gate)));
     }

@@ -1,12 +1,19 @@
 //! Tensors by name and shape, with every problem collected before any is reported.
 
 use std::collections::HashSet;
+use std::fmt;
 
 use trine_formats::gguf::{ModelFile, TensorView};
+use trine_formats::types::TypeId;
 
 use super::{Arch, Config, LoadOptions, ModelError};
+use crate::kernels::Floats;
+use crate::kernels::packed::Arena;
 use crate::ops;
 use crate::ops::matmul::{Activations, Matrix, matmul};
+
+/// Models of so many bytes stay in the last-level cache of the processors that are common today.
+const CACHE: u64 = 24 << 20;
 
 /// Takes tensors out of a file. After a problem it returns an empty stand-in, so that one pass finds
 /// all of them; [`Loader::finish`] must be asked before anything is used.
@@ -15,20 +22,28 @@ pub struct Loader<'a> {
     options: &'a LoadOptions,
     problems: Vec<String>,
     used: HashSet<String>,
+    arena: Arena,
+    in_cache: bool,
+    /// What became of the matrices.
+    layouts: Layouts,
 }
 
 impl<'a> Loader<'a> {
     pub fn new(file: &'a ModelFile, options: &'a LoadOptions) -> Loader<'a> {
+        let weights: u64 = file.tensors().map(|t| t.bytes).sum();
         Loader {
             file,
             options,
             problems: Vec::new(),
             used: HashSet::new(),
+            arena: Arena::default(),
+            in_cache: weights <= CACHE,
+            layouts: Layouts::default(),
         }
     }
 
     /// Ends the loading: no problem was found and no tensor is left over.
-    pub fn finish(mut self) -> Result<(), ModelError> {
+    pub fn finish(mut self) -> Result<Layouts, ModelError> {
         let unused: Vec<&str> = self
             .file
             .tensors()
@@ -52,7 +67,7 @@ impl<'a> Loader<'a> {
             ));
         }
         if self.problems.is_empty() {
-            Ok(())
+            Ok(self.layouts)
         } else {
             Err(ModelError::Invalid(self.problems))
         }
@@ -115,6 +130,26 @@ impl<'a> Loader<'a> {
         })
     }
 
+    /// The matrix in the layout it runs from.
+    pub fn ready(&mut self, matrix: Matrix) -> Matrix {
+        let rows = matrix.rows;
+        let matrix = if self.options.repack && self.problems.is_empty() {
+            let packed = matrix.packed(&mut self.arena, self.options.isa, self.in_cache);
+            packed.unwrap_or_else(|e| {
+                self.problems.push(format!(
+                    "no memory for packed weights: {e}; try --no-repack"
+                ));
+                Matrix::empty()
+            })
+        } else {
+            matrix
+        };
+        if rows > 0 {
+            self.layouts.count(&matrix);
+        }
+        matrix
+    }
+
     /// A vector that may be absent, widened to `f32`.
     pub fn optional_vector(&mut self, name: &str, n: usize) -> Option<Vec<f32>> {
         let view = self.take(name, &[n])?;
@@ -141,10 +176,18 @@ impl<'a> Loader<'a> {
 
     /// `NAME.weight` with its optional `NAME.scale` and `NAME.bias`.
     pub fn linear(&mut self, name: &str, cols: usize, rows: usize) -> Linear {
+        let linear = self.unready_linear(name, cols, rows);
+        Linear {
+            weight: self.ready(linear.weight),
+            ..linear
+        }
+    }
+
+    fn unready_linear(&mut self, name: &str, cols: usize, rows: usize) -> Linear {
         let tensor = format!("{name}.weight");
         Linear {
             weight: self.matrix(&tensor, cols, rows),
-            tensor,
+            tensor: Some(tensor),
             scale: self
                 .optional_vector(&format!("{name}.scale"), 1)
                 .map(|s| s[0]),
@@ -160,21 +203,14 @@ impl<'a> Loader<'a> {
             return [("attn_q", q), ("attn_k", kv), ("attn_v", kv)]
                 .map(|(name, rows)| self.linear(&format!("blk.{layer}.{name}"), c.n_embd, rows));
         }
-        let all = self.linear(&fused, c.n_embd, q + 2 * kv);
+        let all = self.unready_linear(&fused, c.n_embd, q + 2 * kv);
         let parts = [("attn_q", 0, q), ("attn_k", q, kv), ("attn_v", q + kv, kv)];
         parts.map(|(name, from, rows)| {
             let separate = self.optional_vector(&format!("blk.{layer}.{name}.bias"), rows);
+            let weight = all.weight.rows(from..from + rows);
             Linear {
-                // One tensor is observed once.
-                tensor: if from == 0 {
-                    all.tensor.clone()
-                } else {
-                    String::new()
-                },
-                weight: all
-                    .weight
-                    .rows(from..from + rows)
-                    .unwrap_or_else(Matrix::empty),
+                tensor: all.tensor.clone().filter(|_| from == 0),
+                weight: self.ready(weight.unwrap_or_else(Matrix::empty)),
                 scale: all.scale,
                 bias: all
                     .bias
@@ -214,13 +250,14 @@ pub fn ends(loader: &mut Loader<'_>, c: &Config) -> Ends {
         Arch::Qwen2 => loader.optional_vector("output.bias", c.n_vocab),
         _ => None,
     };
+    let output_tensor = match output {
+        Some(_) => "output.weight",
+        None => "token_embd.weight",
+    };
+    let output = output.unwrap_or_else(|| embedding.clone());
     Ends {
-        output_tensor: if output.is_some() {
-            "output.weight"
-        } else {
-            "token_embd.weight"
-        },
-        output: output.unwrap_or_else(|| embedding.clone()),
+        output_tensor,
+        output: loader.ready(output),
         output_bias,
         output_norm: loader.vector("output_norm.weight", c.n_embd),
         embedding,
@@ -229,8 +266,8 @@ pub fn ends(loader: &mut Loader<'_>, c: &Config) -> Ends {
 
 /// `y = W x`, with the per-tensor scale and the bias some models have.
 pub struct Linear {
-    /// The weight's name in the file; empty for the later parts of a fused one.
-    tensor: String,
+    /// The weight's name in the file; the later parts of a fused one have none, to be observed once.
+    tensor: Option<String>,
     weight: Matrix,
     scale: Option<f32>,
     bias: Option<Vec<f32>>,
@@ -238,35 +275,91 @@ pub struct Linear {
 
 impl Linear {
     /// `(W x) * scale + bias` for every row of `x`.
-    pub fn apply(&self, x: &Activations<'_>) -> Vec<f32> {
-        let mut y = self.product(x);
-        if let Some(s) = self.scale {
-            ops::scale(&mut y, s);
-        }
-        if let Some(b) = &self.bias {
-            ops::add_rows(&mut y, b);
-        }
+    pub fn apply(&self, x: &Activations<'_>) -> Floats {
+        let [y] = Linear::apply_all([self], x);
         y
+    }
+
+    /// [`Linear::apply`] of several projections of the same rows.
+    pub fn apply_all<const N: usize>(all: [&Linear; N], x: &Activations<'_>) -> [Floats; N] {
+        let mut ys = Linear::products(all, x);
+        for (l, y) in all.iter().zip(&mut ys) {
+            l.multiply_scale(y);
+            l.add_bias(y);
+        }
+        ys
     }
 
     /// `(W x + bias) * scale`: the order of the feed-forward projections.
-    pub fn apply_bias_first(&self, x: &Activations<'_>) -> Vec<f32> {
-        let mut y = self.product(x);
-        if let Some(b) = &self.bias {
-            ops::add_rows(&mut y, b);
-        }
-        if let Some(s) = self.scale {
-            ops::scale(&mut y, s);
-        }
+    pub fn apply_bias_first(&self, x: &Activations<'_>) -> Floats {
+        let [y] = Linear::apply_all_bias_first([self], x);
         y
     }
 
-    fn product(&self, x: &Activations<'_>) -> Vec<f32> {
-        if !self.tensor.is_empty() {
-            x.observe(&self.tensor);
+    /// [`Linear::apply_bias_first`] of several projections of the same rows.
+    pub fn apply_all_bias_first<const N: usize>(
+        all: [&Linear; N],
+        x: &Activations<'_>,
+    ) -> [Floats; N] {
+        let mut ys = Linear::products(all, x);
+        for (l, y) in all.iter().zip(&mut ys) {
+            l.add_bias(y);
+            l.multiply_scale(y);
         }
-        let mut y = vec![0f32; x.tokens() * self.weight.rows];
-        matmul(&self.weight, x, &mut y);
-        y
+        ys
+    }
+
+    fn products<const N: usize>(all: [&Linear; N], x: &Activations<'_>) -> [Floats; N] {
+        let tensors = all.iter().filter_map(|l| l.tensor.as_deref());
+        tensors.for_each(|tensor| x.observe(tensor));
+        matmul(all.map(|l| &l.weight), x)
+    }
+
+    fn multiply_scale(&self, y: &mut [f32]) {
+        if let Some(s) = self.scale {
+            ops::scale(y, s);
+        }
+    }
+
+    fn add_bias(&self, y: &mut [f32]) {
+        if let Some(b) = &self.bias {
+            ops::add_rows(y, b);
+        }
+    }
+}
+
+/// In which layouts the matrices of a model are.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Layouts {
+    /// Name of the packed layout and tensor type, number of matrices, bytes; `None` for rows as in the file.
+    pub kinds: Vec<(TypeId, Option<&'static str>, usize, usize)>,
+}
+
+impl Layouts {
+    fn count(&mut self, matrix: &Matrix) {
+        let (name, bytes) = matrix.layout();
+        let same = self
+            .kinds
+            .iter_mut()
+            .find(|k| k.0 == matrix.ty && k.1 == name);
+        match same {
+            Some((_, _, count, total)) => {
+                *count += 1;
+                *total += bytes;
+            }
+            None => self.kinds.push((matrix.ty, name, 1, bytes)),
+        }
+    }
+}
+
+impl fmt::Display for Layouts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (i, (ty, name, count, bytes)) in self.kinds.iter().enumerate() {
+            let mb = *bytes as f64 / 1e6;
+            let name = name.unwrap_or("rows as in the file");
+            let comma = if i > 0 { ", " } else { "" };
+            write!(f, "{comma}{count} {ty} as {name} ({mb:.1} MB)")?;
+        }
+        Ok(())
     }
 }

@@ -16,8 +16,10 @@ use trine_formats::gguf::{GgufError, ModelFile, PackingOptions};
 use crate::kernels::Isa;
 use crate::ops::matmul::Matrix;
 use crate::ops::rope::Rope;
+use crate::pool::Pool;
 
 pub use config::{Arch, Config};
+pub use load::Layouts;
 pub use session::{EvalError, Session, SessionOptions};
 
 /// Problems that a message spells out. One mistake, such as a wrong width, shows in every tensor of a
@@ -68,6 +70,9 @@ pub struct LoadOptions {
     pub isa: Isa,
     /// Threads of the forward pass; changes no bit.
     pub threads: usize,
+    /// Copy the weights into layouts that the kernels read faster, where there are any; without it
+    /// they are used where the file's bytes are. Changes no bit.
+    pub repack: bool,
     /// What I2_S, TL1 and TL2 files do not say of themselves.
     pub packing: PackingOptions,
 }
@@ -77,6 +82,7 @@ impl Default for LoadOptions {
         LoadOptions {
             isa: Isa::detect(),
             threads: 1,
+            repack: true,
             packing: PackingOptions::default(),
         }
     }
@@ -95,7 +101,8 @@ const WINDOW: usize = 1;
 struct Inner {
     config: Config,
     isa: Isa,
-    pool: rayon::ThreadPool,
+    pool: Pool,
+    layouts: Layouts,
     /// Token embeddings; also the output projection of models that tie the two.
     embedding: Matrix,
     output: Matrix,
@@ -113,7 +120,7 @@ trait Block: Send + Sync {
 }
 
 impl Model {
-    /// Checks and loads the model of `file`. The weights stay where the file's bytes are.
+    /// Checks and loads the model of `file`. Weights without a packed layout stay where the file's bytes are.
     ///
     /// # Errors
     /// [`ModelError::Invalid`] lists every missing key, missing tensor and wrong shape at once.
@@ -140,19 +147,16 @@ impl Model {
             Arch::Olmo2 => olmo2::load(&mut loader, &config),
             Arch::Bitnet | Arch::Bitnet25 | Arch::BitnetB158 => bitnet::load(&mut loader, &config),
         };
-        loader.finish()?;
-        let pool = rayon::ThreadPoolBuilder::new()
-            .num_threads(options.threads.max(1))
-            .thread_name(|i| format!("trine-{i}"))
-            .build()
-            .map_err(|e| ModelError::Threads {
-                threads: options.threads,
-                reason: e.to_string(),
-            })?;
+        let layouts = loader.finish()?;
+        let pool = Pool::new(options.threads).map_err(|e| ModelError::Threads {
+            threads: options.threads,
+            reason: e.to_string(),
+        })?;
         let inner = Inner {
             config,
             isa: options.isa,
             pool,
+            layouts,
             embedding,
             output,
             output_tensor,
@@ -169,6 +173,11 @@ impl Model {
     /// The checked configuration.
     pub fn config(&self) -> &Config {
         &self.inner.config
+    }
+
+    /// In which layouts the weights are.
+    pub fn layouts(&self) -> &Layouts {
+        &self.inner.layouts
     }
 
     /// Number of logits per position.

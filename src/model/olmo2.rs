@@ -54,7 +54,7 @@ impl Block for Layer {
             GLOBAL
         };
         let acts = pass.activations(x);
-        let [mut q, mut k, v] = [0, 1, 2].map(|i| self.qkv[i].apply(&acts));
+        let [mut q, mut k, v] = Linear::apply_all(self.qkv.each_ref(), &acts);
         norm::rms_in_place(&mut q, &self.q_norm, self.eps);
         norm::rms_in_place(&mut k, &self.k_norm, self.eps);
         pass.rotate(&mut q, rope);
@@ -66,8 +66,8 @@ impl Block for Layer {
         ops::add(x, &y);
 
         let acts = pass.activations(x);
-        let mut gate = self.gate.apply(&acts);
-        swiglu(&mut gate, &self.up.apply(&acts));
+        let [mut gate, up] = Linear::apply_all([&self.gate, &self.up], &acts);
+        swiglu(&mut gate, &up);
         let mut y = self.down.apply(&pass.rows(&gate));
         norm::rms_in_place(&mut y, &self.ffn_post_norm, self.eps);
         ops::add(x, &y);

@@ -157,7 +157,7 @@ impl Session {
     pub fn clear(&mut self) {
         let c = self.model.config();
         self.cache = (0..c.n_layer)
-            .map(|_| LayerCache::new(c.n_head_kv, c.head_dim))
+            .map(|_| LayerCache::new(c.n_head_kv, c.head_dim, self.model.inner.isa))
             .collect();
         self.n_past = 0;
     }
@@ -200,12 +200,10 @@ impl Session {
                 let wanted = from.saturating_sub(start).min(batch.len());
                 let x = self.forward(&model.inner, batch);
                 let n_embd = model.config().n_embd;
-                let observer = self.observer.clone();
-                model
-                    .inner
-                    .logits(&x[wanted * n_embd..], observer, &mut |i, logits| {
-                        sink(start + wanted + i, logits)
-                    });
+                let (x, observer) = (&x[wanted * n_embd..], self.observer.clone());
+                model.inner.logits(x, observer, &mut |i, logits| {
+                    sink(start + wanted + i, logits)
+                });
             }
         });
         Ok(())
@@ -264,8 +262,7 @@ impl Inner {
             let u = norm::rms(x, &self.output_norm, self.config.eps);
             let acts = Activations::new(&u, n, self.isa).observed_by(observer.clone());
             acts.observe(self.output_tensor);
-            let mut logits = vec![0f32; acts.tokens() * self.config.n_vocab];
-            matmul(&self.output, &acts, &mut logits);
+            let [mut logits] = matmul([&self.output], &acts);
             if let Some(bias) = &self.output_bias {
                 ops::add_rows(&mut logits, bias);
             }

@@ -1,5 +1,7 @@
 //! Matrix times activations.
 
+use std::cell::RefCell;
+use std::io;
 use std::sync::{Arc, Mutex};
 
 use rayon::prelude::*;
@@ -8,8 +10,10 @@ use trine_formats::types::TypeId;
 use trine_formats::types::ternary::{TernaryData, TernaryError};
 
 use super::observe::ActivationObserver;
+use crate::kernels::packed::{self, Arena, Encoding, Job, PackedMatrix, Packing};
 use crate::kernels::ternary::{self, Quantizer};
-use crate::kernels::{self, Isa, MatRows};
+use crate::kernels::{self, AlignedBytes, Floats, Isa, MatRows};
+use crate::pool::{self, Parts};
 
 /// A weight matrix: `rows` rows of `cols` weights.
 #[derive(Clone)]
@@ -20,35 +24,30 @@ pub struct Matrix {
     pub cols: usize,
     /// Number of rows.
     pub rows: usize,
-    /// All rows, contiguous.
-    data: Blob,
-    row_bytes: usize,
-    product: Product,
+    weights: Weights,
+    /// Factor on every product, for the types with one scale per tensor.
+    scale: Option<f32>,
 }
 
-/// How rows are multiplied.
+/// Where the weights are and how they are multiplied.
+#[derive(Clone)]
+enum Weights {
+    /// Rows of blocks as the file has them.
+    Rows {
+        data: Blob,
+        row_bytes: usize,
+        kernel: RowKernel,
+    },
+    /// Interleaved rows in memory of their own.
+    Packed(PackedMatrix),
+}
+
 #[derive(Clone, Copy)]
-enum Product {
+enum RowKernel {
     /// A row type and the type its activations are encoded as.
     Blocks(MatRows, TypeId),
-    /// Ternary rows of [`kernels::ternary`] with one scale for the tensor.
-    Ternary(Quantizer, f32),
-}
-
-impl Product {
-    fn form(self) -> Form {
-        match self {
-            Product::Blocks(_, ty) => Form::Type(ty),
-            Product::Ternary(rule, _) => Form::Int8(rule),
-        }
-    }
-}
-
-/// A form that activation rows are encoded in.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Form {
-    Type(TypeId),
-    Int8(Quantizer),
+    /// Rows of [`kernels::ternary`].
+    Ternary(Quantizer),
 }
 
 impl Matrix {
@@ -60,18 +59,21 @@ impl Matrix {
         if rows.checked_mul(row_bytes)? != data.len() {
             return None;
         }
-        let product = Product::Blocks(kernels::mat_rows(ty, isa)?, info.act?);
+        let kernel = RowKernel::Blocks(kernels::mat_rows(ty, isa)?, info.act?);
         Some(Matrix {
             ty,
             cols,
             rows,
-            data,
-            row_bytes,
-            product,
+            weights: Weights::Rows {
+                data,
+                row_bytes,
+                kernel,
+            },
+            scale: None,
         })
     }
 
-    /// A matrix of one of the types with a single scale (I2_S, TL1, TL2), its codes repacked row by row.
+    /// A matrix of one of the types with a single scale (I2_S, TL1, TL2), its codes rearranged row by row.
     ///
     /// # Errors
     /// A code that stands for no weight, with its place.
@@ -95,54 +97,121 @@ impl Matrix {
         } else {
             Quantizer::Exact
         };
-        let product = Product::Ternary(rule, source.scale());
         Ok(Matrix {
             ty,
             cols,
             rows,
-            data: Blob::from_vec(data),
-            row_bytes,
-            product,
+            weights: Weights::Rows {
+                data: Blob::from_vec(data),
+                row_bytes,
+                kernel: RowKernel::Ternary(rule),
+            },
+            scale: Some(source.scale()),
         })
     }
 
     /// A matrix of no rows, for loading to go on with after a problem was noted.
     pub(crate) fn empty() -> Matrix {
         let never: MatRows = |_, _, _, _, _| ();
-        let product = Product::Blocks(never, TypeId::F32);
         Matrix {
             ty: TypeId::F32,
             cols: 0,
             rows: 0,
-            data: Blob::from_vec(Vec::new()),
-            row_bytes: 0,
-            product,
+            weights: Weights::Rows {
+                data: Blob::from_vec(Vec::new()),
+                row_bytes: 0,
+                kernel: RowKernel::Blocks(never, TypeId::F32),
+            },
+            scale: None,
         }
     }
 
-    /// Rows `range` as a matrix of their own.
+    /// Rows `range` as a matrix of their own; `None` when they are not there or the matrix is packed.
     pub(crate) fn rows(&self, range: std::ops::Range<usize>) -> Option<Matrix> {
-        let bytes = range.start * self.row_bytes..range.end * self.row_bytes;
+        let Weights::Rows {
+            data,
+            row_bytes,
+            kernel,
+        } = &self.weights
+        else {
+            return None;
+        };
         Some(Matrix {
             rows: range.len(),
-            data: self.data.slice(bytes)?,
+            weights: Weights::Rows {
+                data: data.slice(range.start * row_bytes..range.end * row_bytes)?,
+                row_bytes: *row_bytes,
+                kernel: *kernel,
+            },
             ..self.clone()
         })
     }
 
-    /// Row `i`, encoded.
+    /// The same matrix in the best packed layout there is, its bytes in `arena`; unchanged where there is
+    /// none or the weights do not fit it. `in_cache` says that the model as a whole stays in the cache.
+    ///
+    /// # Errors
+    /// The system has no memory.
+    pub fn packed(self, arena: &mut Arena, isa: Isa, in_cache: bool) -> io::Result<Matrix> {
+        let Weights::Rows { data, .. } = &self.weights else {
+            return Ok(self);
+        };
+        for packing in packed::packings(self.ty, isa) {
+            // A group of mostly nothing would take more memory and time than the rows do.
+            if 2 * self.rows < packing.rows || packing.dense && in_cache {
+                continue;
+            }
+            let done = PackedMatrix::pack(packing, self.cols, self.rows, data, arena)?;
+            if let Some(packed) = done {
+                data.release();
+                return Ok(Matrix {
+                    weights: Weights::Packed(packed),
+                    ..self
+                });
+            }
+        }
+        Ok(self)
+    }
+
+    /// Row `i`, encoded; empty when the matrix is packed.
     pub fn row(&self, i: usize) -> &[u8] {
-        &self.data[i * self.row_bytes..][..self.row_bytes]
+        match &self.weights {
+            Weights::Rows {
+                data, row_bytes, ..
+            } => &data[i * row_bytes..][..*row_bytes],
+            Weights::Packed(_) => &[],
+        }
+    }
+
+    /// Name of the layout and the bytes it takes; rows as in the file have none.
+    pub fn layout(&self) -> (Option<&'static str>, usize) {
+        match &self.weights {
+            Weights::Rows { data, .. } => (None, data.len()),
+            Weights::Packed(p) => (Some(p.packing().name), p.bytes()),
+        }
     }
 }
 
-/// Activation rows and their encoded forms, each made once however many matrices want it.
+/// A form that activation rows are prepared in.
+#[derive(Clone, Copy, PartialEq)]
+enum Form {
+    /// As encoded, one row after another.
+    Encoded(Encoding),
+    /// Arranged for the packed layouts that read this arrangement.
+    Arranged(&'static str),
+}
+
+/// Activation rows and their prepared forms, each made once however many matrices want it.
 pub struct Activations<'a> {
     x: &'a [f32],
     cols: usize,
     isa: Isa,
-    encoded: Mutex<Vec<(Form, Arc<Vec<u8>>)>>,
+    prepared: Mutex<Vec<(Form, Arc<AlignedBytes>)>>,
     observer: Option<Arc<dyn ActivationObserver>>,
+}
+
+thread_local! {
+    static ENCODED: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
 }
 
 impl<'a> Activations<'a> {
@@ -153,7 +222,7 @@ impl<'a> Activations<'a> {
             x,
             cols,
             isa,
-            encoded: Mutex::new(Vec::new()),
+            prepared: Mutex::new(Vec::new()),
             observer: None,
         }
     }
@@ -175,83 +244,138 @@ impl<'a> Activations<'a> {
         self.x.len() / self.cols
     }
 
-    fn encoded(&self, form: Form) -> Arc<Vec<u8>> {
-        let mut forms = self.encoded.lock().unwrap_or_else(|e| e.into_inner());
-        if let Some((_, bytes)) = forms.iter().find(|(f, _)| *f == form) {
-            return bytes.clone();
-        }
-        let bytes = Arc::new(match form {
-            Form::Type(ty) => {
-                let info = ty
-                    .info()
-                    .expect("a type that is an activation form is in the registry");
-                let encode = kernels::quantize_act(ty, self.isa);
-                self.encode_rows(self.cols / info.block * info.bytes, encode)
-            }
-            Form::Int8(rule) => self.encode_rows(ternary::act_bytes(self.cols), |x, out| {
-                ternary::quantize_act(rule, x, out)
-            }),
-        });
-        forms.push((form, bytes.clone()));
-        bytes
+    fn encoded(&self, encoding: Encoding) -> Arc<AlignedBytes> {
+        let row_bytes = encoded_bytes(encoding, self.cols);
+        self.prepare(Form::Encoded(encoding), row_bytes, |x, out| {
+            encode(encoding, self.isa, x, out)
+        })
     }
 
-    fn encode_rows(&self, row_bytes: usize, encode: impl Fn(&[f32], &mut [u8]) + Sync) -> Vec<u8> {
-        let mut bytes = vec![0u8; row_bytes * self.tokens()];
-        let rows = bytes
-            .par_chunks_mut(row_bytes)
-            .zip(self.x.par_chunks(self.cols));
-        rows.for_each(|(row, x)| encode(x, row));
+    fn arranged(&self, packing: &Packing) -> Arc<AlignedBytes> {
+        let row_bytes = (packing.act_bytes)(self.cols);
+        self.prepare(Form::Arranged(packing.acts), row_bytes, |x, out| {
+            ENCODED.with_borrow_mut(|row| {
+                row.resize(encoded_bytes(packing.encoding, self.cols), 0);
+                encode(packing.encoding, self.isa, x, row);
+                (packing.arrange)(row, self.cols, out);
+            });
+        })
+    }
+
+    fn prepare(
+        &self,
+        form: Form,
+        row_bytes: usize,
+        row: impl Fn(&[f32], &mut [u8]) + Sync,
+    ) -> Arc<AlignedBytes> {
+        let mut prepared = self.prepared.lock().unwrap_or_else(|e| e.into_inner());
+        if let Some((_, bytes)) = prepared.iter().find(|(f, _)| *f == form) {
+            return bytes.clone();
+        }
+        let mut bytes = AlignedBytes::scratch(row_bytes * self.tokens());
+        pool::chunks_mut(&mut bytes, row_bytes, |t, out| {
+            row(&self.x[t * self.cols..][..self.cols], out);
+        });
+        let bytes = Arc::new(bytes);
+        prepared.push((form, bytes.clone()));
         bytes
     }
 }
 
+fn encoded_bytes(encoding: Encoding, cols: usize) -> usize {
+    match encoding {
+        Encoding::Int8(_) => ternary::act_bytes(cols),
+        Encoding::Type(ty) => ty.info().map_or(0, |info| cols / info.block * info.bytes),
+    }
+}
+
+fn encode(encoding: Encoding, isa: Isa, x: &[f32], out: &mut [u8]) {
+    match encoding {
+        Encoding::Int8(rule) => ternary::quantize_act(rule, x, out),
+        Encoding::Type(ty) => kernels::quantize_act(ty, isa)(x, out),
+    }
+}
+
 /// `out[t][r] = dot(w row r, activation row t)` with the bits of the type's `dot_ref`, or of
-/// [`trine_formats::types::ternary::tail`] for the types with one scale.
+/// [`trine_formats::types::ternary::tail`] for the types with one scale; for each of several matrices
+/// of the same width, so that threads need not meet between them.
 ///
 /// Every output is one independent dot product, so rows are split over threads freely.
-pub fn matmul(w: &Matrix, acts: &Activations<'_>, out: &mut [f32]) {
+pub fn matmul<const N: usize>(w: [&Matrix; N], acts: &Activations<'_>) -> [Floats; N] {
     let tokens = acts.tokens();
-    assert_eq!(w.cols, acts.cols, "activation width");
-    assert_eq!(out.len(), tokens * w.rows, "output size");
-    let encoded = acts.encoded(w.product.form());
-    if tokens == 1 {
-        multiply(w, &encoded, acts.isa, 1, out);
-        return;
+    let mut outs = w.map(|w| {
+        assert_eq!(w.cols, acts.cols, "activation width");
+        Floats::scratch(tokens * w.rows)
+    });
+    let forms: [Option<Arc<AlignedBytes>>; N] = w.map(|w| match &w.weights {
+        Weights::Packed(p) => Some(acts.arranged(p.packing())),
+        Weights::Rows { .. } => None,
+    });
+    let mut jobs = Vec::with_capacity(N);
+    for ((w, out), form) in w.iter().zip(&mut outs).zip(&forms) {
+        match (&w.weights, form) {
+            (Weights::Packed(p), Some(acts)) => jobs.push(Job {
+                w: p,
+                acts,
+                scale: w.scale,
+                out,
+            }),
+            _ => by_rows(w, acts, out),
+        }
     }
-    // The kernels write all tokens of a row side by side, so that threads own disjoint pieces.
-    let mut by_row = vec![0f32; out.len()];
-    multiply(w, &encoded, acts.isa, tokens, &mut by_row);
-    out.par_chunks_mut(w.rows).enumerate().for_each(|(t, row)| {
-        for (r, v) in row.iter_mut().enumerate() {
-            *v = by_row[r * tokens + t];
+    packed::multiply_all(&mut jobs, tokens);
+    outs
+}
+
+/// The product with rows as they are in the file.
+fn by_rows(w: &Matrix, acts: &Activations<'_>, out: &mut [f32]) {
+    let Weights::Rows {
+        data,
+        row_bytes,
+        kernel,
+    } = &w.weights
+    else {
+        return;
+    };
+    let encoding = match *kernel {
+        RowKernel::Blocks(_, ty) => Encoding::Type(ty),
+        RowKernel::Ternary(rule) => Encoding::Int8(rule),
+    };
+    let (encoded, tokens) = (acts.encoded(encoding), acts.tokens());
+    let data: &[u8] = data;
+    let rows_at_once = rows_per_task(w, tokens);
+    let out = Parts::new(out);
+    pool::for_each(w.rows.div_ceil(rows_at_once.max(1)), |i| {
+        let rows = i * rows_at_once..w.rows.min((i + 1) * rows_at_once);
+        let part = &data[rows.start * row_bytes..rows.end * row_bytes];
+        // The kernels write all tokens of a row side by side.
+        let mut by_row = Floats::scratch(rows.len() * tokens);
+        match kernel {
+            RowKernel::Blocks(kernel, _) => kernel(part, &encoded, w.cols, tokens, &mut by_row),
+            RowKernel::Ternary(_) => {
+                ternary::mat_rows(acts.isa, part, &encoded, w.cols, tokens, &mut by_row);
+            }
+        }
+        if let Some(s) = w.scale {
+            super::scale(&mut by_row, s);
+        }
+        for t in 0..tokens {
+            let at = t * w.rows;
+            // SAFETY: tasks have different rows.
+            let out = unsafe { out.part(at + rows.start..at + rows.end) };
+            for (r, v) in out.iter_mut().enumerate() {
+                *v = by_row[r * tokens + t];
+            }
         }
     });
 }
 
 /// Rows in the unit of work of one thread; the kernels like multiples of 16.
 fn rows_per_task(w: &Matrix, tokens: usize) -> usize {
-    let pieces = rayon::current_num_threads() * 8;
+    let pieces = pool::threads() * 8;
     let even = w.rows.div_ceil(pieces).next_multiple_of(16);
     // At least about 64K multiplications, or handing it out costs more than doing it.
     let worthwhile = (65_536 / (w.cols * tokens).max(1)).next_multiple_of(16);
     // With several tokens the kernels first rearrange the activations, which pays from 64 rows on.
     even.max(worthwhile).max(if tokens > 1 { 64 } else { 16 })
-}
-
-fn multiply(w: &Matrix, acts: &[u8], isa: Isa, tokens: usize, out: &mut [f32]) {
-    let rows = rows_per_task(w, tokens);
-    let data: &[u8] = &w.data;
-    let chunks = out
-        .par_chunks_mut(rows * tokens)
-        .zip(data.par_chunks(rows * w.row_bytes));
-    match w.product {
-        Product::Blocks(kernel, _) => {
-            chunks.for_each(|(out, rows)| kernel(rows, acts, w.cols, tokens, out));
-        }
-        Product::Ternary(_, scale) => chunks.for_each(|(out, rows)| {
-            ternary::mat_rows(isa, rows, acts, w.cols, tokens, out);
-            super::scale(out, scale);
-        }),
-    }
 }

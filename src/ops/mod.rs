@@ -11,21 +11,29 @@ pub mod norm;
 pub mod observe;
 pub mod rope;
 
+use crate::pool;
+
+/// Elements handed to a thread at a time.
+const CHUNK: usize = 1 << 14;
+
 /// `x += y`, element by element: the residual and bias additions.
 pub fn add(x: &mut [f32], y: &[f32]) {
     debug_assert_eq!(x.len(), y.len());
-    for (a, b) in x.iter_mut().zip(y) {
-        *a += b;
-    }
+    pool::chunks_mut(x, CHUNK, |i, x| {
+        for (a, b) in x.iter_mut().zip(&y[i * CHUNK..]) {
+            *a += b;
+        }
+    });
 }
 
 /// Adds `bias` to every row of `x`.
 pub fn add_rows(x: &mut [f32], bias: &[f32]) {
-    x.chunks_exact_mut(bias.len())
-        .for_each(|row| add(row, bias));
+    pool::chunks_mut(x, bias.len(), |_, row| {
+        row.iter_mut().zip(bias).for_each(|(v, b)| *v += b);
+    });
 }
 
 /// `x *= s`.
 pub fn scale(x: &mut [f32], s: f32) {
-    x.iter_mut().for_each(|v| *v *= s);
+    pool::chunks_mut(x, CHUNK, |_, x| x.iter_mut().for_each(|v| *v *= s));
 }

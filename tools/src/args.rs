@@ -53,10 +53,13 @@ fn expand<T: CommandFactory>(
     out
 }
 
-/// Threads to use: as asked for, else one per physical core this process may run on.
+/// Threads to use: as asked for, else one per physical core, but not more than the processors that this
+/// process may use (its affinity and control group): threads that wait for each other's turn on a
+/// processor only hold each other up.
 pub fn threads(wanted: Option<usize>) -> usize {
     let allowed = std::thread::available_parallelism().map_or(1, usize::from);
-    wanted.unwrap_or_else(|| physical_cores().map_or(allowed, |cores| cores.min(allowed)))
+    let wanted = wanted.or_else(physical_cores).unwrap_or(allowed);
+    wanted.min(allowed)
 }
 
 /// Distinct cores in Linux's list of processors.
@@ -113,8 +116,10 @@ mod tests {
     }
 
     #[test]
-    fn at_least_one_thread() {
-        assert_eq!(threads(Some(7)), 7);
-        assert!(threads(None) >= 1);
+    fn at_least_one_thread_and_no_more_than_processors() {
+        let allowed = std::thread::available_parallelism().map_or(1, usize::from);
+        assert_eq!(threads(Some(1)), 1);
+        assert_eq!(threads(Some(100_000)), allowed);
+        assert!((1..=allowed).contains(&threads(None)));
     }
 }

@@ -10,6 +10,7 @@ macro_rules! note {
 }
 
 pub mod args;
+pub mod bench;
 pub mod evaluate;
 pub mod exit;
 pub mod generate;

@@ -21,13 +21,19 @@ pub struct ModelArgs {
     #[arg(short, long, value_name = "FILE")]
     pub model: PathBuf,
 
-    /// Threads; without it one per physical core. The result does not depend on it
+    /// Threads; without it one per physical core, and never more than the processors this process may
+    /// use. The result does not depend on it
     #[arg(short, long, value_name = "N", value_parser = thread_count, allow_negative_numbers = true)]
     pub threads: Option<usize>,
 
     /// Read the file into memory instead of mapping it
     #[arg(long)]
     pub no_mmap: bool,
+
+    /// Use the weights where the file's bytes are instead of copying them into faster layouts; slower,
+    /// starts sooner, the result is the same
+    #[arg(long)]
+    pub no_repack: bool,
 
     #[command(flatten)]
     #[allow(missing_docs)]
@@ -51,7 +57,7 @@ const MAX_THREADS: usize = 1024;
 /// Parses a number of threads.
 ///
 /// # Errors
-/// None, or more than anyone has.
+/// 0, and more than a slip of the hand can mean.
 pub fn thread_count(text: &str) -> Result<usize, String> {
     match text.parse() {
         Ok(n @ 1..=MAX_THREADS) => Ok(n),
@@ -90,6 +96,7 @@ pub fn load(args: &ModelArgs) -> Result<Loaded> {
         &LoadOptions {
             isa,
             threads,
+            repack: !args.no_repack,
             packing: args.packing.options(),
         },
     )

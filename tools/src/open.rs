@@ -8,7 +8,7 @@ use std::sync::Arc;
 use anyhow::{Context, Result, anyhow, bail};
 use memmap2::Mmap;
 use trine_formats::gguf::split::{self, ShardName};
-use trine_formats::gguf::{Bytes, ErrorKind, Gguf, Limits, ModelFile, Shard};
+use trine_formats::gguf::{ByteStore, Bytes, ErrorKind, Gguf, Limits, ModelFile, Shard};
 
 /// Opens the model that `path` names, all shards of it when it is one of a split set.
 ///
@@ -109,7 +109,7 @@ pub fn open_bytes(path: &Path, mmap: bool) -> Result<Bytes> {
         // `--no-mmap` is there for who cannot.
         let map = unsafe { Mmap::map(&file) }
             .with_context(|| format!("cannot map '{shown}'; try --no-mmap"))?;
-        return Ok(Arc::new(map));
+        return Ok(Arc::new(Mapped(map)));
     }
     let mut bytes = Vec::new();
     let room = usize::try_from(meta.len()).unwrap_or(usize::MAX);
@@ -119,6 +119,37 @@ pub fn open_bytes(path: &Path, mmap: bool) -> Result<Bytes> {
     file.read_to_end(&mut bytes)
         .with_context(|| format!("cannot read '{shown}'"))?;
     Ok(Arc::new(bytes))
+}
+
+/// A mapped file.
+struct Mapped(Mmap);
+
+impl AsRef<[u8]> for Mapped {
+    fn as_ref(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+impl ByteStore for Mapped {
+    fn release(&self, range: std::ops::Range<usize>) {
+        #[cfg(unix)]
+        {
+            // Whole pages inside the range; the pages at its ends belong to the neighbours too.
+            const PAGE: usize = 1 << 16;
+            let start = range.start.next_multiple_of(PAGE);
+            let len = (range.end / PAGE * PAGE).saturating_sub(start);
+            if len > 0 {
+                // SAFETY: the map is read-only and backed by the file, so that a dropped page is read
+                // again with the same bytes. Failure changes nothing.
+                let _ = unsafe {
+                    self.0
+                        .unchecked_advise_range(memmap2::UncheckedAdvice::DontNeed, start, len)
+                };
+            }
+        }
+        #[cfg(not(unix))]
+        let _ = range;
+    }
 }
 
 /// What a file that is not GGUF seems to be.

@@ -21,7 +21,7 @@ pub use dialect::{Dialect, KEY_DIALECT};
 pub use error::{ErrorKind, GgufError};
 pub use foreign::type_note;
 pub use metadata::{Array, Metadata, Value};
-pub use model::{Blob, Bytes, ModelFile, Shard, TensorView};
+pub use model::{Blob, ByteStore, Bytes, ModelFile, Shard, TensorView};
 pub use packing::{PackingOptions, ShapeTiles, packing, set_tiles};
 pub use strings::{GgufStr, StrArray};
 

@@ -9,7 +9,18 @@ use super::split;
 use super::{Dialect, ErrorKind, Gguf, GgufError, Metadata, TensorInfo};
 
 /// Shared ownership of the bytes of one file, mapped or read.
-pub type Bytes = Arc<dyn AsRef<[u8]> + Send + Sync>;
+pub type Bytes = Arc<dyn ByteStore>;
+
+/// Where a file's bytes are.
+pub trait ByteStore: AsRef<[u8]> + Send + Sync {
+    /// Says that the bytes `range` are not needed for now: a mapped file may drop the pages and read them
+    /// again should they be wanted after all.
+    fn release(&self, range: Range<usize>) {
+        let _ = range;
+    }
+}
+
+impl ByteStore for Vec<u8> {}
 
 /// A part of a file's bytes that keeps the file alive.
 #[derive(Clone)]
@@ -33,6 +44,11 @@ impl Blob {
             owner: self.owner.clone(),
             range: start..start + range.len(),
         })
+    }
+
+    /// Tells the owner that these bytes are not needed for now ([`ByteStore::release`]).
+    pub fn release(&self) {
+        self.owner.release(self.range.clone());
     }
 
     /// Bytes that nothing else owns.

@@ -12,12 +12,14 @@ mod chain;
 mod codes;
 mod float;
 mod lanes;
+mod packed;
 mod panel;
 mod quantize;
 
 use codes::Codes;
 use float::Float;
 use lanes::LaneCodes;
+pub(super) use packed::packings;
 
 /// From this many tokens on, unpacking a panel pays. TQ2_0 unpacks so fast that it may be done per token longer.
 const fn panel_tokens(ty: TypeId) -> usize {

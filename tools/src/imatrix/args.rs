@@ -53,6 +53,11 @@ pub struct Args {
     #[arg(long)]
     pub no_mmap: bool,
 
+    /// Use the weights where the file's bytes are instead of copying them into faster layouts; slower,
+    /// starts sooner, the result is the same
+    #[arg(long)]
+    pub no_repack: bool,
+
     #[command(flatten)]
     #[allow(missing_docs)]
     pub packing: PackingArgs,
@@ -126,7 +131,7 @@ pub struct Args {
     /// under the names of the model's tensors
     #[arg(long, help_heading = "Squared gradients", requires = "file", conflicts_with_all = [
         "ctx_size", "batch_size", "ubatch_size", "chunks", "from_chunk", "process_output", "no_ppl",
-        "output_format", "save_frequency", "in_file",
+        "output_format", "save_frequency", "in_file", "no_repack",
     ])]
     pub fisher: bool,
 
@@ -215,6 +220,7 @@ impl Args {
             model: self.model.clone()?,
             threads: self.threads,
             no_mmap: self.no_mmap,
+            no_repack: self.no_repack,
             packing: self.packing.clone(),
         })
     }

@@ -1,0 +1,317 @@
+//! Eight `f64` lanes on each instruction set, and conversions in vectors.
+
+use super::Line;
+
+/// Rows of sums that AVX2's registers hold: 16 of 4 `f64`, less the words, their widened form and a coefficient.
+pub const AVX2_ROWS: usize = 4;
+/// Rows of four lines that AVX-512's registers hold: 32 of 8 `f64`, less the same.
+pub const AVX512_ROWS: usize = 5;
+
+/// Magnitude and sign of a widened half.
+const MASK: u64 = 0x81FF_FC00_0000_0000;
+
+/// Vectors of eight lanes.
+///
+/// # Safety
+/// All functions ask for the instruction set; pointers are to as much as is read or written.
+pub trait Lanes {
+    /// Rows whose sums are kept in registers together.
+    const ROWS: usize;
+    /// A line.
+    type Words: Copy;
+    /// Eight `f64`.
+    type Sums: Copy;
+
+    /// Lines likewise, of so many rows.
+    fn lines(rows: usize) -> usize;
+    unsafe fn zero() -> Self::Sums;
+    unsafe fn words(p: *const Line) -> Self::Words;
+    unsafe fn no_words() -> Self::Words;
+    /// Asks for a line, which need not be there.
+    unsafe fn prefetch(p: *const Line);
+    /// Field `K` of every word, widened.
+    unsafe fn field<const K: usize>(words: Self::Words) -> Self::Sums;
+    /// `acc + w * c`, where the product is exact.
+    unsafe fn add(acc: Self::Sums, w: Self::Sums, c: *const f64) -> Self::Sums;
+    unsafe fn load(p: *const f64) -> Self::Sums;
+    unsafe fn store(p: *mut f64, v: Self::Sums);
+    unsafe fn store_f32(p: *mut f32, v: Self::Sums);
+}
+
+/// Portable.
+pub struct Scalar;
+
+impl Lanes for Scalar {
+    const ROWS: usize = 1;
+    type Words = [u64; 8];
+    type Sums = [f64; 8];
+
+    #[inline(always)]
+    fn lines(_: usize) -> usize {
+        1
+    }
+    #[inline(always)]
+    unsafe fn zero() -> [f64; 8] {
+        [0.0; 8]
+    }
+    #[inline(always)]
+    unsafe fn words(p: *const Line) -> [u64; 8] {
+        // SAFETY: the caller has a line there.
+        unsafe { (*p).0 }
+    }
+    #[inline(always)]
+    unsafe fn no_words() -> [u64; 8] {
+        [0; 8]
+    }
+    #[inline(always)]
+    unsafe fn prefetch(_: *const Line) {}
+    #[inline(always)]
+    unsafe fn field<const K: usize>(words: [u64; 8]) -> [f64; 8] {
+        words.map(|w| f64::from_bits((((w << (48 - 16 * K)).cast_signed() >> 6) as u64) & MASK))
+    }
+    #[inline(always)]
+    unsafe fn add(mut acc: [f64; 8], w: [f64; 8], c: *const f64) -> [f64; 8] {
+        // SAFETY: the caller has a coefficient there.
+        let c = unsafe { *c };
+        for (a, w) in acc.iter_mut().zip(w) {
+            *a += w * c;
+        }
+        acc
+    }
+    #[inline(always)]
+    unsafe fn load(p: *const f64) -> [f64; 8] {
+        // SAFETY: the caller has eight there.
+        unsafe { p.cast::<[f64; 8]>().read() }
+    }
+    #[inline(always)]
+    unsafe fn store(p: *mut f64, v: [f64; 8]) {
+        // SAFETY: as above.
+        unsafe { p.cast::<[f64; 8]>().write(v) }
+    }
+    #[inline(always)]
+    unsafe fn store_f32(p: *mut f32, v: [f64; 8]) {
+        // SAFETY: as above.
+        unsafe { p.cast::<[f32; 8]>().write(v.map(|v| v as f32)) }
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+pub use x86::{Avx2, Avx512, coefficients_avx512, round_avx512};
+
+#[cfg(target_arch = "x86_64")]
+mod x86 {
+    use std::arch::x86_64::*;
+
+    use super::{AVX2_ROWS, AVX512_ROWS, Lanes, Line, MASK};
+    use crate::kernels::halves::SCALE;
+
+    /// AVX2 and FMA: two vectors of four.
+    pub struct Avx2;
+
+    #[inline]
+    #[target_feature(enable = "avx2,fma")]
+    fn widen256<const K: usize>(x: __m256i) -> __m256d {
+        let x = match K {
+            0 => _mm256_slli_epi64::<48>(x),
+            1 => _mm256_slli_epi64::<32>(x),
+            2 => _mm256_slli_epi64::<16>(x),
+            _ => x,
+        };
+        // All that is left lies in the upper half, for which the arithmetic shift of 32 bits will do.
+        let mask = _mm256_set1_epi64x(MASK.cast_signed());
+        _mm256_castsi256_pd(_mm256_and_si256(_mm256_srai_epi32::<6>(x), mask))
+    }
+
+    impl Lanes for Avx2 {
+        const ROWS: usize = AVX2_ROWS;
+        type Words = [__m256i; 2];
+        type Sums = [__m256d; 2];
+
+        #[inline(always)]
+        fn lines(rows: usize) -> usize {
+            // Eight sums hide the latency of the additions, and few rows leave room for them.
+            match rows {
+                1 => 4,
+                2 => 2,
+                _ => 1,
+            }
+        }
+        #[inline]
+        #[target_feature(enable = "avx2,fma")]
+        unsafe fn zero() -> Self::Sums {
+            [_mm256_setzero_pd(); 2]
+        }
+        #[inline]
+        #[target_feature(enable = "avx2,fma")]
+        unsafe fn words(p: *const Line) -> Self::Words {
+            let p: *const __m256i = p.cast();
+            // SAFETY: the caller has a line there, which is aligned.
+            unsafe { [_mm256_load_si256(p), _mm256_load_si256(p.add(1))] }
+        }
+        #[inline]
+        #[target_feature(enable = "avx2,fma")]
+        unsafe fn no_words() -> Self::Words {
+            [_mm256_setzero_si256(); 2]
+        }
+        #[inline]
+        #[target_feature(enable = "avx2,fma")]
+        unsafe fn prefetch(p: *const Line) {
+            _mm_prefetch::<_MM_HINT_T0>(p.cast());
+        }
+        #[inline]
+        #[target_feature(enable = "avx2,fma")]
+        unsafe fn field<const K: usize>(words: Self::Words) -> Self::Sums {
+            [widen256::<K>(words[0]), widen256::<K>(words[1])]
+        }
+        #[inline]
+        #[target_feature(enable = "avx2,fma")]
+        unsafe fn add(acc: Self::Sums, w: Self::Sums, c: *const f64) -> Self::Sums {
+            // SAFETY: the caller has a coefficient there.
+            let c = _mm256_set1_pd(unsafe { *c });
+            [
+                _mm256_fmadd_pd(w[0], c, acc[0]),
+                _mm256_fmadd_pd(w[1], c, acc[1]),
+            ]
+        }
+        #[inline]
+        #[target_feature(enable = "avx2,fma")]
+        unsafe fn load(p: *const f64) -> Self::Sums {
+            // SAFETY: the caller has eight there.
+            unsafe { [_mm256_loadu_pd(p), _mm256_loadu_pd(p.add(4))] }
+        }
+        #[inline]
+        #[target_feature(enable = "avx2,fma")]
+        unsafe fn store(p: *mut f64, v: Self::Sums) {
+            // SAFETY: as above.
+            unsafe {
+                _mm256_storeu_pd(p, v[0]);
+                _mm256_storeu_pd(p.add(4), v[1]);
+            }
+        }
+        #[inline]
+        #[target_feature(enable = "avx2,fma")]
+        unsafe fn store_f32(p: *mut f32, v: Self::Sums) {
+            // SAFETY: as above.
+            unsafe {
+                _mm_storeu_ps(p, _mm256_cvtpd_ps(v[0]));
+                _mm_storeu_ps(p.add(4), _mm256_cvtpd_ps(v[1]));
+            }
+        }
+    }
+
+    /// AVX-512 F and DQ.
+    pub struct Avx512;
+
+    impl Lanes for Avx512 {
+        const ROWS: usize = AVX512_ROWS;
+        type Words = __m512i;
+        type Sums = __m512d;
+
+        #[inline(always)]
+        fn lines(_: usize) -> usize {
+            4
+        }
+        #[inline]
+        #[target_feature(enable = "avx512f,avx512dq")]
+        unsafe fn zero() -> __m512d {
+            _mm512_setzero_pd()
+        }
+        #[inline]
+        #[target_feature(enable = "avx512f,avx512dq")]
+        unsafe fn words(p: *const Line) -> __m512i {
+            // SAFETY: the caller has a line there, which is aligned.
+            unsafe { _mm512_load_si512(p.cast()) }
+        }
+        #[inline]
+        #[target_feature(enable = "avx512f,avx512dq")]
+        unsafe fn no_words() -> __m512i {
+            _mm512_setzero_si512()
+        }
+        #[inline]
+        #[target_feature(enable = "avx512f,avx512dq")]
+        unsafe fn prefetch(p: *const Line) {
+            _mm_prefetch::<_MM_HINT_T0>(p.cast());
+        }
+        #[inline]
+        #[target_feature(enable = "avx512f,avx512dq")]
+        unsafe fn field<const K: usize>(x: __m512i) -> __m512d {
+            let x = match K {
+                0 => _mm512_slli_epi64::<48>(x),
+                1 => _mm512_slli_epi64::<32>(x),
+                2 => _mm512_slli_epi64::<16>(x),
+                _ => x,
+            };
+            // The shift fills with the sign, of which the mask leaves one bit.
+            let mask = _mm512_set1_epi64(MASK.cast_signed());
+            _mm512_castsi512_pd(_mm512_and_si512(_mm512_srai_epi64::<6>(x), mask))
+        }
+        #[inline]
+        #[target_feature(enable = "avx512f,avx512dq")]
+        unsafe fn add(acc: __m512d, w: __m512d, c: *const f64) -> __m512d {
+            // SAFETY: the caller has a coefficient there.
+            _mm512_fmadd_pd(w, _mm512_set1_pd(unsafe { *c }), acc)
+        }
+        #[inline]
+        #[target_feature(enable = "avx512f,avx512dq")]
+        unsafe fn load(p: *const f64) -> __m512d {
+            // SAFETY: the caller has eight there.
+            unsafe { _mm512_loadu_pd(p) }
+        }
+        #[inline]
+        #[target_feature(enable = "avx512f,avx512dq")]
+        unsafe fn store(p: *mut f64, v: __m512d) {
+            // SAFETY: as above.
+            unsafe { _mm512_storeu_pd(p, v) }
+        }
+        #[inline]
+        #[target_feature(enable = "avx512f,avx512dq")]
+        unsafe fn store_f32(p: *mut f32, v: __m512d) {
+            // SAFETY: as above.
+            unsafe { _mm256_storeu_ps(p, _mm512_cvtpd_ps(v)) }
+        }
+    }
+
+    /// [`super::super::coefficients`] of whole sixteens; how many that were.
+    ///
+    /// # Safety
+    /// AVX-512 F and DQ; `out` is as long as `x`.
+    #[target_feature(enable = "avx512f,avx512dq")]
+    pub unsafe fn coefficients_avx512(x: &[f32], out: &mut [f64]) -> usize {
+        let scale = _mm512_set1_pd(SCALE);
+        for (x, out) in x.chunks_exact(16).zip(out.chunks_exact_mut(16)) {
+            // SAFETY: sixteen values on both sides.
+            unsafe {
+                let half =
+                    _mm512_cvtps_ph::<_MM_FROUND_TO_NEAREST_INT>(_mm512_loadu_ps(x.as_ptr()));
+                let x = _mm512_cvtph_ps(half);
+                let low = _mm512_cvtps_pd(_mm512_castps512_ps256(x));
+                let high = _mm512_cvtps_pd(_mm512_extractf32x8_ps::<1>(x));
+                _mm512_storeu_pd(out.as_mut_ptr(), _mm512_mul_pd(low, scale));
+                _mm512_storeu_pd(out.as_mut_ptr().add(8), _mm512_mul_pd(high, scale));
+            }
+        }
+        x.len() / 16 * 16
+    }
+
+    /// [`super::super::round`] of whole sixteens; how many that were, and whether one is special.
+    ///
+    /// # Safety
+    /// AVX-512 F; `out` is as long as `x`.
+    #[target_feature(enable = "avx512f")]
+    pub unsafe fn round_avx512(x: &[f32], out: &mut [u16]) -> (usize, bool) {
+        let mut special = 0;
+        for (x, out) in x.chunks_exact(16).zip(out.chunks_exact_mut(16)) {
+            // SAFETY: sixteen values on both sides.
+            unsafe {
+                let x = _mm512_loadu_ps(x.as_ptr());
+                let half = _mm512_cvtps_ph::<_MM_FROUND_TO_NEAREST_INT>(x);
+                _mm256_storeu_si256(out.as_mut_ptr().cast(), half);
+                // What rounds to an infinity, or is not a number.
+                let magnitude = _mm512_abs_ps(x);
+                let limit = _mm512_set1_ps(65520.0);
+                special |= _mm512_cmp_ps_mask::<_CMP_NLT_UQ>(magnitude, limit);
+            }
+        }
+        (x.len() / 16 * 16, special != 0)
+    }
+}

@@ -1,0 +1,283 @@
+//! Sums of exact products of half floats: attention's scores and outputs, and matrices of half floats.
+//!
+//! All are `acc[row][lane] += m[step][lane] * coef[row][step]`, steps ascending. A product of two half
+//! floats is exact in `f64`, so a fused multiply-add rounds exactly where the reference's multiplication
+//! and addition round, and any instruction set gives the same bits.
+//!
+//! **Layout.** Four consecutive steps of a lane are the 16-bit fields of one 64-bit word, the first
+//! step in the lowest; eight lanes are a [`Line`]. A matrix is made of tiles of some steps, a tile of
+//! blocks of four lines (the last may have fewer), a block is `[steps of the tile / 4][lines]`. So what one
+//! pass over the registers reads is in sequence, and so are its blocks.
+//!
+//! **Widening.** A half float's magnitude at bits 42..57 and its sign at bit 63 make the `f64` of value
+//! `w * 2^-1008`, subnormal halves included: a shift or two and a mask for eight lanes, where conversion
+//! instructions would be the limit of the loop. The coefficients make up for it: they are times
+//! [`SCALE`]. Infinities and NaN come out wrong; whoever stores halves notes where they are
+//! ([`is_special`]) and takes the `special` functions there.
+
+use trine_formats::types::num::{f16_to_f32, f32_to_f16};
+
+use super::Isa;
+
+mod lanes;
+mod sums;
+#[cfg(test)]
+mod tests;
+
+/// Steps of a word.
+pub const STEPS: usize = 4;
+/// Lanes of a line.
+pub const LINE: usize = 8;
+/// Lines of a block.
+pub const BLOCK: usize = 4;
+/// Lanes of [`dots`].
+pub const LANES: usize = BLOCK * LINE;
+/// Factor on all coefficients, 2^1008.
+pub const SCALE: f64 = f64::from_bits((1023 + 1008) << 52);
+
+/// Eight lanes of four steps.
+#[derive(Clone, Copy, Default)]
+#[repr(C, align(64))]
+pub struct Line(pub [u64; LINE]);
+
+/// Rows of coefficients, each times [`SCALE`]: row `r` starts at `data[r * stride]`.
+#[derive(Clone, Copy)]
+pub struct Coefficients<'a> {
+    /// Rows.
+    pub data: &'a [f64],
+    /// From row to row.
+    pub stride: usize,
+    /// Number of rows.
+    pub rows: usize,
+}
+
+impl<'a> Coefficients<'a> {
+    /// `rows` of them from row `first` on.
+    pub fn rows(self, first: usize, rows: usize) -> Coefficients<'a> {
+        Coefficients {
+            data: &self.data[first * self.stride..],
+            rows,
+            ..self
+        }
+    }
+
+    fn check(self, steps: usize) {
+        let last = self.rows.saturating_sub(1) * self.stride;
+        assert!(
+            self.rows == 0 || self.data.len() >= last + steps,
+            "coefficients too short"
+        );
+    }
+}
+
+/// Whether the half float is an infinity or a NaN.
+#[inline]
+pub fn is_special(half: u16) -> bool {
+    half & 0x7C00 == 0x7C00
+}
+
+/// Rows of coefficients that share the widening of a line; more are done in turns.
+pub fn rows_at_once(isa: Isa) -> usize {
+    match isa {
+        Isa::Scalar => 1,
+        Isa::Avx2 => lanes::AVX2_ROWS,
+        Isa::Avx512 => lanes::AVX512_ROWS,
+    }
+}
+
+/// `out[r * out_stride + lane] = f32(sum over the steps)` for [`LANES`] lanes; `words` is one tile
+/// of one block.
+///
+/// # Panics
+/// When a slice is too short.
+pub fn dots(
+    isa: Isa,
+    words: &[Line],
+    quads: usize,
+    coefs: Coefficients<'_>,
+    out: &mut [f32],
+    out_stride: usize,
+) {
+    if coefs.rows == 0 {
+        return;
+    }
+    coefs.check(STEPS * quads);
+    assert!(words.len() >= quads * BLOCK, "words too short");
+    let last = (coefs.rows - 1) * out_stride;
+    assert!(out.len() >= last + LANES, "output too short");
+    let call = sums::Call {
+        words: words.as_ptr(),
+        lines: BLOCK,
+        quads,
+        line: 0,
+        line_end: BLOCK,
+        from: 0,
+        to: quads,
+        at_once: quads.max(1),
+        coefs: coefs.data.as_ptr(),
+        coef_stride: coefs.stride,
+        rows: coefs.rows,
+        target: sums::Rounded {
+            out: out.as_mut_ptr(),
+            stride: out_stride,
+        },
+    };
+    // SAFETY: the bounds were just checked, and an `Isa` is only made for what the processor has.
+    unsafe { call.run(isa) }
+}
+
+/// Tiles of [`accumulate`], and the order in which it goes through them.
+#[derive(Clone, Copy)]
+pub struct Tiles<'a> {
+    /// Whole tiles.
+    pub words: &'a [Line],
+    /// Lines of a tile.
+    pub lines: usize,
+    /// Lines wanted, whole blocks; lane 0 is the first of theirs.
+    pub wanted: (usize, usize),
+    /// Words of steps of a tile.
+    pub quads: usize,
+    /// Words of steps after which the next block of lines has its turn: few to read memory in sequence, many to
+    /// put sums down and take them up less often.
+    pub at_once: usize,
+}
+
+impl Tiles<'_> {
+    /// Field `step % 4` of a word as a value.
+    fn value(self, lane: usize, step: usize) -> f64 {
+        let (tile, quad) = (step / STEPS / self.quads, step / STEPS % self.quads);
+        let line = self.wanted.0 + lane / LINE;
+        let at = (tile * self.lines + line / BLOCK * BLOCK) * self.quads;
+        let stride = BLOCK.min(self.lines - line / BLOCK * BLOCK);
+        let line = self.words[at + quad * stride + line % BLOCK];
+        field(line.0[lane % LINE], step)
+    }
+}
+
+/// `acc[r * acc_stride + lane] += sum over words of steps `quads``, in order; step 0 is the first of the tiles, and of
+/// the coefficients.
+///
+/// # Panics
+/// When a slice is too short.
+pub fn accumulate(
+    isa: Isa,
+    tiles: Tiles<'_>,
+    quads: std::ops::Range<usize>,
+    coefs: Coefficients<'_>,
+    acc: &mut [f64],
+    acc_stride: usize,
+) {
+    if coefs.rows == 0 || quads.is_empty() {
+        return;
+    }
+    coefs.check(STEPS * quads.end);
+    let needed = quads.end.div_ceil(tiles.quads) * tiles.quads * tiles.lines;
+    assert!(tiles.words.len() >= needed, "words too short");
+    let (line, line_end) = tiles.wanted;
+    assert!(
+        line.is_multiple_of(BLOCK)
+            && line <= line_end
+            && line_end <= tiles.lines
+            && (line_end.is_multiple_of(BLOCK) || line_end == tiles.lines),
+        "lines {line}..{line_end} of {}",
+        tiles.lines
+    );
+    let last = (coefs.rows - 1) * acc_stride;
+    let lanes = (line_end - line) * LINE;
+    assert!(acc.len() >= last + lanes, "sums too short");
+    let call = sums::Call {
+        words: tiles.words.as_ptr(),
+        lines: tiles.lines,
+        quads: tiles.quads,
+        line,
+        line_end,
+        from: quads.start,
+        to: quads.end,
+        at_once: tiles.at_once.max(1),
+        coefs: coefs.data.as_ptr(),
+        coef_stride: coefs.stride,
+        rows: coefs.rows,
+        target: sums::InPlace {
+            acc: acc.as_mut_ptr(),
+            stride: acc_stride,
+        },
+    };
+    // SAFETY: as in `dots`.
+    unsafe { call.run(isa) }
+}
+
+/// Field `step % 4` of a word as a value.
+fn field(word: u64, step: usize) -> f64 {
+    f64::from(f16_to_f32((word >> (16 * (step % STEPS))) as u16))
+}
+
+/// [`dots`] for words that hold infinities or NaN.
+pub fn dots_special(
+    words: &[Line],
+    quads: usize,
+    coefs: Coefficients<'_>,
+    out: &mut [f32],
+    out_stride: usize,
+) {
+    for r in 0..coefs.rows {
+        let coef = &coefs.data[r * coefs.stride..][..STEPS * quads];
+        for (lane, out) in out[r * out_stride..][..LANES].iter_mut().enumerate() {
+            let mut sum = 0.0;
+            for (step, c) in coef.iter().enumerate() {
+                let line = words[step / STEPS * BLOCK + lane / LINE];
+                sum += field(line.0[lane % LINE], step) * (c / SCALE);
+            }
+            *out = sum as f32;
+        }
+    }
+}
+
+/// [`accumulate`] for one row, words that hold infinities or NaN, and only the steps that count.
+pub fn accumulate_special(
+    tiles: Tiles<'_>,
+    steps: std::ops::Range<usize>,
+    coef: &[f64],
+    acc: &mut [f64],
+) {
+    for step in steps {
+        for (lane, acc) in acc.iter_mut().enumerate() {
+            *acc += tiles.value(lane, step) * (coef[step] / SCALE);
+        }
+    }
+}
+
+/// `out = half(x) * SCALE`: values rounded to half floats, as coefficients.
+///
+/// # Panics
+/// When the lengths differ.
+pub fn coefficients(isa: Isa, x: &[f32], out: &mut [f64]) {
+    assert_eq!(x.len(), out.len(), "coefficients of values");
+    let done = match isa {
+        #[cfg(target_arch = "x86_64")]
+        // SAFETY: an `Isa` is only made for what the processor has; the lengths are equal.
+        Isa::Avx512 => unsafe { lanes::coefficients_avx512(x, out) },
+        _ => 0,
+    };
+    for (out, &x) in out[done..].iter_mut().zip(&x[done..]) {
+        *out = f64::from(f16_to_f32(f32_to_f16(x))) * SCALE;
+    }
+}
+
+/// `out = half(x)`; true when an infinity or NaN is among them.
+///
+/// # Panics
+/// When the lengths differ.
+pub fn round(isa: Isa, x: &[f32], out: &mut [u16]) -> bool {
+    assert_eq!(x.len(), out.len(), "half floats of values");
+    let (done, mut special) = match isa {
+        #[cfg(target_arch = "x86_64")]
+        // SAFETY: an `Isa` is only made for what the processor has; the lengths are equal.
+        Isa::Avx512 => unsafe { lanes::round_avx512(x, out) },
+        _ => (0, false),
+    };
+    for (out, &x) in out[done..].iter_mut().zip(&x[done..]) {
+        *out = f32_to_f16(x);
+        special |= is_special(*out);
+    }
+    special
+}

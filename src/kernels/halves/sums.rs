@@ -1,0 +1,262 @@
+//! The loops of [`super`], once for all instruction sets.
+
+// Indices, so that every loop unrolls and its arrays become registers.
+#![allow(clippy::needless_range_loop)]
+
+#[cfg(target_arch = "x86_64")]
+use super::lanes::{Avx2, Avx512};
+use super::lanes::{Lanes, Scalar};
+use super::{BLOCK, LINE, Line, STEPS};
+use crate::kernels::Isa;
+
+/// Lines to ask for in advance. With one row the loop waits for nothing but memory and the processor runs
+/// ahead far enough by itself; with more it does not.
+const AHEAD: usize = 32;
+
+/// Words of some tiles.
+#[derive(Clone, Copy)]
+struct Words {
+    first: *const Line,
+    /// Lines from one word of steps to the next.
+    stride: usize,
+    /// Words of steps in a tile.
+    quads: usize,
+    /// Lines from one tile to the next.
+    tile: usize,
+}
+
+/// Adds the words `from..to` of steps to `L` lines by `R` rows of sums.
+///
+/// All rows run over a line that was widened once; the order of the loops keeps the sums, one field of
+/// `L` lines and nothing else in registers.
+#[inline(always)]
+unsafe fn add_block<S: Lanes, const L: usize, const R: usize>(
+    acc: &mut [[S::Sums; L]; R],
+    words: Words,
+    (mut from, to): (usize, usize),
+    coefs: *const f64,
+    coef_stride: usize,
+) {
+    while from < to {
+        let tile = from / words.quads;
+        let end = to.min((tile + 1) * words.quads);
+        // SAFETY: these words of `L` lines and `R` rows of their coefficients are there, as the caller checked.
+        unsafe {
+            let first = words.first.add(tile * words.tile);
+            for quad in from..end {
+                let mut x = [S::no_words(); L];
+                for l in 0..L {
+                    let line = first.add((quad - tile * words.quads) * words.stride + l);
+                    x[l] = S::words(line);
+                    if R > 1 {
+                        S::prefetch(line.wrapping_add(AHEAD));
+                    }
+                }
+                macro_rules! step {
+                    ($k:literal) => {
+                        let mut w = [S::zero(); L];
+                        for l in 0..L {
+                            w[l] = S::field::<$k>(x[l]);
+                        }
+                        for r in 0..R {
+                            let c = coefs.add(r * coef_stride + STEPS * quad + $k);
+                            for l in 0..L {
+                                acc[r][l] = S::add(acc[r][l], w[l], c);
+                            }
+                        }
+                    };
+                }
+                step!(0);
+                step!(1);
+                step!(2);
+                step!(3);
+            }
+        }
+        from = end;
+    }
+}
+
+/// Where sums begin and end.
+pub trait Target: Copy {
+    /// # Safety
+    /// Eight lanes from `lane` of row `row` are inside the target, and the processor has the instruction set.
+    unsafe fn load<S: Lanes>(self, row: usize, lane: usize) -> S::Sums;
+    /// # Safety
+    /// As for `load`.
+    unsafe fn store<S: Lanes>(self, row: usize, lane: usize, sums: S::Sums);
+}
+
+/// From zero, rounded once at the end.
+#[derive(Clone, Copy)]
+pub struct Rounded {
+    pub out: *mut f32,
+    pub stride: usize,
+}
+
+impl Target for Rounded {
+    #[inline(always)]
+    unsafe fn load<S: Lanes>(self, _: usize, _: usize) -> S::Sums {
+        // SAFETY: passed on.
+        unsafe { S::zero() }
+    }
+    #[inline(always)]
+    unsafe fn store<S: Lanes>(self, row: usize, lane: usize, sums: S::Sums) {
+        // SAFETY: passed on.
+        unsafe { S::store_f32(self.out.add(row * self.stride + lane), sums) }
+    }
+}
+
+/// From where they stand, and back.
+#[derive(Clone, Copy)]
+pub struct InPlace {
+    pub acc: *mut f64,
+    pub stride: usize,
+}
+
+impl Target for InPlace {
+    #[inline(always)]
+    unsafe fn load<S: Lanes>(self, row: usize, lane: usize) -> S::Sums {
+        // SAFETY: passed on.
+        unsafe { S::load(self.acc.add(row * self.stride + lane)) }
+    }
+    #[inline(always)]
+    unsafe fn store<S: Lanes>(self, row: usize, lane: usize, sums: S::Sums) {
+        // SAFETY: passed on.
+        unsafe { S::store(self.acc.add(row * self.stride + lane), sums) }
+    }
+}
+
+/// Words times coefficients.
+#[derive(Clone, Copy)]
+pub struct Call<T> {
+    /// Tiles of `quads` words of steps by `lines` lines.
+    pub words: *const Line,
+    pub lines: usize,
+    pub quads: usize,
+    /// Lines wanted, from a block's start on; the first is lane 0 of the target.
+    pub line: usize,
+    pub line_end: usize,
+    /// Words of steps to add, counted from the first tile.
+    pub from: usize,
+    pub to: usize,
+    /// Words of steps after which the sums are put down and other lines have their turn.
+    pub at_once: usize,
+    pub coefs: *const f64,
+    pub coef_stride: usize,
+    pub rows: usize,
+    pub target: T,
+}
+
+impl<T: Target> Call<T> {
+    /// # Safety
+    /// The processor has `isa`; words, coefficients and target are as large as the numbers say.
+    pub unsafe fn run(self, isa: Isa) {
+        // SAFETY: passed on.
+        unsafe {
+            match isa {
+                Isa::Scalar => self.all::<Scalar>(),
+                #[cfg(target_arch = "x86_64")]
+                Isa::Avx2 => self.avx2(),
+                #[cfg(target_arch = "x86_64")]
+                Isa::Avx512 => self.avx512(),
+                #[cfg(not(target_arch = "x86_64"))]
+                _ => self.all::<Scalar>(),
+            }
+        }
+    }
+
+    #[cfg(target_arch = "x86_64")]
+    #[target_feature(enable = "avx2,fma")]
+    unsafe fn avx2(self) {
+        // SAFETY: passed on.
+        unsafe { self.all::<Avx2>() }
+    }
+
+    #[cfg(target_arch = "x86_64")]
+    #[target_feature(enable = "avx512f,avx512dq")]
+    unsafe fn avx512(self) {
+        // SAFETY: passed on.
+        unsafe { self.all::<Avx512>() }
+    }
+
+    /// All rows, in even turns of as many as the registers hold.
+    #[inline(always)]
+    unsafe fn all<S: Lanes>(self) {
+        let turns = self.rows.div_ceil(S::ROWS);
+        let mut row = 0;
+        for turn in 0..turns {
+            let rows = (self.rows - row).div_ceil(turns - turn);
+            // SAFETY: passed on.
+            unsafe {
+                match rows {
+                    1 => self.turn::<S, 1>(row),
+                    2 => self.turn::<S, 2>(row),
+                    3 => self.turn::<S, 3>(row),
+                    4 => self.turn::<S, 4>(row),
+                    _ => self.turn::<S, 5>(row),
+                }
+            }
+            row += rows;
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn turn<S: Lanes, const R: usize>(self, row: usize) {
+        for from in (self.from..self.to).step_by(self.at_once) {
+            let quads = (from, self.to.min(from + self.at_once));
+            for block in (self.line..self.line_end).step_by(BLOCK) {
+                let stride = BLOCK.min(self.lines - block);
+                let words = Words {
+                    // SAFETY: a block starts within its tile.
+                    first: unsafe { self.words.add(block * self.quads) },
+                    stride,
+                    quads: self.quads,
+                    tile: self.quads * self.lines,
+                };
+                let mut line = 0;
+                while line < stride {
+                    let lines = S::lines(R).min(stride - line);
+                    let at = (row, block - self.line + line);
+                    // SAFETY: passed on; the lines are within the block.
+                    unsafe {
+                        let first = words.first.add(line);
+                        let words = Words { first, ..words };
+                        match lines {
+                            1 => self.block::<S, 1, R>(words, quads, at),
+                            2 => self.block::<S, 2, R>(words, quads, at),
+                            3 => self.block::<S, 3, R>(words, quads, at),
+                            _ => self.block::<S, 4, R>(words, quads, at),
+                        }
+                    }
+                    line += lines;
+                }
+            }
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn block<S: Lanes, const L: usize, const R: usize>(
+        self,
+        words: Words,
+        quads: (usize, usize),
+        (row, line): (usize, usize),
+    ) {
+        // SAFETY: the block lies within the words, the coefficients and the target.
+        unsafe {
+            let mut acc = [[S::zero(); L]; R];
+            for r in 0..R {
+                for l in 0..L {
+                    acc[r][l] = self.target.load::<S>(row + r, LINE * (line + l));
+                }
+            }
+            let coefs = self.coefs.add(row * self.coef_stride);
+            add_block::<S, L, R>(&mut acc, words, quads, coefs, self.coef_stride);
+            for r in 0..R {
+                for l in 0..L {
+                    self.target
+                        .store::<S>(row + r, LINE * (line + l), acc[r][l]);
+                }
+            }
+        }
+    }
+}

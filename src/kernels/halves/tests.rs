@@ -1,0 +1,174 @@
+//! The sums against plain loops, on every half float and on ragged shapes.
+
+use trine_formats::types::num::f16_to_f32;
+
+use super::*;
+use crate::kernels::tests::{Random, isas, same};
+
+/// Any half float that is a number.
+fn number(random: &mut Random) -> u16 {
+    loop {
+        let half = random.next() as u16;
+        if !is_special(half) {
+            return half;
+        }
+    }
+}
+
+fn words(random: &mut Random, lines: usize) -> Vec<Line> {
+    let mut word = || (0..STEPS).fold(0, |w, _| w << 16 | u64::from(number(random)));
+    (0..lines)
+        .map(|_| Line(std::array::from_fn(|_| word())))
+        .collect()
+}
+
+fn values(random: &mut Random, n: usize) -> Vec<f64> {
+    let value = |r: &mut Random| f64::from(f16_to_f32(number(r))) * SCALE;
+    (0..n).map(|_| value(random)).collect()
+}
+
+#[test]
+fn dots_are_the_plain_sums_for_any_shape() {
+    let mut random = Random(0xD075);
+    for rows in 1..=12 {
+        for quads in [1, 2, 5, 16, 33] {
+            let words = words(&mut random, quads * BLOCK);
+            let coefs = values(&mut random, rows * STEPS * quads);
+            let coefs = Coefficients {
+                data: &coefs,
+                stride: STEPS * quads,
+                rows,
+            };
+            let mut expected = vec![0f32; rows * LANES];
+            dots_special(&words, quads, coefs, &mut expected, LANES);
+            for isa in isas() {
+                let mut out = vec![f32::NAN; rows * LANES];
+                dots(isa, &words, quads, coefs, &mut out, LANES);
+                for (a, b) in out.iter().zip(&expected) {
+                    assert!(
+                        same(*a, *b),
+                        "{isa} {rows} rows, {quads} quads: {a:e}, not {b:e}"
+                    );
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn sums_go_on_from_where_they_stand_in_any_order_of_blocks() {
+    let mut random = Random(0xACC0);
+    for lines in 1..=9 {
+        for (rows, quads, at_once) in [(1, 0..16, 8), (3, 3..13, 8), (5, 7..24, 32), (7, 1..2, 1)] {
+            let words = words(&mut random, 3 * 8 * lines);
+            let coefs = values(&mut random, rows * 96);
+            let whole = Tiles {
+                words: &words,
+                lines,
+                wanted: (0, lines),
+                quads: 8,
+                at_once,
+            };
+            let start = values(&mut random, rows * lines * LINE);
+            let coefs = Coefficients {
+                data: &coefs,
+                stride: 96,
+                rows,
+            };
+            for first in (0..lines).step_by(BLOCK) {
+                let tiles = Tiles {
+                    wanted: (first, lines),
+                    ..whole
+                };
+                let lanes = (lines - first) * LINE;
+                let mut expected = start.clone();
+                for (r, acc) in expected.chunks_mut(lanes).take(rows).enumerate() {
+                    let steps = STEPS * quads.start..STEPS * quads.end;
+                    accumulate_special(tiles, steps, &coefs.data[r * 96..], acc);
+                }
+                for isa in isas() {
+                    let mut acc = start.clone();
+                    accumulate(isa, tiles, quads.clone(), coefs, &mut acc, lanes);
+                    assert!(
+                        acc.iter()
+                            .zip(&expected)
+                            .all(|(a, b)| a.to_bits() == b.to_bits()),
+                        "{isa} {rows} rows, lines {first}..{lines}, quads {quads:?}"
+                    );
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn every_half_float_is_widened_exactly() {
+    let numbers: Vec<u16> = (0..=u16::MAX).filter(|h| !is_special(*h)).collect();
+    let one = [SCALE, 0.0, 0.0, 0.0];
+    for field in 0..STEPS {
+        let mut coefs = [0.0; STEPS];
+        coefs[field] = SCALE;
+        let coefs = Coefficients {
+            data: if field == 0 { &one } else { &coefs },
+            stride: STEPS,
+            rows: 1,
+        };
+        for numbers in numbers.chunks(LANES) {
+            let mut words = [Line::default(); BLOCK];
+            for (lane, &half) in numbers.iter().enumerate() {
+                words[lane / LINE].0[lane % LINE] = u64::from(half) << (16 * field);
+            }
+            for isa in isas() {
+                let mut out = [0f32; LANES];
+                dots(isa, &words, 1, coefs, &mut out, LANES);
+                for (&half, out) in numbers.iter().zip(out) {
+                    // A sum that starts at +0 never is -0.
+                    let expected = f16_to_f32(half) + 0.0;
+                    assert_eq!(out.to_bits(), expected.to_bits(), "{isa} {half:04x}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn conversions_are_those_of_the_definition() {
+    let mut random = Random(0xC0F5);
+    let mut x: Vec<f32> = (0..4000)
+        .map(|_| f32::from_bits(random.next() as u32))
+        .collect();
+    x.extend((0..4003).map(|_| random.float() * 1e-4));
+    x.extend([
+        f32::NAN,
+        f32::INFINITY,
+        -0.0,
+        65519.9,
+        65520.0,
+        -65520.0,
+        1e-45,
+        6e-8,
+    ]);
+    for isa in isas() {
+        for at in 0..40 {
+            let x = &x[at..x.len() - at * 7];
+            let mut halves = vec![0; x.len()];
+            let special = round(isa, x, &mut halves);
+            assert_eq!(special, halves.iter().any(|h| is_special(*h)));
+            let mut coefs = vec![0.0; x.len()];
+            coefficients(isa, x, &mut coefs);
+            for ((&x, &half), coef) in x.iter().zip(&halves).zip(coefs) {
+                let (got, expected) = (f16_to_f32(half), f16_to_f32(f32_to_f16(x)));
+                assert!(
+                    same(got, expected),
+                    "{isa} {x:e}: {got:e}, not {expected:e}"
+                );
+                assert!(same((coef / SCALE) as f32, expected), "{isa} {x:e}");
+            }
+        }
+        let small = [1.0, 2.0, 65519.0, 1e-9].repeat(9);
+        assert!(!round(isa, &small, &mut [0; 36]));
+        let mut large = small.clone();
+        large[3] = 65520.0;
+        assert!(round(isa, &large, &mut [0; 36]));
+    }
+}

@@ -1,0 +1,74 @@
+//! Packed weights: rows interleaved so that one SIMD lane is one output row.
+//!
+//! A packed matrix is a list of groups of 16 or 32 rows. Within a group the blocks follow each other,
+//! each with the scales of all rows at its head, so that a product reads memory strictly in
+//! sequence and every lane runs the float chain of `dot_ref` for its own row. Packing only moves
+//! bits (or recodes them without loss); a row count that is no multiple of the group is padded and
+//! the outputs of the padding are dropped.
+//!
+//! Activations are encoded as for the row kernels, then arranged once per layout for all matrices that
+//! share it. A product is asked for one group at a time and all tokens.
+
+use trine_formats::types::TypeId;
+
+use super::Isa;
+use super::ternary::Quantizer;
+
+mod arena;
+mod run;
+#[cfg(test)]
+mod tests;
+
+pub use arena::Arena;
+pub use run::{Job, PackedMatrix, multiply_all};
+
+/// What activation rows are encoded as before they are arranged.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Encoding {
+    /// The bytes of an activation type.
+    Type(TypeId),
+    /// A row of [`super::ternary`].
+    Int8(Quantizer),
+}
+
+/// One way to hold a weight type, with its kernels. All functions are safe for any bytes; they panic when
+/// lengths do not fit.
+pub struct Packing {
+    /// Short name, for logs and tables.
+    pub name: &'static str,
+    /// Fewer bytes for more instructions: pays when the weights come from memory, not when they stay in the
+    /// cache. A type has it beside a layout without.
+    pub dense: bool,
+    /// Rows of a group, the lanes.
+    pub rows: usize,
+    /// Encoding of the activations.
+    pub encoding: Encoding,
+    /// `group_bytes(n)`: bytes of one group of rows of `n` weights.
+    pub group_bytes: fn(n: usize) -> usize,
+    /// `pack(w, n, out)`: up to `rows` whole file rows to one group. False when these weights cannot be held
+    /// this way (`out` is then undefined); rows that are missing become anything that does no harm.
+    pub pack: fn(w: &[u8], n: usize, out: &mut [u8]) -> bool,
+    /// Name of the arrangement of the activations: layouts with the same one share the rows.
+    pub acts: &'static str,
+    /// `act_bytes(n)`: bytes of one arranged activation row, a multiple of 64.
+    pub act_bytes: fn(n: usize) -> usize,
+    /// `arrange(act, n, out)`: one encoded activation row to the order in which the kernel reads it.
+    pub arrange: fn(act: &[u8], n: usize, out: &mut [u8]),
+    /// `multiply(group, acts, n, tokens, out)`: `out[t * rows + lane]` = dot of the lane's row and token t, with
+    /// the bits of `dot_ref` (a NaN stays a NaN). `acts` is `tokens` arranged rows, 64-byte aligned.
+    pub multiply: fn(group: &[u8], acts: &[u8], n: usize, tokens: usize, out: &mut [f32]),
+}
+
+/// The packed layouts of a weight type that have kernels for an instruction set, the best first.
+/// An `isa` beyond what the processor has counts as the best it has.
+pub fn packings(ty: TypeId, isa: Isa) -> &'static [&'static Packing] {
+    #[cfg(target_arch = "x86_64")]
+    {
+        super::x86::packings(ty, isa.min(Isa::detect()))
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    {
+        let _ = (ty, isa);
+        &[]
+    }
+}

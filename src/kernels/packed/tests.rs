@@ -1,0 +1,214 @@
+//! Every packed layout against `dot_ref`, bit for bit, on raw random bytes and encoder output.
+
+use trine_formats::types::ternary::quantize_tl;
+use trine_formats::types::{REGISTRY, TypeId, TypeInfo};
+
+use super::super::tests::{Random, encoded, isas, same};
+use super::{Encoding, Packing, packings};
+use crate::kernels::{AlignedBytes, ternary};
+
+fn arranged(p: &Packing, acts: &[u8], n: usize, tokens: usize) -> AlignedBytes {
+    let row = (p.act_bytes)(n);
+    assert_eq!(row % 64, 0);
+    let mut out = AlignedBytes::new(tokens * row);
+    for (from, to) in acts
+        .chunks_exact(acts.len() / tokens)
+        .zip(out.chunks_exact_mut(row))
+    {
+        to.fill(0xA5);
+        (p.arrange)(from, n, to);
+    }
+    out
+}
+
+/// Packs and multiplies; `None` when the layout refuses the weights.
+fn product(
+    p: &Packing,
+    w: &[u8],
+    acts: &[u8],
+    n: usize,
+    rows: usize,
+    tokens: usize,
+) -> Option<Vec<f32>> {
+    let row_bytes = w.len() / rows;
+    let acts = arranged(p, acts, n, tokens);
+    let mut out = vec![0.0; rows * tokens];
+    for (g, w) in w.chunks(row_bytes * p.rows).enumerate() {
+        let mut group = vec![0xA5; (p.group_bytes)(n)];
+        if !(p.pack)(w, n, &mut group) {
+            return None;
+        }
+        let mut tile = vec![f32::from_bits(0x7FC1_2345); tokens * p.rows];
+        (p.multiply)(&group, &acts, n, tokens, &mut tile);
+        for r in g * p.rows..rows.min((g + 1) * p.rows) {
+            for t in 0..tokens {
+                out[r * tokens + t] = tile[t * p.rows + r % p.rows];
+            }
+        }
+    }
+    Some(out)
+}
+
+fn compare(info: &TypeInfo, w: &[u8], acts: &[u8], n: usize, tokens: usize, what: &str) {
+    let w_row = n / info.block * info.bytes;
+    let a_row = acts.len() / tokens;
+    let rows = w.len() / w_row;
+    let dot = info.dot_ref.expect("a packed type has a dot product");
+    for isa in isas() {
+        for p in packings(info.id, isa) {
+            assert_eq!(Some(p.encoding), info.act.map(Encoding::Type));
+            let Some(out) = product(p, w, acts, n, rows, tokens) else {
+                assert_eq!(what, "raw bytes", "{} {}", info.name, p.name);
+                continue;
+            };
+            for (i, a) in out.iter().enumerate() {
+                let (r, t) = (i / tokens, i % tokens);
+                let b = dot(&w[r * w_row..][..w_row], &acts[t * a_row..][..a_row]);
+                assert!(
+                    same(*a, b),
+                    "{} {} {isa} {what}: n {n}, row {r} of {rows}, token {t} of {tokens}: {a:e} {:08x} is not {b:e} {:08x}",
+                    info.name,
+                    p.name,
+                    a.to_bits(),
+                    b.to_bits()
+                );
+            }
+        }
+    }
+}
+
+/// (rows, tokens, blocks)
+fn shapes() -> Vec<(usize, usize, usize)> {
+    let mut all = Vec::new();
+    for tokens in [1, 2, 3, 4, 5, 6, 7, 8, 9, 11, 13, 16, 17, 31, 33] {
+        all.extend([(33, tokens, 1), (7, tokens, 3)]);
+    }
+    for blocks in [2, 5, 8, 9, 17] {
+        all.extend([(32, 1, blocks), (16, 2, blocks), (65, 5, blocks)]);
+    }
+    all.push((1, 130, 2));
+    all
+}
+
+fn packed_types() -> impl Iterator<Item = (&'static TypeInfo, &'static TypeInfo)> {
+    REGISTRY.iter().filter_map(|info| {
+        let packed = isas().any(|isa| !packings(info.id, isa).is_empty());
+        Some((info, info.act?.info()?)).filter(|_| packed)
+    })
+}
+
+#[test]
+fn packed_kernels_give_the_bits_of_dot_ref_on_encoder_output() {
+    for (info, act) in packed_types() {
+        let mut random = Random(0xC0FF_EE00 + u64::from(info.id.0));
+        for (rows, tokens, blocks) in shapes() {
+            let n = blocks * info.block.max(act.block).max(32);
+            let w = encoded(info, rows, n, &mut random);
+            let acts = encoded(act, tokens, n, &mut random);
+            compare(info, &w, &acts, n, tokens, "encoded");
+        }
+    }
+}
+
+#[test]
+fn packed_kernels_give_the_bits_of_dot_ref_on_any_bytes() {
+    for (info, act) in packed_types() {
+        let mut random = Random(0xBAD_5EED + u64::from(info.id.0));
+        for (rows, tokens, blocks) in shapes() {
+            let n = blocks * info.block.max(act.block).max(32);
+            let w = random.bytes(rows * n / info.block * info.bytes);
+            // Activations come from our own quantizers, whose values are in -127..=127.
+            let mut acts = encoded(act, tokens, n, &mut random);
+            if random.below(3) == 0 {
+                let at = random.below(acts.len() / act.bytes) * act.bytes;
+                acts[at..at + 4].copy_from_slice(&f32::NAN.to_le_bytes());
+            }
+            compare(info, &w, &acts, n, tokens, "raw bytes");
+        }
+    }
+}
+
+/// Codes, scales, quants and sums that no encoder writes, at the ends of their ranges, where sums are largest.
+#[test]
+fn packed_k_quants_hold_the_largest_sums() {
+    let scales: &[(TypeId, &[usize])] = &[
+        (TypeId::Q2_K, &[80, 82]),
+        (TypeId::Q3_K, &[108]),
+        (TypeId::Q4_K, &[0, 2]),
+        (TypeId::Q5_K, &[0, 2]),
+        (TypeId::Q6_K, &[208]),
+    ];
+    for (ty, scales) in scales {
+        let Some(info) = ty.info() else { continue };
+        let mut w = Vec::new();
+        for bytes in [
+            [0, 0],
+            [0xFF, 0xFF],
+            [0x7F, 0x7F],
+            [0x80, 0x80],
+            [0xF0, 0x0F],
+            [0x00, 0xFF],
+        ] {
+            let start = w.len();
+            w.extend(bytes.iter().cycle().take(2 * info.bytes));
+            for (block, at) in [0, info.bytes]
+                .iter()
+                .flat_map(|b| scales.iter().map(move |s| (b, s)))
+            {
+                w[start + block + at..][..2].copy_from_slice(&[0x00, 0x3C]);
+            }
+        }
+        let mut acts = Vec::new();
+        for quants in [[0x80, 0x80], [0x7F, 0x7F], [0x80, 0x7F], [0x00, 0x80]] {
+            for sum in [i16::MIN, i16::MAX, -1] {
+                for _ in 0..2 {
+                    acts.extend(1.0f32.to_le_bytes());
+                    acts.extend(quants.iter().cycle().take(256));
+                    acts.extend(std::iter::repeat_n(sum.to_le_bytes(), 16).flatten());
+                }
+            }
+        }
+        compare(info, &w, &acts, 512, 12, "extremes");
+        for act in acts.chunks_exact(2 * 292) {
+            compare(info, &w, act, 512, 1, "extremes");
+        }
+    }
+}
+
+#[test]
+fn whole_row_ternary_layouts_give_the_bits_of_the_row_kernel() {
+    for ty in [TypeId::I2_S, TypeId::TL1, TypeId::TL2] {
+        let mut random = Random(0x7E57 + u64::from(ty.0));
+        for isa in isas() {
+            for p in packings(ty, isa) {
+                let Encoding::Int8(rule) = p.encoding else {
+                    panic!("one scale per tensor means int8 tokens");
+                };
+                for (rows, tokens, blocks) in shapes() {
+                    let n = blocks * 128 - if blocks % 2 == 0 { 96 } else { 0 };
+                    let mut w = random.bytes(rows * ternary::row_bytes(n));
+                    let mut acts = vec![0; tokens * ternary::act_bytes(n)];
+                    for act in acts.chunks_exact_mut(ternary::act_bytes(n)) {
+                        let x: Vec<f32> = (0..n).map(|_| random.float()).collect();
+                        ternary::quantize_act(rule, &x, act);
+                    }
+                    let out = product(p, &w, &acts, n, rows, tokens).unwrap_or_else(|| {
+                        // Code 3 stands for no weight; layouts of base 3 have no room for it.
+                        w.iter_mut().for_each(|b| *b &= !(*b >> 1 & 0x55));
+                        product(p, &w, &acts, n, rows, tokens).expect("codes 0, 1 and 2 fit")
+                    });
+                    let mut expected = vec![0.0; rows * tokens];
+                    ternary::mat_rows(super::Isa::Scalar, &w, &acts, n, tokens, &mut expected);
+                    assert!(
+                        out.iter().zip(&expected).all(|(a, b)| same(*a, *b)),
+                        "{ty} {isa} {rows} {tokens} {n}"
+                    );
+                }
+            }
+        }
+    }
+    // The quantizer that the rows above rely on is the one of the format.
+    let mut q = [0i8; 4];
+    quantize_tl(&[1.0, -0.5, 0.25, 0.0], &mut q);
+    assert_eq!(q, [127, -64, 32, 0]);
+}

@@ -1,0 +1,197 @@
+//! Attention against the formula of the module, one number at a time.
+
+use trine_formats::types::num::{f16_to_f32, f32_to_f16};
+
+use super::*;
+use crate::kernels::tests::{Random, isas, same};
+use crate::math::pexp;
+
+fn half(x: f32) -> f64 {
+    f64::from(f16_to_f32(f32_to_f16(x)))
+}
+
+/// A call: `k` and `v` are all rows of the cache.
+struct Case {
+    kv_heads: usize,
+    shared: usize,
+    hd: usize,
+    window: Option<usize>,
+    first: usize,
+    tokens: usize,
+    q: Vec<f32>,
+    k: Vec<f32>,
+    v: Vec<f32>,
+}
+
+impl Case {
+    fn new(
+        random: &mut Random,
+        (kv_heads, shared, hd): (usize, usize, usize),
+        (first, tokens): (usize, usize),
+        window: Option<usize>,
+    ) -> Case {
+        let mut values = |n: usize, factor: f32| -> Vec<f32> {
+            (0..n).map(|_| random.float() * factor).collect()
+        };
+        let row = kv_heads * hd;
+        Case {
+            kv_heads,
+            shared,
+            hd,
+            window,
+            first,
+            tokens,
+            q: values(tokens * row * shared, 2.0),
+            k: values((first + tokens) * row, 3.0),
+            v: values((first + tokens) * row, 1.0),
+        }
+    }
+
+    fn expected(&self) -> Vec<f32> {
+        let (hd, row) = (self.hd, self.kv_heads * self.hd);
+        let mut out = Vec::new();
+        for (i, q) in self.q.chunks_exact(hd).enumerate() {
+            let (t, head) = (
+                i / (self.kv_heads * self.shared),
+                i % (self.kv_heads * self.shared),
+            );
+            let end = self.first + t + 1;
+            let begin = self.window.map_or(0, |w| end.saturating_sub(w));
+            let at = |j: usize| j * row + head / self.shared * hd;
+            let mut w = vec![f32::NEG_INFINITY; end.next_multiple_of(4)];
+            for (j, w) in w.iter_mut().enumerate().take(end).skip(begin) {
+                let k = &self.k[at(j)..][..hd];
+                let score = q
+                    .iter()
+                    .zip(k)
+                    .fold(0.0, |s, (&q, &k)| s + half(q) * half(k));
+                *w = score as f32 * 0.125 + 0.0;
+            }
+            let max = w
+                .iter()
+                .fold(f32::NEG_INFINITY, |m, &v| if v > m { v } else { m });
+            let e: Vec<f32> = w.iter().map(|&w| pexp(w - max)).collect();
+            let total = e
+                .chunks(4)
+                .fold(0f64, |t, e| t + f64::from((e[0] + e[1]) + (e[2] + e[3])));
+            let inverse = (1.0 / total) as f32;
+            out.extend((0..hd).map(|d| {
+                let cells = begin..end;
+                cells.fold(0.0, |s, j| {
+                    s + half(self.v[at(j) + d]) * half(e[j] * inverse)
+                }) as f32
+            }));
+        }
+        out
+    }
+
+    fn cache(&self, isa: Isa) -> LayerCache {
+        let row = self.kv_heads * self.hd;
+        let mut cache = LayerCache::new(self.kv_heads, self.hd, isa);
+        // Something to overwrite, infinities among it.
+        let old = vec![f32::INFINITY; (self.first + self.tokens + 5) * row];
+        cache.store(0, &old, &old);
+        let (past, now) = self.k.split_at(self.first * row);
+        let (past_v, now_v) = self.v.split_at(self.first * row);
+        cache.store(0, past, past_v);
+        cache.store(self.first, now, now_v);
+        cache
+    }
+
+    fn check(&self, what: &str) {
+        let expected = self.expected();
+        for isa in isas() {
+            let cache = self.cache(isa);
+            let attention = Attention {
+                cache: &cache,
+                n_head: self.kv_heads * self.shared,
+                scale: 0.125,
+                window: self.window,
+                first: self.first,
+                isa,
+            };
+            for threads in [1, 3] {
+                let pool = pool::Pool::new(threads).expect("threads");
+                let got = pool.install(|| attention.run(&self.q));
+                for (i, (a, b)) in got.iter().zip(&expected).enumerate() {
+                    assert!(
+                        same(*a, *b),
+                        "{what} {isa}, {threads} threads, {} x {} heads of {}, {} + {} cells, window {:?}: output {i} is {a:e}, not {b:e}",
+                        self.kv_heads,
+                        self.shared,
+                        self.hd,
+                        self.first,
+                        self.tokens,
+                        self.window
+                    );
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn all_head_sizes_groups_windows_and_batches_give_the_bits_of_the_formula() {
+    let mut random = Random(0xA77E);
+    for hd in [4, 6, 20, 32, 40, 48, 64, 80, 96, 128, 256] {
+        for (first, tokens, window) in [
+            (0, 1, None),
+            (70, 1, None),
+            (70, 1, Some(9)),
+            (0, 70, None),
+            (33, 40, Some(32)),
+            (190, 3, Some(150)),
+            (127, 5, None),
+        ] {
+            let heads = [(1, 1), (2, 3), (1, 4), (1, 7)][random.below(4)];
+            Case::new(&mut random, (heads.0, heads.1, hd), (first, tokens), window).check("random");
+        }
+    }
+}
+
+#[test]
+fn one_token_over_a_long_cache_is_split_without_changing_a_bit() {
+    let mut random = Random(0x5511);
+    for (hd, first, window) in [(64, 1200, None), (80, 1100, Some(1000))] {
+        let case = Case::new(&mut random, (2, 8, hd), (first, 1), window);
+        let cells = window.unwrap_or(first);
+        assert!(cells * 16 * hd >= SPLIT, "long enough to be split");
+        case.check("long");
+    }
+}
+
+#[test]
+fn infinities_and_nan_come_out_as_the_formula_has_them() {
+    let mut random = Random(0x1AF);
+    let special = [f32::INFINITY, f32::NEG_INFINITY, f32::NAN, 65520.0, -1e30];
+    for case in 0..60 {
+        let window = [None, Some(20)][case % 2];
+        let mut case = Case::new(&mut random, (2, 2, 16), (90, 3), window);
+        let mut put = |x: &mut [f32]| x[random.below(x.len())] = special[random.below(5)];
+        match random_case(&case) {
+            0 => put(&mut case.k),
+            1 => put(&mut case.v),
+            _ => {
+                put(&mut case.q);
+                put(&mut case.v);
+            }
+        }
+        case.check("special");
+    }
+}
+
+/// Any number from the case's data.
+fn random_case(case: &Case) -> u32 {
+    case.q[0].to_bits() % 3
+}
+
+#[test]
+fn tiny_and_huge_values_keep_their_bits() {
+    let mut random = Random(0x7147);
+    for factor in [1e-7, 1e-5, 3e-3, 3e3] {
+        let mut case = Case::new(&mut random, (1, 3, 48), (40, 20), None);
+        case.k.iter_mut().for_each(|k| *k *= factor);
+        case.v.iter_mut().for_each(|v| *v *= factor);
+        case.check("scaled");
+    }
+}

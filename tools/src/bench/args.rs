@@ -1,0 +1,180 @@
+//! The options of `rbench`: llama-bench's names, lists and defaults.
+
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use clap::{Parser, ValueEnum};
+use trine::quant::parse_type;
+use trine_formats::types::TypeId;
+
+use super::synth::Spec;
+use crate::load::{positive, thread_count};
+use crate::packing::PackingArgs;
+
+/// Options of several letters behind one dash.
+pub const SHORT: &[(&str, &str)] = &[
+    ("-pg", "--prompt-gen"),
+    ("-ub", "--ubatch-size"),
+    ("-mmp", "--mmap"),
+];
+
+/// Measure how fast models run
+///
+/// Every combination of the lists is run once to warm up and -r times for the record. Prompts and
+/// texts are random tokens. The table goes to standard output, everything else to standard error.
+#[derive(Parser)]
+#[command(
+    name = "rbench",
+    version,
+    args_override_self = true,
+    after_help = "See --help for examples.",
+    after_long_help = "\
+Examples:
+  rbench -m model.gguf                                  prompt of 512 tokens, 128 generated ones
+  rbench -m a.gguf,b.gguf -t 1,2,4 -p 128,512 -n 0      prompts only, at several thread counts
+  rbench -m model.gguf -pg 512,64 -d 0,1024             prompt and text in one, also behind 1024 tokens
+  rbench --synthetic llama:700m:TQ2_0                   a model made up in memory
+  rbench --synthetic llama:700m:TQ2_0 --save m.gguf     kept as a file; llama.cpp can load it too
+  rbench --roofline -m model.gguf                       how near the speed is to what memory allows
+  rbench --kernels                                      products of matrices and vectors, by type
+
+--synthetic takes ARCH:SIZE:TYPE.
+  ARCH   llama, qwen3, bitnet, bitnet-25, bitnet-b1.58
+  SIZE   tiny, 700m (b1.58's), 1b, 3b, 8b (Llama 3's), 2b (BitNet b1.58 2B-4T's)
+  TYPE   a file type of rquantize; each tensor gets the type that rquantize would give it. TQ1_0, TQ2_0,
+         Q2_0, I2_S, TL1 and TL2 are made from ternary weights, others are when -ternary is added: F16-ternary
+TRINE_ISA=scalar|avx2|avx512 chooses the instruction set."
+)]
+pub struct Args {
+    /// Models, GGUF files; any shard of split ones
+    #[arg(short, long, value_name = "FILE,...", value_delimiter = ',')]
+    pub model: Vec<PathBuf>,
+
+    /// Models to make up, as ARCH:SIZE:TYPE
+    #[arg(long, value_name = "SPEC,...", value_delimiter = ',')]
+    pub synthetic: Vec<Spec>,
+
+    /// Keep the made-up model as this file, and run it from there
+    #[arg(long, value_name = "FILE", requires = "synthetic")]
+    pub save: Option<PathBuf>,
+
+    /// Lengths of prompts; 0 for none
+    #[arg(
+        short = 'p',
+        long,
+        value_name = "N,...",
+        value_delimiter = ',',
+        default_value = "512"
+    )]
+    pub n_prompt: Vec<usize>,
+
+    /// Lengths of generated texts; 0 for none
+    #[arg(
+        short,
+        long,
+        value_name = "N,...",
+        value_delimiter = ',',
+        default_value = "128"
+    )]
+    pub n_gen: Vec<usize>,
+
+    /// -pg PROMPT,TEXT: a prompt and a text timed together; can be repeated
+    #[arg(long, value_name = "PP,TG")]
+    pub prompt_gen: Vec<Pair>,
+
+    /// Tokens in the context before the test; they are not timed
+    #[arg(
+        short = 'd',
+        long,
+        value_name = "N,...",
+        value_delimiter = ',',
+        default_value = "0"
+    )]
+    pub n_depth: Vec<usize>,
+
+    /// Tokens handed to the model at once
+    #[arg(short, long, value_name = "N,...", value_delimiter = ',', default_value = "2048", value_parser = positive)]
+    pub batch_size: Vec<usize>,
+
+    /// -ub N: tokens computed at once
+    #[arg(long, value_name = "N,...", value_delimiter = ',', default_value = "512", value_parser = positive)]
+    pub ubatch_size: Vec<usize>,
+
+    /// Threads; without it one per physical core
+    #[arg(short, long, value_name = "N,...", value_delimiter = ',', value_parser = thread_count)]
+    pub threads: Vec<usize>,
+
+    /// Repetitions of every test
+    #[arg(short, long, value_name = "N", default_value = "5", value_parser = positive)]
+    pub repetitions: usize,
+
+    /// Form of the result
+    #[arg(short, long, value_name = "FORM", default_value = "md")]
+    pub output: Format,
+
+    /// -mmp 0: read files into memory instead of mapping them
+    #[arg(long, value_name = "0|1", default_value = "1", value_parser = switch, action = clap::ArgAction::Set)]
+    pub mmap: bool,
+
+    /// Use the weights where the file's bytes are instead of copying them into faster layouts
+    #[arg(long)]
+    pub no_repack: bool,
+
+    /// Leave out the run before the timed ones
+    #[arg(long)]
+    pub no_warmup: bool,
+
+    /// Say what is running
+    #[arg(long)]
+    pub progress: bool,
+
+    /// Set each speed beside what memory and multipliers of this machine allow
+    #[arg(long)]
+    pub roofline: bool,
+
+    /// Measure kernels instead of models: products of matrices by type and instruction set
+    #[arg(long, conflicts_with_all = ["model", "synthetic", "roofline"])]
+    pub kernels: bool,
+
+    /// Tensor types for --kernels; without it all
+    #[arg(long, value_name = "TYPE,...", value_delimiter = ',', requires = "kernels", value_parser = parse_type)]
+    pub types: Vec<TypeId>,
+
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub packing: PackingArgs,
+}
+
+/// Forms of the result.
+#[allow(missing_docs, reason = "the names say it")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Format {
+    Md,
+    Json,
+    Jsonl,
+    Csv,
+}
+
+/// Lengths of a prompt and of the text after it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pair(pub usize, pub usize);
+
+impl FromStr for Pair {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Pair, String> {
+        let parse = || {
+            let (p, g) = text.split_once(',')?;
+            Some(Pair(p.parse().ok()?, g.parse().ok()?))
+        };
+        parse().ok_or_else(|| format!("'{text}' is not PROMPT,TEXT, such as 512,128"))
+    }
+}
+
+fn switch(text: &str) -> Result<bool, String> {
+    match text {
+        "0" => Ok(false),
+        "1" => Ok(true),
+        _ => Err("give 0 or 1".to_owned()),
+    }
+}

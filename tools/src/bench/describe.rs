@@ -1,0 +1,67 @@
+//! What a model and a machine are called in tables.
+
+use std::collections::HashMap;
+
+use trine::quant::Ftype;
+use trine_formats::gguf::{Dialect, ModelFile};
+use trine_formats::types::TypeId;
+
+/// A model in one line, as llama-bench has it.
+pub struct Description {
+    /// `llama 0.73B TQ2_0`.
+    pub kind: String,
+    /// Bytes of all tensors.
+    pub bytes: u64,
+    /// Weights of all tensors.
+    pub params: u64,
+}
+
+impl Description {
+    /// From the header.
+    pub fn of(file: &ModelFile) -> Description {
+        let arch = file.meta().get_str("general.architecture");
+        let arch = arch.ok().flatten().unwrap_or("?");
+        let bytes = file.tensors().map(|t| t.bytes).sum();
+        let params: u64 = file.tensors().map(|t| t.elements()).sum();
+        let kind = format!("{arch} {} {}", billions(params), file_type(file));
+        Description {
+            kind,
+            bytes,
+            params,
+        }
+    }
+}
+
+/// `0.73B`, `729.21M`.
+fn billions(n: u64) -> String {
+    let n = n as f64;
+    if n >= 1e9 {
+        format!("{:.1}B", n / 1e9)
+    } else {
+        format!("{:.0}M", n / 1e6)
+    }
+}
+
+/// The file type, or the type of most weights where the number is another program's or missing.
+fn file_type(file: &ModelFile) -> String {
+    let id = file.meta().get_u32("general.file_type").ok().flatten();
+    let named = Ftype::ALL.iter().find(|t| Some(**t as u32) == id);
+    if let (Dialect::Ggml, Some(ftype)) = (file.dialect(), named) {
+        return ftype.name().to_owned();
+    }
+    let mut weights: HashMap<TypeId, u64> = HashMap::new();
+    for t in file.tensors() {
+        *weights.entry(t.ty).or_default() += t.elements();
+    }
+    let most = weights.into_iter().max_by_key(|&(ty, n)| (n, ty));
+    most.map_or(String::new(), |(ty, _)| ty.to_string().to_uppercase())
+}
+
+/// The processor's name, where Linux tells.
+pub fn processor() -> String {
+    let info = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let line = info.lines().find(|l| l.starts_with("model name"));
+    let name = line.and_then(|l| l.split_once(':'));
+    name.map_or(std::env::consts::ARCH, |(_, name)| name.trim())
+        .to_owned()
+}

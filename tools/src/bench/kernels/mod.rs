@@ -1,0 +1,179 @@
+//! `--kernels`: products of matrices with one activation row and with many, by type and instruction
+//! set, beside what the machine reaches at best.
+
+mod subject;
+
+use std::io::Write;
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, bail};
+use serde_json::json;
+use trine::kernels::Isa;
+use trine::pool;
+use trine_formats::types::TypeId;
+
+use super::args::Args;
+use super::describe::processor;
+use super::machine::{DRAM, Machine};
+use super::models;
+use super::output::{Line, Table, object};
+use super::stats::Summary;
+use crate::args::threads;
+use subject::{COLUMNS, Matrix, Subject};
+
+/// Weights per thread that stay in its second-level cache.
+const CACHE: usize = 384 << 10;
+/// Rows and activation rows of the matrix product.
+const GEMM: (usize, usize) = (1024, 512);
+/// A figure is the median of at least so many runs …
+const RUNS: usize = 5;
+/// … unless they take longer than this.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// Measures all kernels at all thread counts.
+///
+/// # Errors
+/// A type without kernels was asked for; no memory; output that cannot be written.
+pub fn run(args: &Args, out: &mut dyn Write) -> Result<()> {
+    let counts = models::thread_counts(args, &[1, threads(None)]);
+    // TRINE_ISA asks for one; otherwise all are compared.
+    let best = Isa::from_env()?;
+    let forced = std::env::var_os("TRINE_ISA").is_some_and(|v| !v.is_empty());
+    let isas = Isa::ALL
+        .into_iter()
+        .filter(|&i| i == best || i < best && !forced);
+    let wanted = |s: &Subject| args.types.is_empty() || args.types.contains(&s.ty);
+    let mut subjects: Vec<Subject> = isas.flat_map(Subject::all).filter(wanted).collect();
+    if let Some(ty) = args
+        .types
+        .iter()
+        .find(|&&ty| !subjects.iter().any(|s| s.ty == ty))
+    {
+        bail!("--types: trine has no kernel for {ty}");
+    }
+    let place = |ty: TypeId| {
+        trine_formats::types::REGISTRY
+            .iter()
+            .position(|t| t.id == ty)
+    };
+    subjects.sort_by_key(|s| place(s.ty));
+    let mut table = Table::new(args.output, out)?;
+    for &threads in &counts {
+        let machine = Machine::new(threads)?;
+        for subject in &subjects {
+            if args.progress {
+                note!("rbench: {} {}, {threads} threads", subject.ty, subject.isa);
+            }
+            table.row(&measure(subject, &machine)?)?;
+        }
+    }
+    table.finish()
+}
+
+fn measure(subject: &Subject, machine: &Machine) -> Result<Line> {
+    let threads = machine.pool().threads();
+    let one = subject.activations(1);
+    let rows = |bytes: usize| (bytes / subject.row_bytes()).next_multiple_of(64);
+
+    // From memory, in turns with the reading loop: both see the same neighbours.
+    let large = subject.matrix(rows(DRAM))?;
+    let mut out = vec![0f32; large.outputs(1)];
+    let mut reads = Vec::new();
+    let gemv = machine.pool().install(|| {
+        repeat(
+            || large.multiply(&one, &mut out),
+            || reads.push(machine.read()),
+        )
+    });
+    let dram = large.bytes() as f64 / gemv;
+    let read = DRAM as f64 / Summary::of(&reads).median;
+    drop(large);
+
+    // From the caches: every thread goes over weights of its own.
+    let small: Vec<Matrix> = (0..threads)
+        .map(|_| subject.matrix(rows(CACHE)))
+        .collect::<Result<_>>()?;
+    let passes = 64;
+    let all = small.iter().map(Matrix::bytes).sum::<usize>() * passes;
+    let cached = machine.pool().install(|| {
+        let run = || {
+            pool::for_each(threads, |i| {
+                let mut out = vec![0f32; small[i].outputs(1)];
+                for _ in 0..passes {
+                    small[i].multiply(&one, &mut out);
+                }
+            });
+        };
+        repeat(run, || ())
+    });
+    let cached = all as f64 / cached;
+
+    let (gemm_rows, tokens) = GEMM;
+    let matrix = subject.matrix(gemm_rows)?;
+    let acts = subject.activations(tokens);
+    let mut out = vec![0f32; matrix.outputs(tokens)];
+    let gemm = machine
+        .pool()
+        .install(|| repeat(|| matrix.multiply(&acts, &mut out), || ()));
+    let macs = (gemm_rows * tokens * COLUMNS) as f64 / gemm;
+    let is_float = matches!(subject.ty, TypeId::F32 | TypeId::F16 | TypeId::BF16);
+    let peak = match is_float {
+        true => machine.f32(subject.isa),
+        false => machine.int8(subject.isa),
+    };
+    Ok(line(subject, threads, [dram, read, cached, macs, peak]))
+}
+
+/// The median of the seconds of `work`, each followed by `between`.
+fn repeat(mut work: impl FnMut(), mut between: impl FnMut()) -> f64 {
+    let start = Instant::now();
+    let mut samples = Vec::new();
+    // the first run is for the caches and the page tables
+    for i in 0..=RUNS {
+        let begun = Instant::now();
+        work();
+        if i > 0 || start.elapsed() > PATIENCE {
+            samples.push(begun.elapsed().as_secs_f64());
+            between();
+        }
+        if start.elapsed() > PATIENCE {
+            break;
+        }
+    }
+    Summary::of(&samples).median
+}
+
+fn line(subject: &Subject, threads: usize, rates: [f64; 5]) -> Line {
+    let [dram, read, cached, macs, peak] = rates.map(|r| r / 1e9);
+    let number = |x: f64| format!("{x:.1}");
+    let percent = |x: f64| format!("{:.0} %", x * 100.0);
+    let cells = vec![
+        ("type", 7, false, subject.ty.to_string()),
+        ("backend", 10, false, format!("CPU {}", subject.isa)),
+        ("layout", 7, false, subject.layout().to_owned()),
+        ("threads", 7, true, threads.to_string()),
+        ("GEMV GB/s", 9, true, number(dram)),
+        ("of memory", 9, true, percent(dram / read)),
+        ("in cache GB/s", 13, true, number(cached)),
+        ("GEMM GMAC/s", 11, true, number(macs)),
+        ("of peak", 7, true, percent(macs / peak)),
+    ];
+    let fields = object([
+        ("version", json!(env!("CARGO_PKG_VERSION"))),
+        ("cpu_info", json!(processor())),
+        ("type", json!(subject.ty.to_string())),
+        ("isa", json!(subject.isa.name())),
+        ("layout", json!(subject.layout())),
+        ("n_threads", json!(threads)),
+        ("columns", json!(COLUMNS)),
+        ("gemv_gbs", json!(dram)),
+        ("read_gbs", json!(read)),
+        ("gemv_share", json!(dram / read)),
+        ("gemv_cache_gbs", json!(cached)),
+        ("gemm_tokens", json!(GEMM.1)),
+        ("gemm_gmacs", json!(macs)),
+        ("peak_gmacs", json!(peak)),
+        ("gemm_share", json!(macs / peak)),
+    ]);
+    Line { cells, fields }
+}

@@ -1,0 +1,85 @@
+//! `rbench`: how fast models and kernels are.
+
+pub mod args;
+mod describe;
+mod kernels;
+mod machine;
+mod models;
+mod output;
+mod roofline;
+mod stats;
+mod synth;
+
+use std::io::{self, Write};
+use std::path::PathBuf;
+
+use anyhow::{Result, bail};
+use trine_formats::gguf::ModelFile;
+
+use crate::open::open_model;
+use args::Args;
+use synth::Spec;
+
+/// Runs what `args` ask for.
+///
+/// # Errors
+/// A model that cannot be loaded or made; a test that does not fit it; output that cannot be written.
+pub fn run(args: &Args) -> Result<()> {
+    let mut out = io::stdout().lock();
+    if args.kernels {
+        kernels::run(args, &mut out)?;
+        return Ok(out.flush()?);
+    }
+    let subjects = Subject::all(args)?;
+    if args.roofline {
+        roofline::run(args, &subjects, &mut out)?;
+    } else {
+        models::run(args, &subjects, &mut out)?;
+    }
+    Ok(out.flush()?)
+}
+
+/// A model to measure.
+enum Subject {
+    File(PathBuf),
+    MadeUp(Spec),
+}
+
+impl Subject {
+    fn all(args: &Args) -> Result<Vec<Subject>> {
+        if args.save.is_some() && args.synthetic.len() > 1 {
+            bail!(
+                "--save keeps one model, {} are made up",
+                args.synthetic.len()
+            );
+        }
+        let mut all: Vec<Subject> = args.model.iter().cloned().map(Subject::File).collect();
+        for spec in &args.synthetic {
+            all.push(match &args.save {
+                Some(path) => {
+                    spec.save(path)?;
+                    Subject::File(path.clone())
+                }
+                None => Subject::MadeUp(spec.clone()),
+            });
+        }
+        if all.is_empty() {
+            bail!("no model: give -m FILE, or --synthetic ARCH:SIZE:TYPE to make one up");
+        }
+        Ok(all)
+    }
+
+    fn open(&self, args: &Args) -> Result<ModelFile> {
+        match self {
+            Subject::File(path) => open_model(path, args.mmap),
+            Subject::MadeUp(spec) => spec.build(),
+        }
+    }
+
+    fn name(&self) -> String {
+        match self {
+            Subject::File(path) => path.display().to_string(),
+            Subject::MadeUp(spec) => spec.to_string(),
+        }
+    }
+}

@@ -1,0 +1,211 @@
+//! Times prompts and generated texts of whole models.
+
+use std::io::Write;
+use std::time::Instant;
+
+use anyhow::{Context, Result, bail};
+use trine::kernels::Isa;
+use trine::model::{LoadOptions, Model, Session, SessionOptions};
+
+use super::Subject;
+use super::args::{Args, Pair};
+use super::describe::Description;
+use super::output::{Record, Shown, Table};
+use crate::args::threads;
+
+/// One point of the grid that the lists span.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Test {
+    /// Tokens of the prompt.
+    pub prompt: usize,
+    /// Tokens generated.
+    pub generated: usize,
+    /// Tokens in the context before.
+    pub depth: usize,
+    /// Tokens handed over at once.
+    pub batch: usize,
+    /// Tokens computed at once.
+    pub ubatch: usize,
+}
+
+impl Test {
+    /// `pp512`, `tg128`, `pp512+tg128`, with ` @ d1024` behind a context.
+    pub fn name(&self) -> String {
+        let name = match (self.prompt, self.generated) {
+            (p, 0) => format!("pp{p}"),
+            (0, g) => format!("tg{g}"),
+            (p, g) => format!("pp{p}+tg{g}"),
+        };
+        match self.depth {
+            0 => name,
+            d => format!("{name} @ d{d}"),
+        }
+    }
+
+    /// Tokens that are timed.
+    pub fn tokens(&self) -> usize {
+        self.prompt + self.generated
+    }
+}
+
+/// The tests of every model at every number of threads.
+///
+/// # Errors
+/// There are none.
+pub fn tests(args: &Args) -> Result<Vec<Test>> {
+    let mut lengths: Vec<Pair> = args.n_prompt.iter().map(|&p| Pair(p, 0)).collect();
+    lengths.extend(args.n_gen.iter().map(|&g| Pair(0, g)));
+    lengths.extend(&args.prompt_gen);
+    lengths.retain(|&Pair(p, g)| p + g > 0);
+    let mut all = Vec::new();
+    for &batch in &args.batch_size {
+        for &ubatch in &args.ubatch_size {
+            for &depth in &args.n_depth {
+                all.extend(lengths.iter().map(|&Pair(prompt, generated)| Test {
+                    prompt,
+                    generated,
+                    depth,
+                    batch,
+                    ubatch,
+                }));
+            }
+        }
+    }
+    if all.is_empty() {
+        bail!("nothing to do: give -p, -n or -pg a number above 0");
+    }
+    Ok(all)
+}
+
+/// The numbers of threads asked for, `default` where none are; never more than there are processors.
+pub fn thread_counts(args: &Args, default: &[usize]) -> Vec<usize> {
+    let wanted = match args.threads[..] {
+        [] => default,
+        ref given => given,
+    };
+    let mut counts = Vec::new();
+    for &n in wanted {
+        let used = threads(Some(n));
+        if used < n {
+            note!("warning: {n} threads are more than the {used} processors; {used} are used");
+        }
+        if !counts.contains(&used) {
+            counts.push(used);
+        }
+    }
+    counts
+}
+
+/// Runs everything and writes the table.
+///
+/// # Errors
+/// A model that cannot be loaded; nothing to do; output that cannot be written.
+pub fn run(args: &Args, subjects: &[Subject], out: &mut dyn Write) -> Result<()> {
+    let isa = Isa::from_env()?;
+    let tests = tests(args)?;
+    let mut table = Table::new(args.output, out)?;
+    let shown = Shown::of(args);
+    let counts = thread_counts(args, &[threads(None)]);
+    for subject in subjects {
+        let name = subject.name();
+        let file = subject.open(args)?;
+        let description = Description::of(&file);
+        for &threads in &counts {
+            let options = LoadOptions {
+                isa,
+                threads,
+                repack: !args.no_repack,
+                packing: args.packing.options(),
+            };
+            let model = Model::load(&file, &options).with_context(|| format!("'{name}'"))?;
+            for test in &tests {
+                let say = |what: &str| {
+                    if args.progress {
+                        note!("rbench: {name}, {threads} threads, {}: {what}", test.name());
+                    }
+                };
+                let samples = measure(&model, test, args, &say)?;
+                let record = Record {
+                    file: &name,
+                    model: &description,
+                    isa,
+                    repack: !args.no_repack,
+                    threads,
+                    test,
+                    samples: &samples,
+                };
+                table.row(&record.line(shown))?;
+            }
+        }
+    }
+    table.finish()
+}
+
+/// Seconds of every repetition of `test`; `say` is told what happens.
+///
+/// # Errors
+/// The model refuses the tokens.
+pub fn measure(model: &Model, test: &Test, args: &Args, say: &dyn Fn(&str)) -> Result<Vec<f64>> {
+    let options = SessionOptions {
+        n_ctx: test.depth + test.tokens(),
+        n_ubatch: test.ubatch,
+    };
+    let mut run = Run {
+        session: Session::new(model, options),
+        next: 1,
+        n_vocab: model.n_vocab() as u32,
+    };
+    if !args.no_warmup {
+        say("warming up");
+        run.prompt(test.prompt, test.batch)?;
+        run.generate(test.generated.min(1))?;
+        run.session.truncate(0);
+    }
+    run.prompt(test.depth, test.batch)?;
+    let mut samples = Vec::with_capacity(args.repetitions);
+    for i in 0..args.repetitions {
+        say(&format!("{} of {}", i + 1, args.repetitions));
+        run.session.truncate(test.depth);
+        let start = Instant::now();
+        run.prompt(test.prompt, test.batch)?;
+        run.generate(test.generated)?;
+        samples.push(start.elapsed().as_secs_f64());
+    }
+    Ok(samples)
+}
+
+/// A session that is fed random tokens.
+struct Run {
+    session: Session,
+    next: u32,
+    n_vocab: u32,
+}
+
+impl Run {
+    /// Another token; the sequence is the same in every run (Knuth's MMIX constants, upper half).
+    fn token(&mut self) -> u32 {
+        self.next = self
+            .next
+            .wrapping_mul(1_664_525)
+            .wrapping_add(1_013_904_223);
+        (self.next >> 8) % self.n_vocab.max(1)
+    }
+
+    fn prompt(&mut self, n: usize, batch: usize) -> Result<()> {
+        let tokens: Vec<u32> = (0..n).map(|_| self.token()).collect();
+        for tokens in tokens.chunks(batch) {
+            // Only the last logits are of use to somebody who goes on from a prompt.
+            self.session
+                .eval(tokens, tokens.len() - 1, &mut |_, _| ())?;
+        }
+        Ok(())
+    }
+
+    fn generate(&mut self, n: usize) -> Result<()> {
+        for _ in 0..n {
+            let token = self.token();
+            self.session.eval(&[token], 0, &mut |_, _| ())?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,248 @@
+//! The table, in the forms of llama-bench.
+
+use std::io::Write;
+
+use anyhow::Result;
+use serde_json::{Map, Value, json};
+use trine::kernels::Isa;
+
+use super::args::{Args, Format};
+use super::describe::{Description, processor};
+use super::models::Test;
+use super::stats::Summary;
+
+/// One measured test.
+pub struct Record<'a> {
+    /// The model's file or made-up name.
+    pub file: &'a str,
+    /// What it is.
+    pub model: &'a Description,
+    /// Instruction set of the kernels.
+    pub isa: Isa,
+    /// Whether the weights were copied into faster layouts.
+    pub repack: bool,
+    /// Threads.
+    pub threads: usize,
+    /// What was run.
+    pub test: &'a Test,
+    /// Seconds of every repetition.
+    pub samples: &'a [f64],
+}
+
+impl Record<'_> {
+    /// Seconds, and tokens per second, of the repetitions.
+    fn rates(&self) -> Vec<f64> {
+        let tokens = self.test.tokens() as f64;
+        self.samples.iter().map(|s| tokens / s).collect()
+    }
+
+    /// The row of the table; `shown` adds the columns of lists that are not at their defaults.
+    pub fn line(&self, shown: Shown) -> Line {
+        let rate = Summary::of(&self.rates());
+        let mut cells: Vec<Cell> = vec![
+            ("model", 28, false, self.model.kind.clone()),
+            ("size", 10, true, size(self.model.bytes)),
+            ("params", 10, true, params(self.model.params)),
+            ("backend", 10, false, backend(self.isa, self.repack)),
+            ("threads", 7, true, self.threads.to_string()),
+        ];
+        if shown.batch {
+            cells.push(("n_batch", 7, true, self.test.batch.to_string()));
+        }
+        if shown.ubatch {
+            cells.push(("n_ubatch", 8, true, self.test.ubatch.to_string()));
+        }
+        cells.push(("test", 14, true, self.test.name()));
+        let speed = format!("{:.2} ± {:.2}", rate.mean, rate.stddev);
+        cells.push(("t/s", 16, true, speed));
+        Line {
+            cells,
+            fields: self.fields(),
+        }
+    }
+
+    /// Every field, named as in llama-bench where it has the field.
+    fn fields(&self) -> Map<String, Value> {
+        let ns: Vec<f64> = self.samples.iter().map(|s| s * 1e9).collect();
+        let rates = self.rates();
+        let (time, rate) = (Summary::of(&ns), Summary::of(&rates));
+        let whole = |x: f64| json!(x.round() as u64);
+        let fields = [
+            ("version", json!(env!("CARGO_PKG_VERSION"))),
+            ("cpu_info", json!(processor())),
+            ("model_filename", json!(self.file)),
+            ("model_type", json!(self.model.kind)),
+            ("model_size", json!(self.model.bytes)),
+            ("model_n_params", json!(self.model.params)),
+            ("isa", json!(self.isa.name())),
+            ("repack", json!(self.repack)),
+            ("n_threads", json!(self.threads)),
+            ("n_batch", json!(self.test.batch)),
+            ("n_ubatch", json!(self.test.ubatch)),
+            ("n_prompt", json!(self.test.prompt)),
+            ("n_gen", json!(self.test.generated)),
+            ("n_depth", json!(self.test.depth)),
+            ("test", json!(self.test.name())),
+            ("avg_ns", whole(time.mean)),
+            ("stddev_ns", whole(time.stddev)),
+            ("median_ns", whole(time.median)),
+            ("avg_ts", json!(rate.mean)),
+            ("stddev_ts", json!(rate.stddev)),
+            ("median_ts", json!(rate.median)),
+            ("samples_ns", ns.iter().map(|&x| whole(x)).collect()),
+            ("samples_ts", json!(rates)),
+        ];
+        object(fields)
+    }
+}
+
+/// Columns that are shown when they say something.
+#[derive(Clone, Copy)]
+pub struct Shown {
+    /// `n_batch`.
+    pub batch: bool,
+    /// `n_ubatch`.
+    pub ubatch: bool,
+}
+
+impl Shown {
+    /// Those whose lists were given.
+    pub fn of(args: &Args) -> Shown {
+        Shown {
+            batch: args.batch_size != [2048],
+            ubatch: args.ubatch_size != [512],
+        }
+    }
+}
+
+/// What computes: `CPU avx512`, with ` rows` when the weights are used where the file's bytes are.
+pub fn backend(isa: Isa, repack: bool) -> String {
+    match repack {
+        true => format!("CPU {isa}"),
+        false => format!("CPU {isa} rows"),
+    }
+}
+
+/// Fields in this order.
+pub fn object<const N: usize>(fields: [(&str, Value); N]) -> Map<String, Value> {
+    let fields = fields.into_iter();
+    fields.map(|(name, v)| (name.to_owned(), v)).collect()
+}
+
+/// A cell of a Markdown table: heading, least width, whether it is set to the right, text.
+pub type Cell = (&'static str, usize, bool, String);
+
+/// A row of any table.
+pub struct Line {
+    /// What a Markdown table shows.
+    pub cells: Vec<Cell>,
+    /// Every field, for the other forms.
+    pub fields: Map<String, Value>,
+}
+
+/// Writes rows as they come.
+pub struct Table<'a> {
+    out: &'a mut dyn Write,
+    format: Format,
+    rows: usize,
+}
+
+impl<'a> Table<'a> {
+    /// An empty one.
+    ///
+    /// # Errors
+    /// What cannot be written.
+    pub fn new(format: Format, out: &'a mut dyn Write) -> Result<Table<'a>> {
+        if format == Format::Json {
+            writeln!(out, "[")?;
+        }
+        Ok(Table {
+            out,
+            format,
+            rows: 0,
+        })
+    }
+
+    /// Writes a row, and the heading before the first.
+    ///
+    /// # Errors
+    /// What cannot be written.
+    pub fn row(&mut self, line: &Line) -> Result<()> {
+        let first = self.rows == 0;
+        self.rows += 1;
+        match self.format {
+            Format::Md => markdown(self.out, &line.cells, first)?,
+            Format::Csv => csv(self.out, &line.fields, first)?,
+            Format::Jsonl => writeln!(self.out, "{}", Value::Object(line.fields.clone()))?,
+            Format::Json => {
+                let comma = if first { "" } else { ",\n" };
+                let fields = serde_json::to_string_pretty(&line.fields)?;
+                write!(self.out, "{comma}{fields}")?;
+            }
+        }
+        Ok(self.out.flush()?)
+    }
+
+    /// Ends the table.
+    ///
+    /// # Errors
+    /// What cannot be written.
+    pub fn finish(self) -> Result<()> {
+        if self.format == Format::Json {
+            writeln!(self.out, "\n]")?;
+        }
+        Ok(())
+    }
+}
+
+fn csv(out: &mut dyn Write, fields: &Map<String, Value>, first: bool) -> Result<()> {
+    let scalars = || fields.iter().filter(|(_, v)| !v.is_array());
+    if first {
+        let names: Vec<&str> = scalars().map(|(k, _)| k.as_str()).collect();
+        writeln!(out, "{}", names.join(","))?;
+    }
+    let values: Vec<String> = scalars()
+        .map(|(_, v)| match v {
+            Value::String(s) => format!("\"{}\"", s.replace('"', "\"\"")),
+            other => format!("\"{other}\""),
+        })
+        .collect();
+    Ok(writeln!(out, "{}", values.join(","))?)
+}
+
+fn markdown(out: &mut dyn Write, cells: &[Cell], heading: bool) -> Result<()> {
+    let line = |texts: Vec<String>| format!("| {} |", texts.join(" | "));
+    let pad = |text: &str, width: usize, right: bool| match right {
+        true => format!("{text:>width$}"),
+        false => format!("{text:<width$}"),
+    };
+    if heading {
+        let names = cells.iter().map(|(n, w, right, _)| pad(n, *w, *right));
+        writeln!(out, "{}", line(names.collect()))?;
+        let rules = cells.iter().map(|(_, w, right, _)| match right {
+            true => format!("{}:", "-".repeat(w - 1)),
+            false => "-".repeat(*w),
+        });
+        writeln!(out, "{}", line(rules.collect()))?;
+    }
+    let values = cells.iter().map(|(_, w, right, v)| pad(v, *w, *right));
+    Ok(writeln!(out, "{}", line(values.collect()))?)
+}
+
+fn size(bytes: u64) -> String {
+    let mib = bytes as f64 / 1_048_576.0;
+    if mib >= 1024.0 {
+        format!("{:.2} GiB", mib / 1024.0)
+    } else {
+        format!("{mib:.2} MiB")
+    }
+}
+
+fn params(n: u64) -> String {
+    let n = n as f64;
+    if n >= 1e9 {
+        format!("{:.2} B", n / 1e9)
+    } else {
+        format!("{:.2} M", n / 1e6)
+    }
+}

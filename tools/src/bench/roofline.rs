@@ -1,0 +1,259 @@
+//! `--roofline`: the speed of a model beside what the machine's memory and multipliers allow.
+//!
+//! A generated token reads every matrix once, and the keys and values of all positions before it. So
+//! tokens per second cannot exceed bandwidth / bytes. A prompt shares the reading of the weights among
+//! the tokens of a micro-batch; its limit is the multipliers, or the reading where that takes longer.
+
+use std::io::Write;
+
+use anyhow::{Context, Result};
+use serde_json::json;
+use trine::kernels::Isa;
+use trine::model::{Config, LoadOptions, Model};
+use trine_formats::gguf::ModelFile;
+use trine_formats::types::TypeId;
+
+use super::Subject;
+use super::args::Args;
+use super::describe::{Description, processor};
+use super::machine::Machine;
+use super::models::{self, Test};
+use super::output::{Line, Table, backend, object};
+use super::stats::Summary;
+use crate::args::threads;
+
+/// What a token costs, whatever the program.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Cost {
+    /// Bytes of all matrices that a token is multiplied by.
+    pub weight_bytes: f64,
+    /// Multiplications by quantized weights, without the output matrix.
+    pub quantized: f64,
+    /// Multiplications by float weights, without the output matrix.
+    pub float: f64,
+    /// Bytes of keys and values that a position adds to the cache, as f16.
+    pub kv_bytes: f64,
+    /// Multiplications that attention to one position takes.
+    pub attention: f64,
+}
+
+impl Cost {
+    /// From the tensor table and the shape.
+    pub fn of(file: &ModelFile, config: &Config) -> Cost {
+        let mut cost = Cost {
+            kv_bytes: (config.n_layer * config.n_head_kv * config.head_dim * 2 * 2) as f64,
+            attention: (config.n_layer * config.n_head * config.head_dim * 2) as f64,
+            ..Cost::default()
+        };
+        let tied = file.tensor_info("output.weight").is_none();
+        for t in file.tensors().filter(|t| t.rows() > 1) {
+            let is_output = match t.name.as_str() {
+                // a row of the embeddings is looked up, which is nothing
+                "token_embd.weight" if !tied => continue,
+                "token_embd.weight" | "output.weight" => true,
+                _ => false,
+            };
+            cost.weight_bytes += t.bytes as f64;
+            match t.ty {
+                // a prompt has logits after its last token only
+                _ if is_output => {}
+                TypeId::F32 | TypeId::F16 | TypeId::BF16 => cost.float += t.elements() as f64,
+                _ => cost.quantized += t.elements() as f64,
+            }
+        }
+        cost
+    }
+
+    /// Least seconds for `test`: reading, and multiplying, of which the larger counts in each part.
+    pub fn seconds(&self, test: &Test, limits: &Limits) -> f64 {
+        let reads = |bytes: f64| bytes / limits.bytes;
+        // positions that the tokens of a run of `n` from `first` on look at, all together
+        let seen = |first: usize, n: usize| n as f64 * (first as f64 + (n as f64 + 1.0) / 2.0);
+        let (p, g) = (test.prompt, test.generated);
+        let passes = p.div_ceil(test.ubatch.min(test.batch).max(1)) as f64;
+        let work = p as f64 * (self.quantized / limits.int8 + self.float / limits.f32)
+            + seen(test.depth, p) * self.attention / limits.f32;
+        let prompt = work.max(reads(passes * self.weight_bytes));
+        let kv = seen(test.depth + p, g) * self.kv_bytes;
+        prompt + reads(g as f64 * self.weight_bytes + kv)
+    }
+}
+
+/// What the machine reaches, per second.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Limits {
+    /// Bytes read from memory.
+    pub bytes: f64,
+    /// Products of bytes.
+    pub int8: f64,
+    /// Multiply-adds of f32.
+    pub f32: f64,
+}
+
+/// Measures the models and sets them beside the limits, which are measured before and after each.
+///
+/// # Errors
+/// A model that cannot be loaded; nothing to do; output that cannot be written.
+pub fn run(args: &Args, subjects: &[Subject], out: &mut dyn Write) -> Result<()> {
+    let isa = Isa::from_env()?;
+    let tests = models::tests(args)?;
+    let counts = models::thread_counts(args, &[threads(None)]);
+    let mut table = Table::new(args.output, out)?;
+    for subject in subjects {
+        let name = subject.name();
+        let file = subject.open(args)?;
+        for &threads in &counts {
+            let options = LoadOptions {
+                isa,
+                threads,
+                repack: !args.no_repack,
+                packing: args.packing.options(),
+            };
+            let model = Model::load(&file, &options).with_context(|| format!("'{name}'"))?;
+            let cost = Cost::of(&file, model.config());
+            let machine = Machine::new(threads)?;
+            let measure = || Limits {
+                bytes: machine.bandwidth(),
+                int8: machine.int8(isa),
+                f32: machine.f32(isa),
+            };
+            for test in &tests {
+                let before = measure();
+                let samples = models::measure(&model, test, args, &|_| ())?;
+                let after = measure();
+                let mean = |f: fn(&Limits) -> f64| (f(&before) + f(&after)) / 2.0;
+                let limits = Limits {
+                    bytes: mean(|l| l.bytes),
+                    int8: mean(|l| l.int8),
+                    f32: mean(|l| l.f32),
+                };
+                let row = Row {
+                    file: &name,
+                    model: Description::of(&file),
+                    isa,
+                    repack: !args.no_repack,
+                    threads,
+                    test,
+                    cost,
+                    limits,
+                    seconds: Summary::of(&samples).median,
+                };
+                table.row(&row.line())?;
+            }
+        }
+    }
+    table.finish()
+}
+
+struct Row<'a> {
+    file: &'a str,
+    model: Description,
+    isa: Isa,
+    repack: bool,
+    threads: usize,
+    test: &'a Test,
+    cost: Cost,
+    limits: Limits,
+    seconds: f64,
+}
+
+impl Row<'_> {
+    fn line(&self) -> Line {
+        let tokens = self.test.tokens() as f64;
+        let bound = tokens / self.cost.seconds(self.test, &self.limits);
+        let reached = tokens / self.seconds;
+        let (cost, limits) = (&self.cost, &self.limits);
+        let number = |x: f64| format!("{x:.1}");
+        let cells = vec![
+            ("model", 28, false, self.model.kind.clone()),
+            ("backend", 10, false, backend(self.isa, self.repack)),
+            ("threads", 7, true, self.threads.to_string()),
+            ("test", 14, true, self.test.name()),
+            ("MB/token", 8, true, number(cost.weight_bytes / 1e6)),
+            ("GB/s", 6, true, number(limits.bytes / 1e9)),
+            ("GMAC/s", 7, true, number(limits.int8 / 1e9)),
+            ("bound t/s", 9, true, number(bound)),
+            ("t/s", 8, true, number(reached)),
+            (
+                "share",
+                5,
+                true,
+                format!("{:.0} %", reached / bound * 100.0),
+            ),
+        ];
+        let fields = object([
+            ("version", json!(env!("CARGO_PKG_VERSION"))),
+            ("cpu_info", json!(processor())),
+            ("model_filename", json!(self.file)),
+            ("model_type", json!(self.model.kind)),
+            ("isa", json!(self.isa.name())),
+            ("repack", json!(self.repack)),
+            ("n_threads", json!(self.threads)),
+            ("n_prompt", json!(self.test.prompt)),
+            ("n_gen", json!(self.test.generated)),
+            ("n_depth", json!(self.test.depth)),
+            ("test", json!(self.test.name())),
+            ("weight_bytes_per_token", json!(cost.weight_bytes)),
+            ("kv_bytes_per_position", json!(cost.kv_bytes)),
+            ("quantized_macs_per_token", json!(cost.quantized)),
+            ("float_macs_per_token", json!(cost.float)),
+            ("attention_macs_per_position", json!(cost.attention)),
+            ("read_gbs", json!(limits.bytes / 1e9)),
+            ("int8_gmacs", json!(limits.int8 / 1e9)),
+            ("f32_gmacs", json!(limits.f32 / 1e9)),
+            ("bound_ts", json!(bound)),
+            ("median_ts", json!(reached)),
+            ("share", json!(reached / bound)),
+        ]);
+        Line { cells, fields }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const COST: Cost = Cost {
+        weight_bytes: 100.0,
+        quantized: 1000.0,
+        float: 10.0,
+        kv_bytes: 2.0,
+        attention: 4.0,
+    };
+    const LIMITS: Limits = Limits {
+        bytes: 10.0,
+        int8: 100.0,
+        f32: 1.0,
+    };
+
+    fn test(prompt: usize, generated: usize, depth: usize) -> Test {
+        Test {
+            prompt,
+            generated,
+            depth,
+            batch: 8,
+            ubatch: 4,
+        }
+    }
+
+    #[test]
+    fn a_text_reads_weights_and_cache() {
+        // the second token sees itself, the first, and three before
+        assert_eq!(
+            COST.seconds(&test(0, 2, 3), &LIMITS),
+            (200.0 + 2.0 * 9.0) / 10.0
+        );
+    }
+
+    #[test]
+    fn a_prompt_multiplies_or_reads() {
+        let work = 5.0 * (10.0 + 10.0) + 15.0 * 4.0;
+        assert_eq!(COST.seconds(&test(5, 0, 0), &LIMITS), work);
+        let slow = Limits {
+            bytes: 0.1,
+            ..LIMITS
+        };
+        // two micro-batches
+        assert_eq!(COST.seconds(&test(5, 0, 0), &slow), 2.0 * 100.0 / 0.1);
+    }
+}

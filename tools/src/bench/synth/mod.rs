@@ -1,0 +1,200 @@
+//! Models of any size made on the spot: the shape of a real one, random weights, the types that
+//! `rquantize` would give each tensor.
+
+mod data;
+mod shape;
+
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+use std::sync::Arc;
+
+use anyhow::{Context, Result, bail};
+use indicatif::ProgressBar;
+use rayon::prelude::*;
+use trine::quant::{Ftype, Plan, Recipe, Row, Target};
+use trine_formats::gguf::write::{Layout, NewTensor, Writer};
+use trine_formats::gguf::{Gguf, Limits, Metadata, ModelFile, Shard, TensorInfo};
+
+use crate::progress::{byte_bar, human_bytes};
+pub use data::random_rows;
+use shape::{ARCHS, SIZES, Shape};
+
+/// `ARCH:SIZE:TYPE`: a model to make up.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Spec {
+    shape: Shape,
+    target: Target,
+    /// Whether matrices hold -s, 0, +s only.
+    ternary: bool,
+}
+
+impl FromStr for Spec {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Spec, String> {
+        let form = "write ARCH:SIZE:TYPE, such as llama:700m:TQ2_0";
+        let parts: Vec<&str> = text.split(':').collect();
+        let [arch, size, ty] = parts[..] else {
+            return Err(format!("'{text}' is no model: {form}"));
+        };
+        let arch = ARCHS.into_iter().find(|a| *a == arch);
+        let arch = arch.ok_or_else(|| format!("give one of {} for ARCH", ARCHS.join(", ")))?;
+        let sizes = || SIZES.map(|s| s.name).join(", ");
+        let size = SIZES
+            .into_iter()
+            .find(|s| s.name.eq_ignore_ascii_case(size));
+        let size = size.ok_or_else(|| format!("give one of {} for SIZE", sizes()))?;
+        let (ty, ternary) = match ty.rsplit_once('-') {
+            Some((ty, word)) if word.eq_ignore_ascii_case("ternary") => (ty, true),
+            _ => (ty, false),
+        };
+        let target = Target::parse(ty).filter(|t| *t != Target::Copy);
+        let target = target.ok_or_else(|| {
+            let names: Vec<&str> = Target::names().filter(|n| *n != "COPY").collect();
+            format!("'{ty}' is no file type; give one of {}", names.join(" "))
+        })?;
+        Ok(Spec {
+            shape: Shape { arch, size },
+            target,
+            ternary: ternary || always_ternary(target),
+        })
+    }
+}
+
+impl std::fmt::Display for Spec {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let (Shape { arch, size }, target) = (self.shape, self.target.name());
+        let word = if self.ternary && !always_ternary(self.target) {
+            "-ternary"
+        } else {
+            ""
+        };
+        write!(f, "{arch}:{}:{target}{word}", size.name)
+    }
+}
+
+/// Types whose matrices are ternary in practice.
+fn always_ternary(target: Target) -> bool {
+    match target {
+        Target::Packed(_) => true,
+        Target::Ftype(ty) => matches!(ty, Ftype::TQ1_0 | Ftype::TQ2_0 | Ftype::Q2_0),
+        Target::Copy => false,
+    }
+}
+
+/// A model that is planned and not yet made.
+struct Job {
+    rows: Vec<Row>,
+    layout: Layout,
+    ternary: bool,
+}
+
+impl Spec {
+    fn plan(&self) -> Result<Job> {
+        let meta = self.shape.metadata();
+        let tensors = self.shape.tensors();
+        let source = Layout::new(&meta, &tensors)?;
+        let infos: Vec<&TensorInfo> = source.tensors().iter().collect();
+        let sources = infos.iter().map(|t| (0, t.offset, *t)).collect();
+        let plan = Plan::from_headers(&meta, sources, &Recipe::new(self.target))?;
+        plan.check()
+            .with_context(|| format!("{self} cannot be made"))?;
+        let rows = plan.rows;
+        let out: &Metadata = plan.shards.first().map_or(&meta, |s| &s.meta);
+        let tensors: Vec<NewTensor> = rows
+            .iter()
+            .map(|r| NewTensor::new(r.name.clone(), r.shape.clone(), r.to))
+            .collect();
+        Ok(Job {
+            layout: Layout::new(out, &tensors)?,
+            rows,
+            ternary: self.ternary,
+        })
+    }
+
+    /// Makes the model in memory.
+    ///
+    /// # Errors
+    /// A type whose blocks do not fit the shape; too little memory.
+    pub fn build(&self) -> Result<ModelFile> {
+        let job = self.plan()?;
+        let size = job.layout.file_bytes();
+        check_memory(self, size)?;
+        let mut bytes = job.layout.header().to_vec();
+        let room = usize::try_from(size)?.saturating_sub(bytes.len());
+        let reserved = bytes.try_reserve_exact(room);
+        reserved.with_context(|| format!("{self} takes {}", human_bytes(size)))?;
+        let start = bytes.len() as u64;
+        job.each(&mut |info, data| {
+            bytes.resize(usize::try_from(start + info.offset)?, 0);
+            bytes.extend_from_slice(&data);
+            Ok(())
+        })?;
+        bytes.resize(usize::try_from(size)?, 0);
+        let gguf = Gguf::parse(&bytes, &Limits::default())?;
+        let path = PathBuf::from(self.to_string());
+        Ok(ModelFile::new(vec![Shard {
+            path,
+            gguf,
+            bytes: Arc::new(bytes),
+        }])?)
+    }
+
+    /// Makes the model as a file, tensor by tensor.
+    ///
+    /// # Errors
+    /// As [`Spec::build`]; what cannot be written.
+    pub fn save(&self, path: &Path) -> Result<()> {
+        let job = self.plan()?;
+        let mut writer = Writer::create(path, job.layout.clone(), &[])?;
+        job.each(&mut |info, data| Ok(writer.tensor(&info.name, &data)?))?;
+        writer.finish()?;
+        Ok(())
+    }
+}
+
+impl Job {
+    /// Hands all tensors to `sink`, in the order of the file.
+    fn each(&self, sink: &mut dyn FnMut(&TensorInfo, Vec<u8>) -> Result<()>) -> Result<()> {
+        let bar: ProgressBar = byte_bar(self.layout.file_bytes());
+        bar.set_message("making up weights");
+        // A few at a time: one per thread.
+        let batch = rayon::current_num_threads().max(1);
+        let infos = self.layout.tensors();
+        for (rows, infos) in self.rows.chunks(batch).zip(infos.chunks(batch)) {
+            let made: Vec<Result<Vec<u8>>> = rows
+                .par_iter()
+                .map(|row| data::tensor(row, data::kind(row, self.ternary)))
+                .collect();
+            for (info, data) in infos.iter().zip(made) {
+                bar.inc(info.bytes);
+                sink(info, data?)?;
+            }
+        }
+        bar.finish_and_clear();
+        Ok(())
+    }
+}
+
+/// Refuses a model that the machine would have to swap for.
+fn check_memory(spec: &Spec, size: u64) -> Result<()> {
+    let Some(available) = available_memory() else {
+        return Ok(());
+    };
+    if size > available / 10 * 9 {
+        bail!(
+            "{spec} takes {} and {} are free; choose a smaller size or --save it to a file",
+            human_bytes(size),
+            human_bytes(available)
+        );
+    }
+    Ok(())
+}
+
+/// Memory that can be used without swapping, where Linux tells.
+fn available_memory() -> Option<u64> {
+    let info = std::fs::read_to_string("/proc/meminfo").ok()?;
+    let line = info.lines().find(|l| l.starts_with("MemAvailable:"))?;
+    let kib: u64 = line.split_whitespace().nth(1)?.parse().ok()?;
+    Some(kib * 1024)
+}

@@ -1,0 +1,208 @@
+//! `rbench`: the models it makes up, the forms of its tables, its answers to mistakes.
+
+use std::fs;
+use std::path::Path;
+use std::process::Output;
+
+use assert_cmd::Command;
+use serde_json::Value;
+use tempfile::tempdir;
+
+fn rbench(args: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_rbench"));
+    command.args(args).output().unwrap()
+}
+
+fn stdout(args: &[&str]) -> String {
+    let output = rbench(args);
+    let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success(), "{stderr}");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// The one line of an error, without the tool's name.
+fn error(args: &[&str]) -> String {
+    let output = rbench(args);
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(1), "{stderr}");
+    assert_eq!(stderr.lines().count(), 1, "{stderr}");
+    assert!(output.stdout.is_empty());
+    let line = stderr.trim_end().strip_prefix("rbench: error: ");
+    line.expect(&stderr).to_owned()
+}
+
+/// A made-up model as a file.
+fn save(spec: &str, path: &Path) {
+    let path = path.to_str().unwrap();
+    stdout(&[
+        "--synthetic",
+        spec,
+        "--save",
+        path,
+        "-p",
+        "1",
+        "-n",
+        "0",
+        "-r",
+        "1",
+    ]);
+}
+
+#[test]
+fn made_up_models_are_what_rquantize_makes_of_them() {
+    let dir = tempdir().unwrap();
+    let path = |name: &str| dir.path().join(name);
+    for (arch, ty, source) in [
+        ("llama", "TQ2_0", "F16-ternary"),
+        ("llama", "TQ1_0", "F16-ternary"),
+        ("qwen3", "Q4_K_M", "F16"),
+        ("bitnet", "Q4_0", "F16"),
+        ("bitnet-b1.58", "I2_S", "F16-ternary"),
+    ] {
+        let (float, ours, theirs) = (path("float.gguf"), path("ours.gguf"), path("theirs.gguf"));
+        save(&format!("{arch}:tiny:{source}"), &float);
+        save(&format!("{arch}:tiny:{ty}"), &ours);
+        let mut rquantize = Command::new(env!("CARGO_BIN_EXE_rquantize"));
+        let status = rquantize.args([&float, &theirs]).arg(ty).output().unwrap();
+        assert!(status.status.success(), "{arch} {ty}");
+        assert!(
+            fs::read(&ours).unwrap() == fs::read(&theirs).unwrap(),
+            "{arch} {ty}"
+        );
+    }
+}
+
+#[test]
+fn every_form_has_every_test() {
+    let args = |form| {
+        #[rustfmt::skip]
+        let args = [
+            "--synthetic", "llama:tiny:Q8_0", "-p", "3,0", "-n", "2", "-pg", "4,2", "-d", "0,5", "-t", "1,2", "-b", "2",
+            "-r", "2", "-o", form,
+        ];
+        args
+    };
+    let names = [
+        "pp3",
+        "tg2",
+        "pp4+tg2",
+        "pp3 @ d5",
+        "tg2 @ d5",
+        "pp4+tg2 @ d5",
+    ];
+    let json: Vec<Value> = serde_json::from_str(&stdout(&args("json"))).unwrap();
+    assert_eq!(json.len(), 12);
+    for (i, row) in json.iter().enumerate() {
+        assert_eq!(row["test"], names[i % 6]);
+        assert_eq!(row["n_threads"], 1 + i / 6);
+        assert_eq!(row["n_batch"], 2);
+        assert_eq!(row["model_type"], "llama 1M Q8_0");
+        assert_eq!(row["model_n_params"], 1_443_072);
+        let samples = row["samples_ts"].as_array().unwrap();
+        let mean = samples.iter().map(|s| s.as_f64().unwrap()).sum::<f64>() / 2.0;
+        assert_eq!(samples.len(), 2);
+        assert!(mean > 0.0 && (row["avg_ts"].as_f64().unwrap() / mean - 1.0).abs() < 1e-9);
+    }
+    let lines = stdout(&args("jsonl"));
+    assert_eq!(lines.lines().count(), 12);
+    for (i, line) in lines.lines().enumerate() {
+        let row: Value = serde_json::from_str(line).unwrap();
+        assert_eq!(row["test"], names[i % 6]);
+    }
+    let csv = stdout(&args("csv"));
+    assert_eq!(csv.lines().count(), 13);
+    let columns = csv.lines().next().unwrap().split(',').count();
+    assert!(csv.contains("\"pp4+tg2 @ d5\"") && columns > 15);
+    let table = stdout(&args("md"));
+    assert_eq!(table.lines().count(), 14);
+    assert!(
+        table.lines().all(|l| l.matches('|').count() == 9),
+        "{table}"
+    );
+}
+
+#[test]
+fn the_roofline_counts_bytes_and_products() {
+    let args = [
+        "--roofline",
+        "--synthetic",
+        "llama:tiny:Q8_0",
+        "-p",
+        "4",
+        "-n",
+        "1",
+        "-r",
+        "1",
+        "-o",
+        "json",
+    ];
+    let json: Vec<Value> = serde_json::from_str(&stdout(&args)).unwrap();
+    assert_eq!(json.len(), 2);
+    // two layers of q, k, v, o, gate, up and down; 34 bytes for 32 weights
+    let layers = 2 * (2 * 256 * 256 + 2 * 256 * 128 + 3 * 256 * 512);
+    let output = 256 * 512;
+    for row in &json {
+        let number = |key: &str| row[key].as_f64().unwrap();
+        assert_eq!(number("quantized_macs_per_token"), f64::from(layers));
+        assert_eq!(
+            number("weight_bytes_per_token"),
+            f64::from((layers + output) / 32 * 34)
+        );
+        assert_eq!(number("kv_bytes_per_position"), f64::from(2 * 2 * 128 * 2));
+        assert_eq!(
+            number("attention_macs_per_position"),
+            f64::from(2 * 2 * 256)
+        );
+        assert!(number("bound_ts") > 0.0 && number("share") > 0.0);
+    }
+}
+
+#[test]
+fn mistakes() {
+    assert_eq!(
+        error(&[]),
+        "no model: give -m FILE, or --synthetic ARCH:SIZE:TYPE to make one up"
+    );
+    let tiny = ["--synthetic", "llama:tiny:Q8_0"];
+    let with = |more: &[&'static str]| [&tiny[..], more].concat();
+    assert_eq!(
+        error(&with(&["-p", "0", "-n", "0"])),
+        "nothing to do: give -p, -n or -pg a number above 0"
+    );
+    assert!(error(&with(&["-m", "absent.gguf"])).contains("'absent.gguf' does not exist"));
+    assert!(
+        error(&["--kernels", "--types", "I8"]).starts_with("--types: trine has no kernel for i8")
+    );
+    // planned by rquantize, not written
+    assert!(
+        error(&["--synthetic", "llama:tiny:IQ2_XS"]).contains("llama:tiny:IQ2_XS cannot be made")
+    );
+    for (spec, says) in [
+        ("llama:tiny", "write ARCH:SIZE:TYPE"),
+        ("gpt:tiny:F16", "give one of llama,"),
+        ("llama:big:F16", "give one of tiny, 700m,"),
+        ("llama:tiny:Q9", "'Q9' is no file type"),
+    ] {
+        let output = rbench(&["--synthetic", spec]);
+        assert_eq!(output.status.code(), Some(2));
+        let stderr = String::from_utf8(output.stderr).unwrap();
+        assert!(stderr.contains(says), "{stderr}");
+    }
+}
+
+#[test]
+fn nothing_is_left_of_a_file_that_cannot_be_kept() {
+    let dir = tempdir().unwrap();
+    let path = dir.path().join("no/such/place.gguf");
+    let says = error(&[
+        "--synthetic",
+        "llama:tiny:F16",
+        "--save",
+        path.to_str().unwrap(),
+    ]);
+    assert!(
+        says.contains("the directory it should lie in does not exist"),
+        "{says}"
+    );
+    assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
+}

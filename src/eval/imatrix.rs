@@ -296,7 +296,7 @@ impl ActivationObserver for Collector {
                 counts: vec![0],
             });
         if entry.sums.len() != columns {
-            *error = Some(CollectError::Columns {
+            error.get_or_insert(CollectError::Columns {
                 tensor: tensor.to_owned(),
                 have: entry.sums.len(),
                 want: columns,

@@ -183,10 +183,10 @@ fn a_resumed_run_ends_as_one_that_was_not_interrupted() {
         assert!(written(&dir, rest, "imatrix.gguf") == whole);
     }
     // With an input file the chunks of that file are not taken for those of the text.
-    let words = "-c 64 --no-ppl --in-file trilm.gguf -o";
-    let at_once = written(&dir, collect(&dir, &format!("{words} a --chunks 64")), "a");
-    written(&dir, collect(&dir, &format!("{words} b --chunks 32")), "b");
-    let resumed = collect(&dir, &format!("{words} b --chunks 64 --resume"));
+    let words = "-c 64 -b 256 --no-ppl --in-file trilm.gguf -o";
+    let at_once = written(&dir, collect(&dir, &format!("{words} a --chunks 12")), "a");
+    written(&dir, collect(&dir, &format!("{words} b --chunks 8")), "b");
+    let resumed = collect(&dir, &format!("{words} b --chunks 12 --resume"));
     assert!(written(&dir, resumed, "b") == at_once);
     // Copies are kept on the way.
     let copies = collect(

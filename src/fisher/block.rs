@@ -7,7 +7,7 @@ use super::ops::{Activation, Norm, Turn, add, rotate};
 use super::product::{Packed, Place, View, accumulate, multiply};
 use super::real::Real;
 use crate::kernels::Isa;
-use crate::ops::rope::{Rope, Table};
+use crate::ops::rope::Rope;
 
 /// `y = (W x) * scale + bias`, or `(W x + bias) * scale`.
 pub struct Linear<T> {
@@ -132,8 +132,8 @@ pub struct Saved<T> {
 pub struct Positions<'a> {
     /// The model's RoPEs.
     pub ropes: &'a [Rope],
-    /// Their tables.
-    pub tables: &'a [Table],
+    /// Of each, the cosines and sines per position and pair.
+    pub angles: &'a [Vec<Vec<(f32, f32)>>],
 }
 
 /// The normed rows, or the rows themselves.
@@ -157,9 +157,9 @@ fn post<T: Real>(norm: &Option<Norm<T>>, y: Vec<T>) -> (Vec<T>, Option<Vec<T>>) 
 
 impl<T: Real> Block<T> {
     /// Adds the block's two halves to `x`, `[tokens][n_embd]`.
-    pub fn forward(&self, x: &mut Vec<T>, at: &Positions<'_>) -> Saved<T> {
+    pub fn forward(&self, x: &mut [T], at: &Positions<'_>) -> Saved<T> {
         let isa = self.attention.isa;
-        let before = x.clone();
+        let before = x.to_vec();
         let u = normed(&self.attn_norm, x);
         let mut qkv = self.project(isa, &u);
         let raw = self.qk_norms.as_ref().map(|[q_norm, k_norm]| {
@@ -174,7 +174,7 @@ impl<T: Real> Block<T> {
         let (y, attn) = post(&self.attn_post_norm, y);
         add(x, &y);
 
-        let middle = x.clone();
+        let middle = x.to_vec();
         let u = normed(&self.ffn_norm, x);
         let gate = self.gate.forward(isa, &u);
         let up = self.up.forward(isa, &u);
@@ -240,15 +240,15 @@ impl<T: Real> Block<T> {
     }
 
     fn turn(&self, x: &mut Qkv<T>, at: &Positions<'_>, turn: Turn) {
-        let (rope, table) = (&at.ropes[self.rope], &at.tables[self.rope]);
+        let (rope, angles) = (&at.ropes[self.rope], &at.angles[self.rope]);
         let hd = self.attention.head_dim;
-        rotate(&mut x.q, self.attention.n_head * hd, hd, rope, table, turn);
+        rotate(&mut x.q, self.attention.n_head * hd, hd, rope, angles, turn);
         rotate(
             &mut x.k,
             self.attention.n_head_kv * hd,
             hd,
             rope,
-            table,
+            angles,
             turn,
         );
     }

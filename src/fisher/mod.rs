@@ -22,6 +22,7 @@ use trine_formats::gguf::{ModelFile, PackingOptions};
 
 use crate::kernels::Isa;
 use crate::model::{Arch, Config, ModelError};
+use crate::ops::rope::Rope;
 use block::{Gradients, Positions};
 use load::Weights;
 use loss::Head;
@@ -153,10 +154,11 @@ impl<T: Real> Pass<T> {
         if let Some((index, &id)) = ids.find(|(_, id)| **id as usize >= n_vocab) {
             return Err(SequenceError::UnknownToken { id, index, n_vocab });
         }
-        let tables = w.ropes.each_ref().map(|r| r.table(0, tokens.len()));
+        let angles = |r: &Rope| (0..tokens.len()).map(|i| r.pairs(i)).collect();
+        let angles: [Vec<_>; 2] = w.ropes.each_ref().map(angles);
         let at = Positions {
             ropes: &w.ropes,
-            tables: &tables,
+            angles: &angles,
         };
         let scale = match w.config.arch {
             Arch::Gemma3 => T::of((n as f64).sqrt()),

@@ -3,7 +3,7 @@
 use rayon::prelude::*;
 
 use super::real::Real;
-use crate::ops::rope::{Pairing, Rope, Table};
+use crate::ops::rope::{Pairing, Rope};
 
 /// Elements handed to a thread at a time.
 const CHUNK: usize = 1 << 14;
@@ -69,18 +69,18 @@ pub enum Turn {
     Back,
 }
 
-/// RoPE on all heads of `x`, `[tokens][heads * head_dim]`, token `i` at position `i` of `table`.
+/// RoPE on all heads of `x`, `[tokens][heads * head_dim]`; `angles`: cosine and sine per position and pair.
 pub fn rotate<T: Real>(
     x: &mut [T],
     width: usize,
     head: usize,
     rope: &Rope,
-    table: &Table,
+    angles: &[Vec<(f32, f32)>],
     turn: Turn,
 ) {
     let (n, half) = (rope.n_rot, rope.n_rot / 2);
     x.par_chunks_mut(width).enumerate().for_each(|(i, row)| {
-        let pairs: Vec<(T, T)> = table.position(i)[..half]
+        let pairs: Vec<(T, T)> = angles[i]
             .iter()
             .map(|&(cos, sin)| {
                 let sin = if turn == Turn::Back { -sin } else { sin };

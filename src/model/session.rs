@@ -266,14 +266,9 @@ impl Inner {
     ) {
         let n = self.config.n_embd;
         for (block, x) in x.chunks(LOGITS_AT_ONCE * n).enumerate() {
-<<<<<<< HEAD
-            let u = norm::rms(x, &self.output_norm, self.config.eps);
+            let u = norm::rms(self.isa, x, &self.output_norm, self.config.eps);
             let acts = Activations::new(&u, n, self.isa).observed_by(observer.clone());
             acts.observe(self.output_tensor);
-=======
-            let u = norm::rms(self.isa, x, &self.output_norm, self.config.eps);
-            let acts = Activations::new(&u, n, self.isa);
->>>>>>> main
             let [mut logits] = matmul([&self.output], &acts);
             if let Some(bias) = &self.output_bias {
                 ops::add_rows(&mut logits, bias);

@@ -76,13 +76,6 @@ pub struct Table {
     per_position: usize,
 }
 
-impl Table {
-    /// `(cos, sin)` of every pair at the position number `i` of the table.
-    pub fn position(&self, i: usize) -> &[(f32, f32)] {
-        &self.pairs[i * self.per_position..][..self.per_position]
-    }
-}
-
 impl Rope {
     /// The table for positions `from..from + count`.
     ///
@@ -94,14 +87,11 @@ impl Rope {
             Pairing::Adjacent => self.n_rot,
             Pairing::Halves => half,
         };
-        let step = powf(self.base, -2.0 / self.n_rot as f32);
+        let step = self.step();
         let mut both = vec![0f32; 2 * per_position * count];
         pool::chunks_mut(&mut both, (2 * per_position).max(1), |i, row| {
             let (cos, sin) = row.split_at_mut(per_position);
-            let mut theta = (from + i) as f32;
-            for j in 0..half {
-                let factor = self.freq_factors.get(j).copied().unwrap_or(1.0);
-                let (c, s) = self.cos_sin(theta / factor, j);
+            for (j, (c, s)) in self.angles(from + i, step).enumerate() {
                 match self.pairing {
                     Pairing::Adjacent => {
                         cos[2 * j..][..2].fill(c);
@@ -109,10 +99,28 @@ impl Rope {
                     }
                     Pairing::Halves => (cos[j], sin[j]) = (c, s),
                 }
-                theta *= step;
             }
         });
         Table { both, per_position }
+    }
+
+    /// `(cos, sin)` of every pair at `position`.
+    pub fn pairs(&self, position: usize) -> Vec<(f32, f32)> {
+        self.angles(position, self.step()).collect()
+    }
+
+    fn step(&self) -> f32 {
+        powf(self.base, -2.0 / self.n_rot as f32)
+    }
+
+    fn angles(&self, position: usize, step: f32) -> impl Iterator<Item = (f32, f32)> {
+        let mut theta = position as f32;
+        (0..self.n_rot / 2).map(move |j| {
+            let factor = self.freq_factors.get(j).copied().unwrap_or(1.0);
+            let pair = self.cos_sin(theta / factor, j);
+            theta *= step;
+            pair
+        })
     }
 
     fn cos_sin(&self, extrapolated: f32, pair: usize) -> (f32, f32) {
@@ -131,14 +139,6 @@ impl Rope {
 
     /// Rotates every head of `x`, `[tokens][heads][head_dim]`; token `i` takes position `i` of `table`.
     /// Elements beyond `n_rot` keep their value.
-<<<<<<< HEAD
-    pub fn apply(&self, x: &mut [f32], width: usize, head_dim: usize, table: &Table) {
-        let half = self.n_rot / 2;
-        x.par_chunks_mut(width)
-            .enumerate()
-            .for_each(|(token, row)| {
-                let pairs = &table.position(token)[..half];
-=======
     pub fn apply(&self, isa: Isa, x: &mut [f32], width: usize, head_dim: usize, table: &Table) {
         let rotate = match self.pairing {
             Pairing::Adjacent => elements::rotate_adjacent,
@@ -149,7 +149,6 @@ impl Rope {
             for (t, row) in x.chunks_exact_mut(width).enumerate() {
                 let n = table.per_position;
                 let both = &table.both[(i * tokens + t) * 2 * n..][..2 * n];
->>>>>>> main
                 for head in row.chunks_exact_mut(head_dim) {
                     rotate(isa, head, &both[..n], &both[n..]);
                 }

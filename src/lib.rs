@@ -6,6 +6,7 @@
 pub mod chat;
 pub mod convert;
 pub mod eval;
+pub mod fisher;
 pub mod kernels;
 pub mod math;
 pub mod model;

@@ -13,7 +13,7 @@ use trine::tokenizer::Tokenizer;
 use trine_formats::anyprec::AnyPrec;
 use trine_formats::gguf::write::Layout;
 use trine_formats::gguf::{ErrorKind, Gguf, Limits, ModelFile, Shard};
-use trine_formats::imatrix::Imatrix;
+use trine_formats::imatrix::{Form, Imatrix};
 
 use crate::samples;
 
@@ -132,12 +132,22 @@ pub fn tokenizer_from_meta(data: &[u8]) {
     }
 }
 
-/// Reads an importance matrix of either form.
+/// Reads an importance matrix of either form, adds it to another and writes it.
 pub fn imatrix_read(data: &[u8]) {
     match Imatrix::parse(data) {
         Ok(imatrix) => {
             for name in imatrix.entries.keys() {
                 assert!(imatrix.importance(name).is_some());
+            }
+            let mut sum = Imatrix::new(512);
+            if let Err(e) = sum.merge(&imatrix) {
+                return assert_message(&e);
+            }
+            for form in [Form::Gguf, Form::Legacy] {
+                match sum.to_bytes(form).map(|bytes| Imatrix::parse(&bytes)) {
+                    Ok(Ok(again)) => assert!(again.entries.len() <= imatrix.entries.len()),
+                    Ok(Err(e)) | Err(e) => assert_message(&e),
+                }
             }
         }
         Err(e) => assert_message(&e),

@@ -8,6 +8,7 @@ use serde_json::Value as Json;
 use trine_compat_tests::gguf_py::{self, listing};
 use trine_compat_tests::models::{self, BITNET, TRILM};
 use trine_compat_tests::{files, golden, or_skip, testdata};
+use trine_formats::imatrix::{Entry, Form, Imatrix};
 use trine_formats::types::TypeId;
 
 /// gguf-py 0.19.0 does not know Q2_0, and takes a block of Q8_1 for 40 bytes (it was so in 2023).
@@ -146,4 +147,28 @@ fn gguf_py_reads_quantized_models_and_the_bundled_files() {
         );
         assert!(decoded >= 56, "{}: only {decoded} tensors", path.display());
     }
+}
+
+#[test]
+fn gguf_py_reads_an_importance_matrix() {
+    let Some(python) = or_skip(gguf_py::get()) else {
+        return;
+    };
+    let mut matrix = Imatrix::new(512);
+    matrix.datasets = vec!["a.txt".to_owned(), "b.txt".to_owned()];
+    for (name, counts) in [
+        ("blk.0.ffn_up_exps.weight", vec![512, 0, 3]),
+        ("w", vec![7]),
+    ] {
+        let sums = (0..counts.len() * 5).map(|i| i as f32 / 3.0).collect();
+        matrix
+            .entries
+            .insert(name.to_owned(), Entry { sums, counts });
+    }
+    let dir = tempfile::tempdir().expect("a directory");
+    let path = dir.path().join("imatrix.gguf");
+    std::fs::write(&path, matrix.to_bytes(Form::Gguf).expect("bytes")).expect("a file");
+    let theirs = python.list(std::slice::from_ref(&path)).expect("a listing");
+    let ours = listing(&path).expect("a listing");
+    assert_eq!(assert_equal(&ours, &theirs[0], "importance matrix"), 4);
 }

@@ -257,6 +257,25 @@ fn kl_divergence() {
     }
 }
 
+/// The file that llama-imatrix wrote for this model.
+#[track_caller]
+fn check_imatrix(model: &Path, name: &str) {
+    let dir = tempfile::tempdir().expect("a directory");
+    std::fs::create_dir(dir.path().join("im")).expect("a directory");
+    let text = dir.path().join("im/calib.txt");
+    std::fs::copy(testdata("imatrix/calib.txt"), text).expect("a text");
+    let model = std::fs::canonicalize(model).expect("a model");
+    let mut command = programs::program("rimatrix").expect("rimatrix");
+    command
+        .current_dir(dir.path())
+        .args(["-f", "im/calib.txt", "--chunks", "2", "--no-ppl", "-m"])
+        .arg(model);
+    programs::succeed(&mut command).expect("a matrix");
+    let ours = std::fs::read(dir.path().join("imatrix.gguf")).expect("a matrix");
+    let golden = std::fs::read(testdata(&format!("imatrix/{name}.imatrix.gguf")));
+    assert!(ours == golden.expect("golden"), "{name}");
+}
+
 /// One chunk, or all three under `TRINE_COMPAT_FULL=1`.
 fn public_chunks() -> Option<usize> {
     let is_full = std::env::var_os("TRINE_COMPAT_FULL").is_some_and(|v| v == "1");
@@ -269,6 +288,7 @@ fn smollm2() {
         let file = open(path);
         check_logits(&file, "smollm2");
         check_greedy(&file, "smollm2");
+        check_imatrix(path, "smollm2");
         check_perplexity(&file, models::SMOLLM2, public_chunks());
     }
 }

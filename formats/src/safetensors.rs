@@ -9,8 +9,12 @@
 //! The format says that tensors cover the data without holes or overlaps. That is checked here, as is
 //! every size against the length of the file, before a single weight is read.
 
-use serde_json::Value;
+mod write;
+
+use serde_json::{Map, Value};
 use thiserror::Error;
+
+pub use write::{NewTensor, header};
 
 /// Longest header that is read; the format's own limit.
 pub const MAX_HEADER: u64 = 100_000_000;
@@ -132,6 +136,8 @@ pub enum SafetensorsError {
     DataCutOff { need: u64, have: u64 },
     #[error("the file has {0} bytes after its last tensor")]
     Trailing(u64),
+    #[error("the metadata value '{0}' is not text")]
+    Metadata(String),
     #[error("the index has no object 'weight_map'")]
     NoWeightMap,
     #[error("the index says that '{tensor}' lies in '{file}', which is not a plain file name")]
@@ -166,19 +172,7 @@ pub fn header_len(first: &[u8], file_len: u64) -> Result<u64, SafetensorsError> 
 /// # Errors
 /// Anything that would make a tensor's bytes wrong or absent.
 pub fn parse(start: &[u8], file_len: u64) -> Result<Vec<Tensor>, SafetensorsError> {
-    let len = header_len(start, file_len)?;
-    let data = 8 + len;
-    let Some(json) = start.get(8..data as usize) else {
-        return Err(SafetensorsError::HeaderCutOff {
-            need: data,
-            have: start.len() as u64,
-        });
-    };
-    let header: Value =
-        serde_json::from_slice(json).map_err(|e| SafetensorsError::Json(e.to_string()))?;
-    let Value::Object(header) = header else {
-        return Err(SafetensorsError::NotAnObject);
-    };
+    let (header, data) = object(start, file_len)?;
     let mut tensors = Vec::with_capacity(header.len());
     for (name, entry) in header {
         if name != "__metadata__" {
@@ -213,6 +207,42 @@ pub fn parse(start: &[u8], file_len: u64) -> Result<Vec<Tensor>, SafetensorsErro
     }
     tensors.sort_by(|a, b| a.name.cmp(&b.name));
     Ok(tensors)
+}
+
+/// The texts under `__metadata__`, in the order of the file. `start` and `file_len` as for [`parse`].
+///
+/// # Errors
+/// A header that cannot be read, or a value that is no text.
+pub fn metadata(start: &[u8], file_len: u64) -> Result<Vec<(String, String)>, SafetensorsError> {
+    let (mut header, _) = object(start, file_len)?;
+    match header.remove("__metadata__") {
+        None => Ok(Vec::new()),
+        Some(Value::Object(texts)) => texts
+            .into_iter()
+            .map(|(key, value)| match value {
+                Value::String(text) => Ok((key, text)),
+                _ => Err(SafetensorsError::Metadata(key)),
+            })
+            .collect(),
+        Some(_) => Err(SafetensorsError::Metadata("__metadata__".to_owned())),
+    }
+}
+
+/// The header and where the data starts.
+fn object(start: &[u8], file_len: u64) -> Result<(Map<String, Value>, u64), SafetensorsError> {
+    let len = header_len(start, file_len)?;
+    let data = 8 + len;
+    let Some(json) = start.get(8..data as usize) else {
+        return Err(SafetensorsError::HeaderCutOff {
+            need: data,
+            have: start.len() as u64,
+        });
+    };
+    match serde_json::from_slice(json) {
+        Ok(Value::Object(header)) => Ok((header, data)),
+        Ok(_) => Err(SafetensorsError::NotAnObject),
+        Err(e) => Err(SafetensorsError::Json(e.to_string())),
+    }
 }
 
 fn tensor(name: String, entry: &Value, data: u64) -> Result<Tensor, SafetensorsError> {

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use common::File;
 use proptest::prelude::*;
-use trine_formats::imatrix::Imatrix;
+use trine_formats::imatrix::{Entry, Form, Imatrix, ImatrixError};
 
 fn golden(name: &str) -> Vec<u8> {
     let dir: PathBuf = Path::new(env!("CARGO_MANIFEST_DIR")).join("../testdata/imatrix");
@@ -179,6 +179,122 @@ fn damaged_files_are_refused() {
     refused(&File::new(0, 0).0, "it has no tensors");
 }
 
+#[test]
+fn files_are_written_byte_for_byte() {
+    for name in ["trilm-F16", "bitnet-F16"] {
+        let file = golden(&format!("{name}.imatrix.gguf"));
+        let dat = golden(&format!("{name}.imatrix.dat"));
+        let sums = Imatrix::parse(&file).unwrap();
+        assert!(sums.to_bytes(Form::Gguf).unwrap() == file, "{name}");
+        assert!(sums.to_bytes(Form::Legacy).unwrap() == dat, "{name}");
+        let legacy = Imatrix::parse(&dat).unwrap();
+        assert!(legacy.to_bytes(Form::Legacy).unwrap() == dat, "{name}");
+        // 8 chunks are a power of two, so nothing was lost on the way.
+        let mut back = Imatrix::new(512);
+        back.merge(&legacy).unwrap();
+        assert!(back.to_bytes(Form::Gguf).unwrap() == file, "{name}");
+    }
+}
+
+#[test]
+fn sums_of_matrices_are_those_of_llama_imatrix() {
+    let merged = |chunk_size, files: [&str; 2], form| {
+        let mut sum = Imatrix::new(chunk_size);
+        for file in files {
+            sum.merge(&Imatrix::parse(&golden(file)).unwrap()).unwrap();
+        }
+        sum.to_bytes(form).unwrap()
+    };
+    let [trilm, bitnet] = ["trilm-F16.imatrix", "bitnet-F16.imatrix"];
+    let (gguf, dat) = (|n: &str| format!("{n}.gguf"), |n: &str| format!("{n}.dat"));
+    let bytes = merged(512, [&gguf(trilm), &dat(bitnet)], Form::Gguf);
+    assert!(bytes == golden("sum.gguf"));
+    let bytes = merged(300, [&gguf(trilm), &gguf(bitnet)], Form::Legacy);
+    assert!(bytes == golden("sum300.dat"));
+    let bytes = merged(300, [&dat(trilm), &gguf(bitnet)], Form::Legacy);
+    assert!(bytes == golden("mixed300.dat"));
+}
+
+fn one(name: &str, sums: &[f32], counts: &[i64]) -> Imatrix {
+    let mut m = Imatrix::new(4);
+    let entry = Entry {
+        sums: sums.to_vec(),
+        counts: counts.to_vec(),
+    };
+    m.entries.insert(name.to_owned(), entry);
+    m.count_chunks().unwrap();
+    m
+}
+
+#[test]
+fn experts_without_tokens_are_ones_in_the_legacy_form() {
+    let mut m = one("e", &[6.0, 9.0, 5.0, 7.0], &[6, 0]);
+    m.entries
+        .insert("unseen".to_owned(), m.entries["e"].clone());
+    m.entries.get_mut("unseen").unwrap().counts = vec![0, 0];
+    m.datasets = vec!["a".to_owned(), "last".to_owned()];
+    // 6 tokens of 4 a chunk are two calls, one of them whole.
+    let file = legacy(&[("e", 2, &[2.0, 3.0, 2.0, 2.0])]);
+    let file = file.u32(1).u32(4).raw(b"last");
+    assert_eq!(m.to_bytes(Form::Legacy).unwrap(), file.0);
+    let back = Imatrix::parse(&m.to_bytes(Form::Gguf).unwrap()).unwrap();
+    assert_eq!(back, m);
+}
+
+#[test]
+fn counts_of_one_matrix_spread_over_the_experts_of_another() {
+    let mut sum = one("w", &[1.0, 2.0], &[8]);
+    sum.merge(&one("w", &[1.0, 1.0], &[1, 2])).unwrap();
+    assert_eq!(sum.entries["w"].counts, [9, 10]);
+    assert_eq!(sum.chunk_count, 2);
+    let calls = Imatrix::parse(&legacy(&[("w", 3, &[1.0, 2.0])]).0).unwrap();
+    sum.merge(&calls).unwrap();
+    assert_eq!(sum.entries["w"].counts, [21, 22]);
+    assert_eq!(sum.entries["w"].sums, [6.0, 11.0]);
+}
+
+#[test]
+fn what_cannot_be_added_or_written_is_named() {
+    let refused = |error: ImatrixError, message: &str| {
+        let error = error.to_string();
+        assert!(error.contains(message), "{error}");
+    };
+    let mut sum = one("w", &[1.0, 2.0], &[1, 2]);
+    let cases: [(&[f32], &[i64], &str); 3] = [
+        (&[1.0], &[1], "'w': 2 columns in one file, 1 in another"),
+        (
+            &[1.0, 2.0],
+            &[1],
+            "'w': 2 experts in one file, 1 in another",
+        ),
+        (&[1.0, 2.0], &[i64::MAX, 1], "'w': the counts overflow"),
+    ];
+    for (sums, counts, message) in cases {
+        let mut other = one("w", sums, &[0]);
+        other.entries.get_mut("w").unwrap().counts = counts.to_vec();
+        refused(sum.merge(&other).unwrap_err(), message);
+    }
+    let mut endless = one("w", &[1.0], &[0]);
+    endless.entries.get_mut("w").unwrap().counts = vec![1 << 50];
+    refused(endless.count_chunks().unwrap_err(), "beyond any text");
+    refused(
+        endless.to_bytes(Form::Legacy).unwrap_err(),
+        "'w': 281474976710656 calls are more than the legacy form can hold",
+    );
+    let odd = one("w", &[1.0; 3], &[1, 1]);
+    refused(
+        odd.to_bytes(Form::Gguf).unwrap_err(),
+        "'w': 2 counts cannot belong to 3 sums",
+    );
+    let long = one(&"n".repeat(60), &[1.0], &[1]);
+    refused(long.to_bytes(Form::Gguf).unwrap_err(), "68");
+    let calls = Imatrix::parse(&legacy(&[("w", 3, &[1.0, 2.0])]).0).unwrap();
+    refused(
+        calls.to_bytes(Form::Gguf).unwrap_err(),
+        "the legacy form has no sums",
+    );
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 1000, failure_persistence: None, ..ProptestConfig::default() })]
 
@@ -197,6 +313,11 @@ proptest! {
             for bytes in [&bytes[..], &bytes[..cut.index(bytes.len())]] {
                 if let Ok(m) = Imatrix::parse(bytes) {
                     m.entries.keys().for_each(|name| assert!(m.importance(name).is_some()));
+                    let mut sum = Imatrix::new(512);
+                    if sum.merge(&m).is_ok() {
+                        let again = sum.to_bytes(Form::Gguf).unwrap();
+                        assert_eq!(Imatrix::parse(&again).unwrap().entries.len(), m.entries.len());
+                    }
                 }
             }
         }

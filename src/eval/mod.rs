@@ -6,6 +6,7 @@
 //! order, so no way of batching, and no number of threads, changes a digit.
 
 pub mod base_file;
+pub mod imatrix;
 pub mod kld;
 pub mod perplexity;
 mod report;
@@ -235,6 +236,7 @@ impl Chunks {
 }
 
 /// Logits of a few consecutive positions, kept so that they can be scored in parallel.
+#[derive(Clone)]
 struct Rows {
     n_vocab: usize,
     room: usize,

@@ -46,7 +46,7 @@ impl Estimate {
 }
 
 /// Negative log-likelihood of `next`: the difference in `f32`, the logarithm in `f64`.
-fn nll(logits: &[f32], next: u32) -> f64 {
+pub(super) fn nll(logits: &[f32], next: u32) -> f64 {
     let (max, sum) = max_and_sum(logits);
     -(f64::from(logits[next as usize] - max) - log(sum))
 }

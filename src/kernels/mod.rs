@@ -17,6 +17,7 @@ pub use aligned::{AlignedBytes, Floats};
 
 mod aligned;
 pub mod elements;
+pub mod gemm;
 pub mod halves;
 pub mod packed;
 pub mod probe;

@@ -184,8 +184,10 @@ impl<'a> Loader<'a> {
     }
 
     fn unready_linear(&mut self, name: &str, cols: usize, rows: usize) -> Linear {
+        let tensor = format!("{name}.weight");
         Linear {
-            weight: self.matrix(&format!("{name}.weight"), cols, rows),
+            weight: self.matrix(&tensor, cols, rows),
+            tensor: Some(tensor),
             scale: self
                 .optional_vector(&format!("{name}.scale"), 1)
                 .map(|s| s[0]),
@@ -207,6 +209,7 @@ impl<'a> Loader<'a> {
             let separate = self.optional_vector(&format!("blk.{layer}.{name}.bias"), rows);
             let weight = all.weight.rows(from..from + rows);
             Linear {
+                tensor: all.tensor.clone().filter(|_| from == 0),
                 weight: self.ready(weight.unwrap_or_else(Matrix::empty)),
                 scale: all.scale,
                 bias: all
@@ -223,6 +226,8 @@ impl<'a> Loader<'a> {
 pub struct Ends {
     pub embedding: Matrix,
     pub output: Matrix,
+    /// The name of the tensor that `output` is.
+    pub output_tensor: &'static str,
     pub output_bias: Option<Vec<f32>>,
     pub output_norm: Vec<f32>,
 }
@@ -245,8 +250,13 @@ pub fn ends(loader: &mut Loader<'_>, c: &Config) -> Ends {
         Arch::Qwen2 => loader.optional_vector("output.bias", c.n_vocab),
         _ => None,
     };
+    let output_tensor = match output {
+        Some(_) => "output.weight",
+        None => "token_embd.weight",
+    };
     let output = output.unwrap_or_else(|| embedding.clone());
     Ends {
+        output_tensor,
         output: loader.ready(output),
         output_bias,
         output_norm: loader.vector("output_norm.weight", c.n_embd),
@@ -256,6 +266,8 @@ pub fn ends(loader: &mut Loader<'_>, c: &Config) -> Ends {
 
 /// `y = W x`, with the per-tensor scale and the bias some models have.
 pub struct Linear {
+    /// The weight's name in the file; the later parts of a fused one have none, to be observed once.
+    tensor: Option<String>,
     weight: Matrix,
     scale: Option<f32>,
     bias: Option<Vec<f32>>,
@@ -270,7 +282,7 @@ impl Linear {
 
     /// [`Linear::apply`] of several projections of the same rows.
     pub fn apply_all<const N: usize>(all: [&Linear; N], x: &Activations<'_>) -> [Floats; N] {
-        let mut ys = matmul(all.map(|l| &l.weight), x);
+        let mut ys = Linear::products(all, x);
         for (l, y) in all.iter().zip(&mut ys) {
             l.multiply_scale(y);
             l.add_bias(y);
@@ -289,12 +301,18 @@ impl Linear {
         all: [&Linear; N],
         x: &Activations<'_>,
     ) -> [Floats; N] {
-        let mut ys = matmul(all.map(|l| &l.weight), x);
+        let mut ys = Linear::products(all, x);
         for (l, y) in all.iter().zip(&mut ys) {
             l.add_bias(y);
             l.multiply_scale(y);
         }
         ys
+    }
+
+    fn products<const N: usize>(all: [&Linear; N], x: &Activations<'_>) -> [Floats; N] {
+        let tensors = all.iter().filter_map(|l| l.tensor.as_deref());
+        tensors.for_each(|tensor| x.observe(tensor));
+        matmul(all.map(|l| &l.weight), x)
     }
 
     fn multiply_scale(&self, y: &mut [f32]) {

@@ -106,6 +106,7 @@ struct Inner {
     /// Token embeddings; also the output projection of models that tie the two.
     embedding: Matrix,
     output: Matrix,
+    output_tensor: &'static str,
     output_bias: Option<Vec<f32>>,
     output_norm: Vec<f32>,
     blocks: Vec<Box<dyn Block>>,
@@ -129,6 +130,7 @@ impl Model {
         let load::Ends {
             embedding,
             output,
+            output_tensor,
             output_bias,
             output_norm,
         } = load::ends(&mut loader, &config);
@@ -157,6 +159,7 @@ impl Model {
             layouts,
             embedding,
             output,
+            output_tensor,
             output_bias,
             output_norm,
             blocks,

@@ -1,11 +1,14 @@
 //! A running context: the KV cache and the forward pass over micro-batches.
 
+use std::sync::Arc;
+
 use super::kv::LayerCache;
 use super::{Inner, Model};
 use crate::kernels::{Floats, Isa};
 use crate::math::tanhf;
 use crate::ops::attention::Attention;
 use crate::ops::matmul::{Activations, matmul};
+use crate::ops::observe::ActivationObserver;
 use crate::ops::rope::{Rope, Table};
 use crate::ops::{self, norm};
 
@@ -55,6 +58,7 @@ pub struct Session {
     options: SessionOptions,
     cache: Vec<LayerCache>,
     n_past: usize,
+    observer: Option<Arc<dyn ActivationObserver>>,
 }
 
 /// What a block needs of the forward pass it is part of.
@@ -64,17 +68,20 @@ pub struct Pass<'a> {
     tables: Vec<Table>,
     first: usize,
     tokens: usize,
+    observer: Option<Arc<dyn ActivationObserver>>,
 }
 
 impl Pass<'_> {
     /// Activations of the residual width.
     pub fn activations<'x>(&self, x: &'x [f32]) -> Activations<'x> {
-        Activations::new(x, self.model.config.n_embd, self.isa())
+        let acts = Activations::new(x, self.model.config.n_embd, self.isa());
+        acts.observed_by(self.observer.clone())
     }
 
     /// Activations of any width, one row per token.
     pub fn rows<'x>(&self, x: &'x [f32]) -> Activations<'x> {
-        Activations::new(x, x.len() / self.tokens, self.isa())
+        let acts = Activations::new(x, x.len() / self.tokens, self.isa());
+        acts.observed_by(self.observer.clone())
     }
 
     /// RoPE on all heads of `x` with the model's table number `rope`.
@@ -122,6 +129,7 @@ impl Session {
             options,
             cache: Vec::new(),
             n_past: 0,
+            observer: None,
         };
         session.clear();
         session
@@ -140,6 +148,11 @@ impl Session {
     /// The model this session runs.
     pub fn model(&self) -> &Model {
         &self.model
+    }
+
+    /// From now on `observer` sees the activations of every weight matrix; `None` ends that.
+    pub fn observe(&mut self, observer: Option<Arc<dyn ActivationObserver>>) {
+        self.observer = observer;
     }
 
     /// Forgets every position from `n_past` on.
@@ -194,7 +207,8 @@ impl Session {
                 let wanted = from.saturating_sub(start).min(batch.len());
                 let x = self.forward(&model.inner, batch);
                 let n_embd = model.config().n_embd;
-                model.inner.logits(&x[wanted * n_embd..], &mut |i, logits| {
+                let (x, observer) = (&x[wanted * n_embd..], self.observer.clone());
+                model.inner.logits(x, observer, &mut |i, logits| {
                     sink(start + wanted + i, logits)
                 });
             }
@@ -213,6 +227,7 @@ impl Session {
             tables,
             first: self.n_past,
             tokens: tokens.len(),
+            observer: self.observer.clone(),
         };
         for block in &model.blocks {
             block.run(&mut x, &mut pass);
@@ -243,11 +258,17 @@ impl Inner {
     }
 
     /// Logits of every row of `x`, in order.
-    fn logits(&self, x: &[f32], sink: &mut dyn FnMut(usize, &[f32])) {
+    fn logits(
+        &self,
+        x: &[f32],
+        observer: Option<Arc<dyn ActivationObserver>>,
+        sink: &mut dyn FnMut(usize, &[f32]),
+    ) {
         let n = self.config.n_embd;
         for (block, x) in x.chunks(LOGITS_AT_ONCE * n).enumerate() {
             let u = norm::rms(self.isa, x, &self.output_norm, self.config.eps);
-            let acts = Activations::new(&u, n, self.isa);
+            let acts = Activations::new(&u, n, self.isa).observed_by(observer.clone());
+            acts.observe(self.output_tensor);
             let [mut logits] = matmul([&self.output], &acts);
             if let Some(bias) = &self.output_bias {
                 ops::add_rows(&mut logits, bias);

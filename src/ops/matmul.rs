@@ -9,6 +9,7 @@ use trine_formats::gguf::Blob;
 use trine_formats::types::TypeId;
 use trine_formats::types::ternary::{TernaryData, TernaryError};
 
+use super::observe::ActivationObserver;
 use crate::kernels::packed::{self, Arena, Encoding, Job, PackedMatrix, Packing};
 use crate::kernels::ternary::{self, Quantizer};
 use crate::kernels::{self, AlignedBytes, Floats, Isa, MatRows};
@@ -206,6 +207,7 @@ pub struct Activations<'a> {
     cols: usize,
     isa: Isa,
     prepared: Mutex<Vec<(Form, Arc<AlignedBytes>)>>,
+    observer: Option<Arc<dyn ActivationObserver>>,
 }
 
 thread_local! {
@@ -221,6 +223,19 @@ impl<'a> Activations<'a> {
             cols,
             isa,
             prepared: Mutex::new(Vec::new()),
+            observer: None,
+        }
+    }
+
+    /// The same, watched by `observer`.
+    pub fn observed_by(self, observer: Option<Arc<dyn ActivationObserver>>) -> Activations<'a> {
+        Activations { observer, ..self }
+    }
+
+    /// Shows the rows to the observer before the matrix `name` is multiplied with them.
+    pub fn observe(&self, name: &str) {
+        if let Some(observer) = &self.observer {
+            observer.observe(name, self.x, self.cols);
         }
     }
 

@@ -8,6 +8,7 @@ pub mod activation;
 pub mod attention;
 pub mod matmul;
 pub mod norm;
+pub mod observe;
 pub mod rope;
 
 use crate::pool;

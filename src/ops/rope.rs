@@ -87,14 +87,11 @@ impl Rope {
             Pairing::Adjacent => self.n_rot,
             Pairing::Halves => half,
         };
-        let step = powf(self.base, -2.0 / self.n_rot as f32);
+        let step = self.step();
         let mut both = vec![0f32; 2 * per_position * count];
         pool::chunks_mut(&mut both, (2 * per_position).max(1), |i, row| {
             let (cos, sin) = row.split_at_mut(per_position);
-            let mut theta = (from + i) as f32;
-            for j in 0..half {
-                let factor = self.freq_factors.get(j).copied().unwrap_or(1.0);
-                let (c, s) = self.cos_sin(theta / factor, j);
+            for (j, (c, s)) in self.angles(from + i, step).enumerate() {
                 match self.pairing {
                     Pairing::Adjacent => {
                         cos[2 * j..][..2].fill(c);
@@ -102,10 +99,28 @@ impl Rope {
                     }
                     Pairing::Halves => (cos[j], sin[j]) = (c, s),
                 }
-                theta *= step;
             }
         });
         Table { both, per_position }
+    }
+
+    /// `(cos, sin)` of every pair at `position`.
+    pub fn pairs(&self, position: usize) -> Vec<(f32, f32)> {
+        self.angles(position, self.step()).collect()
+    }
+
+    fn step(&self) -> f32 {
+        powf(self.base, -2.0 / self.n_rot as f32)
+    }
+
+    fn angles(&self, position: usize, step: f32) -> impl Iterator<Item = (f32, f32)> {
+        let mut theta = position as f32;
+        (0..self.n_rot / 2).map(move |j| {
+            let factor = self.freq_factors.get(j).copied().unwrap_or(1.0);
+            let pair = self.cos_sin(theta / factor, j);
+            theta *= step;
+            pair
+        })
     }
 
     fn cos_sin(&self, extrapolated: f32, pair: usize) -> (f32, f32) {

@@ -18,6 +18,7 @@ pub fn listen() -> Result<()> {
     ctrlc::set_handler(|| {
         if ASKED.swap(true, Ordering::SeqCst) || WAITING.load(Ordering::SeqCst) {
             note!("");
+            crate::outfile::remove_unfinished();
             std::process::exit(EXIT_CODE);
         }
     })

@@ -17,6 +17,22 @@ pub fn read_file(path: &Path) -> Result<Vec<u8>> {
     std::fs::read(path).with_context(|| format!("cannot read '{shown}'"))
 }
 
+/// The text of a file as llama.cpp's `-f` takes it: one line break at its end is left out.
+///
+/// # Errors
+/// Unreadable, empty, not UTF-8.
+pub fn read_prompt(path: &Path) -> Result<String> {
+    let from = format!("'{}'", path.display());
+    let mut bytes = read_file(path)?;
+    if bytes.last() == Some(&b'\n') {
+        bytes.pop();
+    }
+    if bytes.is_empty() {
+        bail!("{from} is empty");
+    }
+    utf8(bytes, &from)
+}
+
 /// All of standard input.
 ///
 /// # Errors

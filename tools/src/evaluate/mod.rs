@@ -1,7 +1,6 @@
 //! `rperplexity`: how well a model predicts a text, and how far it is from another.
 
 pub mod args;
-mod outfile;
 mod progress;
 
 use std::fs::File;
@@ -15,13 +14,15 @@ use trine::eval::kld::{self, Divergence, Sorted, Uncertain};
 use trine::eval::perplexity::{Estimate, perplexity};
 use trine::eval::{Chunks, EvalError};
 use trine::model::{Session, SessionOptions};
-use trine_formats::gguf::write::is_same_file;
 
 use crate::load::{Loaded, load, peak_memory};
+use crate::outfile::{OutFile, keep_input};
 use crate::{interrupt, text};
 use args::Args;
-use outfile::OutFile;
 use progress::Progress;
+
+/// The option that names the output.
+const OPTION: &str = "--kl-divergence-base";
 
 /// Runs the tool.
 ///
@@ -29,7 +30,7 @@ use progress::Progress;
 /// Whatever the user or the model did wrong, in one line.
 pub fn run(args: &Args) -> Result<()> {
     // Before the model is loaded, so that mistakes are told at once.
-    let text = args.file.as_deref().map(read_text).transpose()?;
+    let text = args.file.as_deref().map(text::read_prompt).transpose()?;
     let base = if args.kl_divergence {
         Some(open_base(args.base()?)?)
     } else {
@@ -38,15 +39,17 @@ pub fn run(args: &Args) -> Result<()> {
     let target = args.kl_divergence_base.as_deref();
     let target = target.filter(|_| !args.kl_divergence);
     if let Some(target) = target {
-        keep_input(target, args.file.as_deref())?;
-        keep_input(target, Some(&args.model.model))?;
+        if let Some(file) = &args.file {
+            keep_input(target, file, OPTION)?;
+        }
+        keep_input(target, &args.model.model, OPTION)?;
     }
     let out = target.map(OutFile::create).transpose()?;
     interrupt::listen()?;
     let loaded = load(&args.model)?;
     if let Some(target) = target {
         for shard in loaded.file.shards() {
-            keep_input(target, Some(&shard.path))?;
+            keep_input(target, &shard.path, OPTION)?;
         }
     }
     let result = match (base, text) {
@@ -59,30 +62,6 @@ pub fn run(args: &Args) -> Result<()> {
         std::process::exit(interrupt::EXIT_CODE);
     }
     result
-}
-
-/// Refuses to write the base file over something that is read.
-fn keep_input(target: &Path, input: Option<&Path>) -> Result<()> {
-    if input.is_some_and(|input| is_same_file(target, input)) {
-        let shown = target.display();
-        bail!(
-            "cannot write '{shown}': it is also an input; give another name to --kl-divergence-base"
-        );
-    }
-    Ok(())
-}
-
-fn read_text(path: &Path) -> Result<String> {
-    let from = format!("'{}'", path.display());
-    let mut bytes = text::read_file(path)?;
-    // llama.cpp's -f leaves one line break at the end out.
-    if bytes.last() == Some(&b'\n') {
-        bytes.pop();
-    }
-    if bytes.is_empty() {
-        bail!("{from} is empty");
-    }
-    text::utf8(bytes, &from)
 }
 
 /// A base file and its length.

@@ -3,8 +3,25 @@
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use anyhow::{Context, Result, bail};
+use trine_formats::gguf::write::is_same_file;
+
+/// Temporary files of this process, for [`remove_unfinished`].
+static UNFINISHED: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
+
+fn unfinished() -> MutexGuard<'static, Vec<PathBuf>> {
+    UNFINISHED.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Removes the temporary files of all unfinished outputs, for a program that is about to be ended.
+pub fn remove_unfinished() {
+    for path in std::mem::take(&mut *unfinished()) {
+        // There is nobody left to tell.
+        let _ = fs::remove_file(path);
+    }
+}
 
 /// An output file. Dropped before [`OutFile::keep`], it leaves nothing behind.
 pub struct OutFile {
@@ -44,11 +61,15 @@ impl OutFile {
         let mut part = name.to_owned();
         part.push(format!(".{}.part", std::process::id()));
         let unfinished = path.with_file_name(part);
+        // Under the lock, so that no moment is left in which an ended program would leave the file.
+        let mut list = self::unfinished();
         let file = File::options()
             .write(true)
             .create_new(true)
             .open(&unfinished)
             .with_context(failed)?;
+        list.push(unfinished.clone());
+        drop(list);
         Ok(OutFile {
             file,
             path,
@@ -69,10 +90,23 @@ impl OutFile {
         if let Some(unfinished) = &self.unfinished {
             self.file.sync_all()?;
             fs::rename(unfinished, &self.path)?;
+            self::unfinished().retain(|p| p != unfinished);
             self.unfinished = None;
         }
         Ok(())
     }
+}
+
+/// Refuses an output that is also one of the inputs; `option` names it on the command line.
+///
+/// # Errors
+/// They are one file.
+pub fn keep_input(target: &Path, input: &Path, option: &str) -> Result<()> {
+    if is_same_file(target, input) {
+        let shown = target.display();
+        bail!("cannot write '{shown}': it is also an input; give another name to {option}");
+    }
+    Ok(())
 }
 
 impl Write for OutFile {
@@ -90,6 +124,7 @@ impl Drop for OutFile {
         if let Some(unfinished) = &self.unfinished {
             // There is nobody left to tell.
             let _ = fs::remove_file(unfinished);
+            self::unfinished().retain(|p| p != unfinished);
         }
     }
 }

@@ -1,114 +1,12 @@
-//! Importance matrices: per column of a weight matrix, the mean square of the activations it meets.
-//!
-//! Two forms are read as llama-quantize reads them. The GGUF form holds, for each weight `NAME`, the
-//! sums of squares `NAME.in_sum2` and the token counts `NAME.counts`, one per expert. The legacy form is
-//!
-//! ```text
-//! n_entries i32
-//! n_entries x { name length i32, name, calls i32, n i32, f32 x n: mean square times calls }
-//! optional: chunks i32, data set length i32, data set name
-//! ```
+//! Reading both forms.
 
 use std::collections::BTreeMap;
 
-use thiserror::Error;
-
+use super::{CHUNK_COUNT, CHUNK_SIZE, COUNTS, DATASETS, Entry, Imatrix, ImatrixError, SUMS};
 use crate::gguf::{ErrorKind, Gguf, GgufError, Limits, TensorInfo};
 use crate::types::TypeId;
 
-/// Why an importance matrix was refused.
-#[allow(missing_docs, reason = "the messages say what the fields are")]
-#[derive(Debug, Clone, PartialEq, Eq, Error)]
-pub enum ImatrixError {
-    #[error(transparent)]
-    Gguf(#[from] GgufError),
-    #[error("the file holds no importance matrix: {0}")]
-    NoData(&'static str),
-    #[error("the file is neither a GGUF nor a legacy importance matrix: {what} (at byte {offset})")]
-    Legacy { what: String, offset: u64 },
-    #[error("'{name}': {what}")]
-    Entry { name: String, what: String },
-}
-
-/// The collected statistics of one weight matrix, as the file holds them.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Entry {
-    /// GGUF form: sums of squares, `columns` values per expert. Legacy form: mean squares times calls.
-    pub sums: Vec<f32>,
-    /// GGUF form: tokens seen, one count per expert. Legacy form: the number of calls, alone.
-    pub counts: Vec<i64>,
-}
-
-/// An importance matrix file.
-#[derive(Clone, Debug, PartialEq, Default)]
-pub struct Imatrix {
-    /// Statistics by weight name, such as `blk.0.attn_q.weight`, in byte order.
-    pub entries: BTreeMap<String, Entry>,
-    /// The texts it was computed on.
-    pub datasets: Vec<String>,
-    /// Number of chunks it was computed on; 0 when not stored.
-    pub chunk_count: u32,
-    /// Tokens per chunk; 0 in the legacy form, which does not store it.
-    pub chunk_size: u32,
-    /// Whether the file is of the legacy form.
-    pub legacy: bool,
-}
-
-impl Imatrix {
-    /// Reads either form.
-    ///
-    /// # Errors
-    /// Whatever llama-quantize refuses, and what it would read out of bounds or divide by zero for:
-    /// counts that do not divide the sums, lengths beyond the file.
-    pub fn parse(bytes: &[u8]) -> Result<Imatrix, ImatrixError> {
-        if bytes.is_empty() {
-            return Err(ImatrixError::NoData("it is empty"));
-        }
-        if bytes.starts_with(b"GGUF") {
-            from_gguf(bytes)
-        } else {
-            from_legacy(bytes)
-        }
-    }
-
-    /// The importance of every column of `name`, expert after expert, as llama-quantize passes it to the
-    /// encoders: mean squares, 1 for experts that saw no token. `None` when the file lacks the weight.
-    pub fn importance(&self, name: &str) -> Option<Vec<f32>> {
-        self.entries.get(name).map(|e| {
-            if self.legacy {
-                e.legacy_means()
-            } else {
-                e.means()
-            }
-        })
-    }
-}
-
-impl Entry {
-    fn means(&self) -> Vec<f32> {
-        let columns = (self.sums.len() / self.counts.len().max(1)).max(1);
-        let experts = self.sums.chunks_exact(columns).zip(&self.counts);
-        let mean = |(sums, &count): (&[f32], &i64)| -> Vec<f32> {
-            let count = count as f32;
-            sums.iter()
-                .map(|&s| if count > 0.0 { s / count } else { 1.0 })
-                .collect()
-        };
-        experts.flat_map(mean).collect()
-    }
-
-    fn legacy_means(&self) -> Vec<f32> {
-        match self.counts.first() {
-            Some(&calls) if calls > 0 => self.sums.iter().map(|&s| s / calls as f32).collect(),
-            _ => self.sums.clone(),
-        }
-    }
-}
-
-const SUMS: &str = ".in_sum2";
-const COUNTS: &str = ".counts";
-
-fn from_gguf(bytes: &[u8]) -> Result<Imatrix, ImatrixError> {
+pub fn gguf(bytes: &[u8]) -> Result<Imatrix, ImatrixError> {
     let gguf = Gguf::parse(bytes, &Limits::default())?;
     if gguf.tensors.is_empty() {
         return Err(ImatrixError::NoData("it has no tensors"));
@@ -117,16 +15,15 @@ fn from_gguf(bytes: &[u8]) -> Result<Imatrix, ImatrixError> {
         value.ok_or_else(|| GgufError::key(key, ErrorKind::Missing))
     };
     let meta = &gguf.meta;
-    let datasets = meta.get_strs("imatrix.datasets")?;
-    let datasets =
-        datasets.ok_or_else(|| GgufError::key("imatrix.datasets", ErrorKind::Missing))?;
+    let datasets = meta.get_strs(DATASETS)?;
+    let datasets = datasets.ok_or_else(|| GgufError::key(DATASETS, ErrorKind::Missing))?;
     let mut out = Imatrix {
         datasets: datasets
             .iter()
             .map(|s| String::from_utf8_lossy(s).into_owned())
             .collect(),
-        chunk_count: required("imatrix.chunk_count", meta.get_u32("imatrix.chunk_count")?)?,
-        chunk_size: required("imatrix.chunk_size", meta.get_u32("imatrix.chunk_size")?)?,
+        chunk_count: required(CHUNK_COUNT, meta.get_u32(CHUNK_COUNT)?)?,
+        chunk_size: required(CHUNK_SIZE, meta.get_u32(CHUNK_SIZE)?)?,
         ..Imatrix::default()
     };
     let mut pairs: BTreeMap<&str, [Option<&TensorInfo>; 2]> = BTreeMap::new();
@@ -241,7 +138,7 @@ fn c_text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(&bytes[..end]).into_owned()
 }
 
-fn from_legacy(bytes: &[u8]) -> Result<Imatrix, ImatrixError> {
+pub fn legacy(bytes: &[u8]) -> Result<Imatrix, ImatrixError> {
     let mut rest = Rest { bytes, pos: 0 };
     let n_entries = rest.i32("the number of entries")?;
     if n_entries < 1 {

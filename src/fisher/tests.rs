@@ -1,0 +1,253 @@
+//! The gradients against differences of the loss, the loss against the engine's, and that nothing but
+//! the weights and the text decides a bit.
+
+mod toy;
+
+use trine_formats::gguf::{ModelFile, PackingOptions};
+
+use super::*;
+use crate::math::{exp, log};
+use crate::model::{LoadOptions, Model, Session, SessionOptions};
+use toy::{Extras, VOCAB, toy};
+
+const TOKENS: [u32; 11] = [3, 7, 7, 0, 22, 15, 1, 9, 3, 20, 4];
+
+fn variants() -> Vec<(&'static str, ModelFile)> {
+    let none = Extras::default();
+    let all = Extras {
+        biases: true,
+        scales: true,
+        output: true,
+        ..none
+    };
+    let window = Extras {
+        window: true,
+        ..none
+    };
+    [
+        ("llama", none),
+        ("llama", all),
+        (
+            "llama",
+            Extras {
+                fused: true,
+                biases: true,
+                positions: true,
+                ..none
+            },
+        ),
+        ("qwen2", all),
+        (
+            "qwen3",
+            Extras {
+                positions: true,
+                ..none
+            },
+        ),
+        (
+            "gemma3",
+            Extras {
+                softcap: true,
+                ..window
+            },
+        ),
+        (
+            "olmo2",
+            Extras {
+                output: true,
+                ..window
+            },
+        ),
+        (
+            "bitnet",
+            Extras {
+                scales: true,
+                ..none
+            },
+        ),
+        ("bitnet-b1.58", none),
+    ]
+    .map(|(arch, extras)| (arch, toy(arch, extras)))
+    .into()
+}
+
+fn pass<T: Real>(file: &ModelFile) -> Pass<T> {
+    Pass::load(file, &PackingOptions::default(), Isa::detect()).expect("a model")
+}
+
+/// The weight of a target.
+fn weights(pass: &mut Pass<f64>, index: usize) -> &mut [f64] {
+    let blocks = pass.weights.blocks.iter_mut();
+    let mut linears = blocks.flat_map(|b| {
+        let others = [&mut b.out, &mut b.gate, &mut b.up, &mut b.down];
+        b.qkv.iter_mut().chain(others)
+    });
+    let found = linears.find(|l| l.index == index);
+    &mut found.expect("a target").weight
+}
+
+#[test]
+fn gradients_are_the_differences_of_the_loss() {
+    let text = long_text();
+    for (i, (arch, file)) in variants().into_iter().enumerate() {
+        // One that is longer than a block of queries.
+        let tokens: &[u32] = if i == 1 { &text[..70] } else { &TOKENS };
+        let mut pass = pass::<f64>(&file);
+        let mut gradients = pass.gradients(|sum, g| sum + g);
+        pass.add(tokens, &mut gradients).expect("a loss");
+        let mut nowhere = pass.gradients(|sum, _| sum);
+        for (index, sums) in gradients.sums.iter().enumerate() {
+            let tensor = pass.weights.targets[index].tensor.clone();
+            let largest = sums.iter().fold(0f64, |m, g| m.max(g.abs()));
+            assert!(largest > 1e-6, "{arch} {tensor}");
+            for at in (0..sums.len()).step_by(sums.len() / 5) {
+                let kept = weights(&mut pass, index)[at];
+                let mut loss = |step: f64| {
+                    weights(&mut pass, index)[at] = kept + step;
+                    pass.add(tokens, &mut nowhere).expect("a loss")
+                };
+                // Central differences of two widths: what is left is of the fourth order.
+                let h = 1e-3;
+                let near = loss(h) - loss(-h);
+                let wide = loss(2.0 * h) - loss(-2.0 * h);
+                let slope = (8.0 * near - wide) / (12.0 * h);
+                loss(0.0);
+                let error = (slope - sums[at]).abs();
+                assert!(
+                    error <= 1e-6 * sums[at].abs() + 1e-9 * largest,
+                    "{arch} {tensor} {at}: {} by differences {slope}",
+                    sums[at]
+                );
+            }
+        }
+    }
+}
+
+/// The loss by the engine's own forward pass, which rounds keys, values and probabilities to half.
+fn engine_loss(file: &ModelFile, tokens: &[u32]) -> f64 {
+    let model = Model::load(file, &LoadOptions::default()).expect("a model");
+    let options = SessionOptions {
+        n_ctx: tokens.len(),
+        n_ubatch: tokens.len(),
+    };
+    let mut session = Session::new(&model, options);
+    let mut total = 0.0;
+    let mut score = |i: usize, logits: &[f32]| {
+        if let Some(&next) = tokens.get(i + 1) {
+            let max = logits.iter().copied().fold(f32::NEG_INFINITY, f32::max);
+            let sum: f64 = logits.iter().map(|&l| exp((l - max).into())).sum();
+            total += log(sum) - f64::from(logits[next as usize] - max);
+        }
+    };
+    session.eval(tokens, 0, &mut score).expect("logits");
+    total / (tokens.len() - 1) as f64
+}
+
+#[test]
+fn the_loss_is_that_of_the_engine() {
+    for (arch, file) in variants() {
+        let ours = pass::<f32>(&file);
+        let mut nowhere = ours.gradients(|sum, _| sum);
+        let ours = ours.add(&TOKENS, &mut nowhere).expect("a loss");
+        let theirs = engine_loss(&file, &TOKENS);
+        assert!(
+            (ours / theirs - 1.0).abs() < 2e-3,
+            "{arch}: {ours} {theirs}"
+        );
+    }
+}
+
+fn long_text() -> Vec<u32> {
+    (0..300).map(|i: u32| i * i * 7 % VOCAB as u32).collect()
+}
+
+#[test]
+fn squares_of_sequences_are_added_in_single_precision() {
+    let file = toy("llama", Extras::default());
+    let wide = pass::<f64>(&file);
+    let mut fisher =
+        Fisher::load(&file, &PackingOptions::default(), Isa::detect()).expect("a model");
+    let mut want = wide.gradients(|sum, g| sum + g * g);
+    let text = long_text();
+    for sequence in [&text[..150], &text[150..], &TOKENS] {
+        let loss = fisher.add(sequence).expect("a loss");
+        let exact = wide.add(sequence, &mut want).expect("a loss");
+        assert!((loss / exact - 1.0).abs() < 1e-6, "{loss} {exact}");
+    }
+    for (sums, want) in fisher.sums().iter().zip(&want.sums) {
+        let largest = want.iter().fold(0f64, |m, &s| m.max(s));
+        for (&s, &w) in sums.iter().zip(want) {
+            let error = (f64::from(s) - w).abs();
+            assert!(error < 1e-4 * w + 1e-7 * largest, "{s} {w}");
+        }
+    }
+    assert!(fisher.overflow().is_none());
+    fisher.sums_mut()[3][1] = f32::INFINITY;
+    assert_eq!(
+        fisher.overflow().map(|t| t.tensor.as_str()),
+        Some("blk.0.attn_output.weight")
+    );
+}
+
+#[test]
+fn neither_threads_nor_instruction_sets_change_a_bit() {
+    let file = toy(
+        "gemma3",
+        Extras {
+            window: true,
+            softcap: true,
+            ..Extras::default()
+        },
+    );
+    let run = |isa: Isa, threads: usize| -> (u64, Vec<u32>) {
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build();
+        pool.expect("threads").install(|| {
+            let mut fisher = Fisher::load(&file, &PackingOptions::default(), isa).expect("a model");
+            let text = long_text();
+            let loss = fisher.add(&text).expect("a loss");
+            let sums = fisher.sums().iter().flatten();
+            (loss.to_bits(), sums.map(|s| s.to_bits()).collect())
+        })
+    };
+    let want = run(Isa::Scalar, 1);
+    let isas = Isa::ALL.into_iter().filter(|&isa| isa <= Isa::detect());
+    for (isa, threads) in isas.zip([4, 3, 2]) {
+        assert!(run(isa, threads) == want, "{isa:?}, {threads} threads");
+    }
+}
+
+#[test]
+fn what_gives_no_gradient_is_named() {
+    let file = toy("llama", Extras::default());
+    let mut fisher =
+        Fisher::load(&file, &PackingOptions::default(), Isa::detect()).expect("a model");
+    let error = |e: SequenceError| e.to_string();
+    assert_eq!(
+        error(fisher.add(&[1]).unwrap_err()),
+        "a sequence of 1 tokens predicts nothing; it needs at least 2"
+    );
+    assert_eq!(
+        error(fisher.add(&[1, 23]).unwrap_err()),
+        "token 23 at index 1 is outside the vocabulary of 23"
+    );
+    // A model of one architecture under the name of another: all that is missing at once.
+    let mut meta = file.meta().clone();
+    for (key, value) in file.meta().iter() {
+        meta.set(&key.replace("llama.", "gemma3."), value.clone());
+    }
+    meta.set(
+        "general.architecture",
+        trine_formats::gguf::Value::str("gemma3"),
+    );
+    let tensors = file.tensors().map(|t| {
+        let data = file.tensor_data(t).expect("data").to_vec();
+        (t.into(), data)
+    });
+    let wrong = toy::assemble(&meta, tensors.collect());
+    let problems = match Fisher::load(&wrong, &PackingOptions::default(), Isa::detect()) {
+        Err(ModelError::Invalid(problems)) => problems,
+        other => panic!("{:?}", other.err()),
+    };
+    assert_eq!(problems.len(), 8);
+    assert!(problems.contains(&"tensor blk.1.post_ffw_norm.weight is missing".to_owned()));
+}

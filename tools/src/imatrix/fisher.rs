@@ -1,0 +1,201 @@
+//! Squared gradients: sampling a text, the run, and its file.
+
+mod file;
+mod text;
+
+use std::io::{self, Write};
+use std::path::Path;
+use std::time::Instant;
+
+use anyhow::{Context, Result, bail};
+use indicatif::{HumanDuration, ProgressBar, ProgressStyle};
+use serde_json::json;
+use trine::fisher::Fisher;
+use trine::kernels::Isa;
+use trine::model::Config;
+use trine::tokenizer::Tokenizer;
+
+use super::args::Args;
+use crate::load::{ModelArgs, peak_memory};
+use crate::open::open_model;
+use crate::outfile::keep_input;
+use crate::progress::human_bytes;
+use crate::{args, interrupt};
+use file::{Origin, State};
+
+/// Adds up the squared gradients of random sequences of a text; `false` when the user stopped it.
+///
+/// # Errors
+/// Whatever the user, a file or the model did wrong.
+pub fn run(args: &Args, model: &ModelArgs, text: &Path, target: &Path) -> Result<bool> {
+    let isa = Isa::from_env()?;
+    let opened = open_model(&model.model, !model.no_mmap)?;
+    for shard in opened.shards() {
+        keep_input(target, &shard.path, "-o")?;
+    }
+    let name = || format!("'{}'", model.model.display());
+    let config = Config::read(&opened).with_context(name)?;
+    let tokenizer = Tokenizer::from_metadata(opened.meta()).with_context(name)?;
+    if args.seq_len > config.n_ctx_train {
+        note!(
+            "warning: the model was trained on a context of {} tokens, --seq-len is {}",
+            config.n_ctx_train,
+            args.seq_len
+        );
+    }
+    let sample = text::sample(args, text, &tokenizer)?;
+    let origin = Origin {
+        model_sha256: file::sha256(opened.shards().iter().map(|s| (*s.bytes).as_ref())),
+        dataset: text.display().to_string(),
+        dataset_sha256: sample.sha256,
+        split: args.documents.map_or("chunks", |d| d.name()),
+        seq_len: args.seq_len,
+        seed: args.seed,
+    };
+    let threads = args::threads(model.threads);
+    note!(
+        "{} sequences of {} tokens, threads={threads}; this takes about {} of memory",
+        sample.sequences.len(),
+        args.seq_len,
+        human_bytes(trine::fisher::memory(&config, args.seq_len))
+    );
+    let pool = rayon::ThreadPoolBuilder::new()
+        .num_threads(threads)
+        .build()
+        .with_context(|| format!("cannot start {threads} threads"))?;
+    let packing = model.packing.options();
+    let mut fisher = pool
+        .install(|| Fisher::load(&opened, &packing, isa))
+        .with_context(name)?;
+    drop(opened);
+    let mut state = State::default();
+    if args.resume && target.exists() {
+        state = file::read(target, &mut fisher, &origin)
+            .with_context(|| format!("cannot go on from '{}'", target.display()))?;
+        if state.samples > sample.sequences.len() {
+            bail!(
+                "'{}' has {} samples already, more than the {} asked for",
+                target.display(),
+                state.samples,
+                sample.sequences.len()
+            );
+        }
+        note!("going on after sample {}", state.samples);
+    }
+    let mut run = Run {
+        args,
+        target,
+        origin,
+        fisher,
+        saved: state.samples,
+        state,
+    };
+    let finished = run.all(&sample.sequences, &pool)?;
+    if finished {
+        run.summary()?;
+    }
+    Ok(finished)
+}
+
+struct Run<'a> {
+    args: &'a Args,
+    target: &'a Path,
+    origin: Origin,
+    fisher: Fisher,
+    state: State,
+    /// Samples in the file.
+    saved: usize,
+}
+
+impl Run<'_> {
+    fn all(&mut self, sequences: &[Vec<u32>], pool: &rayon::ThreadPool) -> Result<bool> {
+        let style =
+            ProgressStyle::with_template("{bar:30} {pos}/{len} samples, ETA {eta} {wide_msg}")
+                .unwrap_or_else(|_| ProgressStyle::default_bar());
+        // Draws on standard error, and only where that is a terminal.
+        let bar = ProgressBar::new(sequences.len() as u64).with_style(style);
+        bar.set_position(self.state.samples as u64);
+        bar.reset_eta();
+        let (start, first) = (Instant::now(), self.state.samples);
+        for sequence in &sequences[first..] {
+            let added = pool.install(|| self.fisher.add(sequence));
+            let loss = added.with_context(|| format!("sample {}", self.state.samples + 1))?;
+            self.state.samples += 1;
+            self.state.loss += loss;
+            if self.state.samples == first + 1 {
+                let one = start.elapsed();
+                let left = u32::try_from(sequences.len() - first).unwrap_or(u32::MAX);
+                note!(
+                    "{:.2} seconds per sample - ETA {}",
+                    one.as_secs_f64(),
+                    HumanDuration(one * left)
+                );
+            }
+            bar.set_position(self.state.samples as u64);
+            bar.set_message(format!("loss {:.4}", self.state.mean()));
+            if interrupt::asked() && self.state.samples < sequences.len() {
+                bar.finish_and_clear();
+                self.save()?;
+                note!(
+                    "stopped after sample {}, saved in '{}'; --resume goes on from there",
+                    self.state.samples,
+                    self.target.display()
+                );
+                return Ok(false);
+            }
+            if self
+                .state
+                .samples
+                .is_multiple_of(self.args.output_frequency)
+            {
+                self.save()?;
+            }
+        }
+        bar.finish_and_clear();
+        if self.saved < self.state.samples || self.state.samples == first {
+            self.save()?;
+        }
+        Ok(true)
+    }
+
+    fn save(&mut self) -> Result<()> {
+        if let Some(target) = self.fisher.overflow() {
+            bail!(
+                "the squared gradients of '{}' overflow: the model's weights are damaged",
+                target.tensor
+            );
+        }
+        file::write(self.target, &self.fisher, &self.origin, &self.state)?;
+        self.saved = self.state.samples;
+        Ok(())
+    }
+
+    fn summary(&self) -> Result<()> {
+        let mut stdout = io::stdout().lock();
+        let matrices = self.fisher.targets().len();
+        if self.args.json {
+            let report = json!({
+                "output": self.target.display().to_string(),
+                "matrices": matrices,
+                "samples": self.state.samples,
+                "seq_len": self.args.seq_len,
+                "seed": self.args.seed,
+                "dataset": self.origin.dataset,
+                "dataset_sha256": self.origin.dataset_sha256,
+                "mean_loss": self.state.mean(),
+                "peak_memory_bytes": peak_memory(),
+            });
+            writeln!(stdout, "{report}")?;
+        } else {
+            writeln!(
+                stdout,
+                "{}: squared gradients of {matrices} matrices, {} samples of {} tokens, mean loss {:.4}",
+                self.target.display(),
+                self.state.samples,
+                self.args.seq_len,
+                self.state.mean()
+            )?;
+        }
+        Ok(stdout.flush()?)
+    }
+}

@@ -1,0 +1,171 @@
+//! The file of squared gradients: safetensors, F32, under the names of the model's file.
+//!
+//! `__metadata__` says what they are of; a run that is continued checks it.
+
+use std::fs::File;
+use std::io::{BufWriter, Read, Write};
+use std::path::Path;
+
+use anyhow::{Context, Result, anyhow, bail};
+use sha2::{Digest, Sha256};
+use trine::fisher::Fisher;
+use trine_formats::safetensors::{self, Dtype, NewTensor};
+
+use crate::outfile::OutFile;
+
+/// What `kind` says.
+const KIND: &str = "squared-gradients";
+
+/// What was looked at.
+pub struct Origin {
+    /// Of the model's file or files.
+    pub model_sha256: String,
+    /// The text, as named on the command line.
+    pub dataset: String,
+    /// Of the text.
+    pub dataset_sha256: String,
+    /// How the text was cut.
+    pub split: &'static str,
+    /// Tokens per sequence.
+    pub seq_len: usize,
+    /// Of the random choice.
+    pub seed: u32,
+}
+
+/// How far a run is.
+#[derive(Default)]
+pub struct State {
+    /// Sequences that are in the sums.
+    pub samples: usize,
+    /// Sum of their losses, in nats per token.
+    pub loss: f64,
+}
+
+impl State {
+    /// Mean loss of a sequence.
+    pub fn mean(&self) -> f64 {
+        self.loss / self.samples.max(1) as f64
+    }
+}
+
+impl Origin {
+    fn metadata(&self, state: &State) -> Vec<(&'static str, String)> {
+        vec![
+            ("kind", KIND.to_owned()),
+            ("model_sha256", self.model_sha256.clone()),
+            ("dataset", self.dataset.clone()),
+            ("dataset_sha256", self.dataset_sha256.clone()),
+            ("split", self.split.to_owned()),
+            ("seq_len", self.seq_len.to_string()),
+            ("seed", self.seed.to_string()),
+            ("samples", state.samples.to_string()),
+            ("mean_loss", format!("{:.6}", state.mean())),
+            // With all its bits, for the run that goes on from here.
+            ("loss_sum_f64", format!("{:016x}", state.loss.to_bits())),
+        ]
+    }
+}
+
+/// SHA-256 of some bytes, in hexadecimal.
+pub fn sha256<'a>(parts: impl IntoIterator<Item = &'a [u8]>) -> String {
+    let mut hash = Sha256::new();
+    parts.into_iter().for_each(|p| hash.update(p));
+    hash.finalize().iter().map(|b| format!("{b:02x}")).collect()
+}
+
+/// Writes the whole file, or nothing.
+///
+/// # Errors
+/// What the system says.
+pub fn write(path: &Path, fisher: &Fisher, origin: &Origin, state: &State) -> Result<()> {
+    let failed = || format!("cannot write '{}'", path.display());
+    let metadata = origin.metadata(state);
+    let metadata: Vec<(&str, &str)> = metadata.iter().map(|(k, v)| (*k, v.as_str())).collect();
+    let shapes = fisher
+        .targets()
+        .iter()
+        .map(|t| [t.rows as u64, t.columns as u64]);
+    let shapes: Vec<[u64; 2]> = shapes.collect();
+    let targets = fisher.targets().iter().zip(&shapes);
+    let tensors: Vec<NewTensor<'_>> = targets
+        .map(|(t, shape)| NewTensor {
+            name: &t.tensor,
+            dtype: Dtype::F32,
+            shape,
+        })
+        .collect();
+    let header = safetensors::header(&metadata, &tensors).with_context(failed)?;
+    let mut out = BufWriter::with_capacity(1 << 20, OutFile::create(path)?);
+    let mut put = || -> std::io::Result<()> {
+        out.write_all(&header)?;
+        for sums in fisher.sums() {
+            for part in sums.chunks(1 << 16) {
+                let bytes: Vec<u8> = part.iter().flat_map(|v| v.to_le_bytes()).collect();
+                out.write_all(&bytes)?;
+            }
+        }
+        Ok(())
+    };
+    put().with_context(failed)?;
+    let out = out.into_inner().map_err(|e| e.into_error());
+    out.and_then(OutFile::keep).with_context(failed)
+}
+
+/// Puts the sums of a file of the same model, text and options into `fisher`.
+///
+/// # Errors
+/// Another origin or shape; sums that are negative or not finite; what the system says.
+pub fn read(path: &Path, fisher: &mut Fisher, origin: &Origin) -> Result<State> {
+    let mut file = File::open(path)?;
+    let len = file.metadata()?.len();
+    let mut start = Vec::new();
+    Read::by_ref(&mut file).take(8).read_to_end(&mut start)?;
+    let header = safetensors::header_len(&start, len)?;
+    Read::by_ref(&mut file)
+        .take(header)
+        .read_to_end(&mut start)?;
+    let found = safetensors::metadata(&start, len)?;
+    let found = |key: &str| {
+        let text = found
+            .iter()
+            .find(|(k, _)| k == key)
+            .map(|(_, v)| v.as_str());
+        text.ok_or_else(|| anyhow!("it was not written by rimatrix --fisher: it has no '{key}'"))
+    };
+    let samples: usize = found("samples")?.parse().context("'samples'")?;
+    let loss = u64::from_str_radix(found("loss_sum_f64")?, 16).context("'loss_sum_f64'")?;
+    let state = State {
+        samples,
+        loss: f64::from_bits(loss),
+    };
+    for (key, wanted) in origin.metadata(&state) {
+        let text = found(key)?;
+        if text != wanted {
+            bail!("its {key} is '{text}', this run's '{wanted}'");
+        }
+    }
+    let mut tensors = safetensors::parse(&start, len)?;
+    tensors.sort_by_key(|t| t.offset);
+    let targets = fisher.targets();
+    let same = tensors.iter().zip(targets).all(|(t, target)| {
+        let shape = [target.rows as u64, target.columns as u64];
+        t.name == target.tensor && t.dtype == Dtype::F32 && t.shape == shape
+    });
+    if !same || tensors.len() != targets.len() {
+        bail!("its tensors are not those of the model");
+    }
+    for (tensor, sums) in tensors.iter().zip(fisher.sums_mut()) {
+        let mut bytes = vec![0u8; 1 << 18];
+        for part in sums.chunks_mut(1 << 16) {
+            let bytes = &mut bytes[..part.len() * 4];
+            file.read_exact(bytes)?;
+            for (sum, b) in part.iter_mut().zip(bytes.as_chunks().0) {
+                *sum = f32::from_le_bytes(*b);
+            }
+            if !part.iter().all(|s| s.is_finite() && *s >= 0.0) {
+                bail!("its sums of '{}' are damaged", tensor.name);
+            }
+        }
+    }
+    Ok(state)
+}

@@ -1,0 +1,108 @@
+//! `rimatrix`: which weights of a model matter, by the activations they meet or by the loss's gradients.
+
+pub mod args;
+mod collect;
+mod fisher;
+
+use std::io::{self, Write};
+use std::path::Path;
+
+use anyhow::{Context, Result, anyhow, bail};
+use serde_json::json;
+use trine_formats::imatrix::{Form, Imatrix};
+
+use crate::load::peak_memory;
+use crate::outfile::{OutFile, keep_input};
+use crate::{interrupt, open};
+use args::Args;
+
+/// Runs the tool.
+///
+/// # Errors
+/// Whatever the user, a file or the model did wrong, in one line.
+pub fn run(args: &Args) -> Result<()> {
+    let default = if args.fisher {
+        "fisher.safetensors"
+    } else {
+        "imatrix.gguf"
+    };
+    let target = args.output.clone().unwrap_or_else(|| default.into());
+    let inputs = [&args.model, &args.file].into_iter().flatten();
+    for input in inputs.chain(&args.in_file) {
+        keep_input(&target, input, "-o")?;
+    }
+    let mut matrix = Imatrix::new(u32::try_from(args.ctx_size).context("-c is too large")?);
+    for file in &args.in_file {
+        let place = || format!("--in-file '{}'", file.display());
+        let other = read(file).with_context(place)?;
+        matrix.merge(&other).with_context(place)?;
+    }
+    let Some(text) = &args.file else {
+        save(&matrix, &target, args.output_format.form())?;
+        return summary(args, &matrix, &target, None);
+    };
+    let model = args
+        .model_args()
+        .ok_or_else(|| anyhow!("a text needs a model to go through: give one with -m FILE"))?;
+    interrupt::listen()?;
+    let finished = if args.fisher {
+        fisher::run(args, &model, text, &target)
+    } else {
+        collect::run(args, &model, text, matrix, &target)
+    };
+    if !finished? {
+        note!("interrupted");
+        std::process::exit(interrupt::EXIT_CODE);
+    }
+    Ok(())
+}
+
+/// An importance matrix of either form.
+fn read(path: &Path) -> Result<Imatrix> {
+    let bytes = open::open_bytes(path, false)?;
+    Ok(Imatrix::parse((*bytes).as_ref())?)
+}
+
+/// Writes the whole file, or nothing.
+fn save(matrix: &Imatrix, path: &Path, form: Form) -> Result<()> {
+    let failed = || format!("cannot write '{}'", path.display());
+    if matrix.entries.is_empty() {
+        bail!("there is nothing to write: no matrix of the model saw a token");
+    }
+    let bytes = matrix.to_bytes(form).with_context(failed)?;
+    let mut out = OutFile::create(path)?;
+    out.write_all(&bytes)
+        .and_then(|()| out.keep())
+        .with_context(failed)
+}
+
+/// What was written, on standard output. `ppl`: the perplexity and its error.
+fn summary(args: &Args, matrix: &Imatrix, target: &Path, ppl: Option<(f64, f64)>) -> Result<()> {
+    let mut stdout = io::stdout().lock();
+    if args.json {
+        let report = json!({
+            "output": target.display().to_string(),
+            "matrices": matrix.entries.len(),
+            "chunks": matrix.chunk_count,
+            "chunk_size": matrix.chunk_size,
+            "datasets": matrix.datasets,
+            "ppl": ppl.map(|p| p.0),
+            "ppl_error": ppl.map(|p| p.1),
+            "peak_memory_bytes": peak_memory(),
+        });
+        writeln!(stdout, "{report}")?;
+    } else {
+        if let Some((ppl, error)) = ppl {
+            writeln!(stdout, "Final estimate: PPL = {ppl:.4} +/- {error:.5}")?;
+        }
+        writeln!(
+            stdout,
+            "{}: {} matrices, {} chunks of {} tokens",
+            target.display(),
+            matrix.entries.len(),
+            matrix.chunk_count,
+            matrix.chunk_size
+        )?;
+    }
+    Ok(stdout.flush()?)
+}

@@ -19,7 +19,10 @@ use trine_formats::types::num::{f16_to_f32, f32_to_f16};
 
 use super::Isa;
 
+pub use memory::Lines;
+
 mod lanes;
+mod memory;
 mod sums;
 #[cfg(test)]
 mod tests;

@@ -7,13 +7,21 @@ pub const AVX2_ROWS: usize = 4;
 /// Rows of four lines that AVX-512's registers hold: 32 of 8 `f64`, less the same.
 pub const AVX512_ROWS: usize = 5;
 
-/// Magnitude and sign of a widened half.
+/// Magnitude and sign of a widened half float.
 const MASK: u64 = 0x81FF_FC00_0000_0000;
+/// Of a widened bfloat.
+const BRAIN_MASK: u64 = 0x8FFF_E000_0000_0000;
+
+/// How far the top field is shifted, and what is left.
+const fn widening(brain: bool) -> (i32, u64) {
+    if brain { (3, BRAIN_MASK) } else { (6, MASK) }
+}
 
 /// Vectors of eight lanes.
 ///
 /// # Safety
-/// All functions ask for the instruction set; pointers are to as much as is read or written.
+/// All functions ask for the instruction set; pointers are to as much as is read or written,
+/// aligned or not.
 pub trait Lanes {
     /// Rows whose sums are kept in registers together.
     const ROWS: usize;
@@ -29,8 +37,8 @@ pub trait Lanes {
     unsafe fn no_words() -> Self::Words;
     /// Asks for a line, which need not be there.
     unsafe fn prefetch(p: *const Line);
-    /// Field `K` of every word, widened.
-    unsafe fn field<const K: usize>(words: Self::Words) -> Self::Sums;
+    /// Field `K` of every word, a half float or a bfloat, widened.
+    unsafe fn field<const K: usize, const BRAIN: bool>(words: Self::Words) -> Self::Sums;
     /// `acc + w * c`, where the product is exact.
     unsafe fn add(acc: Self::Sums, w: Self::Sums, c: *const f64) -> Self::Sums;
     unsafe fn load(p: *const f64) -> Self::Sums;
@@ -57,7 +65,7 @@ impl Lanes for Scalar {
     #[inline(always)]
     unsafe fn words(p: *const Line) -> [u64; 8] {
         // SAFETY: the caller has a line there.
-        unsafe { (*p).0 }
+        unsafe { p.cast::<[u64; 8]>().read_unaligned() }
     }
     #[inline(always)]
     unsafe fn no_words() -> [u64; 8] {
@@ -66,8 +74,12 @@ impl Lanes for Scalar {
     #[inline(always)]
     unsafe fn prefetch(_: *const Line) {}
     #[inline(always)]
-    unsafe fn field<const K: usize>(words: [u64; 8]) -> [f64; 8] {
-        words.map(|w| f64::from_bits((((w << (48 - 16 * K)).cast_signed() >> 6) as u64) & MASK))
+    unsafe fn field<const K: usize, const BRAIN: bool>(words: [u64; 8]) -> [f64; 8] {
+        let (shift, mask) = widening(BRAIN);
+        words.map(|w| {
+            let top = (w << (48 - 16 * K)).cast_signed();
+            f64::from_bits((top >> shift).cast_unsigned() & mask)
+        })
     }
     #[inline(always)]
     unsafe fn add(mut acc: [f64; 8], w: [f64; 8], c: *const f64) -> [f64; 8] {
@@ -102,7 +114,7 @@ pub use x86::{Avx2, Avx512, coefficients_avx512, put_eight_avx512, put_lane_avx5
 mod x86 {
     use std::arch::x86_64::*;
 
-    use super::{AVX2_ROWS, AVX512_ROWS, Lanes, Line, MASK};
+    use super::{AVX2_ROWS, AVX512_ROWS, Lanes, Line, widening};
     use crate::kernels::halves::{LANES, SCALE};
 
     /// AVX2 and FMA: two vectors of four.
@@ -110,7 +122,7 @@ mod x86 {
 
     #[inline]
     #[target_feature(enable = "avx2,fma")]
-    fn widen256<const K: usize>(x: __m256i) -> __m256d {
+    fn widen256<const K: usize, const BRAIN: bool>(x: __m256i) -> __m256d {
         let x = match K {
             0 => _mm256_slli_epi64::<48>(x),
             1 => _mm256_slli_epi64::<32>(x),
@@ -118,8 +130,13 @@ mod x86 {
             _ => x,
         };
         // All that is left lies in the upper half, for which the arithmetic shift of 32 bits will do.
-        let mask = _mm256_set1_epi64x(MASK.cast_signed());
-        _mm256_castsi256_pd(_mm256_and_si256(_mm256_srai_epi32::<6>(x), mask))
+        let mask = _mm256_set1_epi64x(widening(BRAIN).1.cast_signed());
+        let shifted = if BRAIN {
+            _mm256_srai_epi32::<3>(x)
+        } else {
+            _mm256_srai_epi32::<6>(x)
+        };
+        _mm256_castsi256_pd(_mm256_and_si256(shifted, mask))
     }
 
     impl Lanes for Avx2 {
@@ -145,8 +162,8 @@ mod x86 {
         #[target_feature(enable = "avx2,fma")]
         unsafe fn words(p: *const Line) -> Self::Words {
             let p: *const __m256i = p.cast();
-            // SAFETY: the caller has a line there, which is aligned.
-            unsafe { [_mm256_load_si256(p), _mm256_load_si256(p.add(1))] }
+            // SAFETY: the caller has a line there.
+            unsafe { [_mm256_loadu_si256(p), _mm256_loadu_si256(p.add(1))] }
         }
         #[inline]
         #[target_feature(enable = "avx2,fma")]
@@ -160,8 +177,11 @@ mod x86 {
         }
         #[inline]
         #[target_feature(enable = "avx2,fma")]
-        unsafe fn field<const K: usize>(words: Self::Words) -> Self::Sums {
-            [widen256::<K>(words[0]), widen256::<K>(words[1])]
+        unsafe fn field<const K: usize, const BRAIN: bool>(words: Self::Words) -> Self::Sums {
+            [
+                widen256::<K, BRAIN>(words[0]),
+                widen256::<K, BRAIN>(words[1]),
+            ]
         }
         #[inline]
         #[target_feature(enable = "avx2,fma")]
@@ -219,8 +239,8 @@ mod x86 {
         #[inline]
         #[target_feature(enable = "avx512f,avx512dq")]
         unsafe fn words(p: *const Line) -> __m512i {
-            // SAFETY: the caller has a line there, which is aligned.
-            unsafe { _mm512_load_si512(p.cast()) }
+            // SAFETY: the caller has a line there.
+            unsafe { _mm512_loadu_si512(p.cast()) }
         }
         #[inline]
         #[target_feature(enable = "avx512f,avx512dq")]
@@ -234,7 +254,7 @@ mod x86 {
         }
         #[inline]
         #[target_feature(enable = "avx512f,avx512dq")]
-        unsafe fn field<const K: usize>(x: __m512i) -> __m512d {
+        unsafe fn field<const K: usize, const BRAIN: bool>(x: __m512i) -> __m512d {
             let x = match K {
                 0 => _mm512_slli_epi64::<48>(x),
                 1 => _mm512_slli_epi64::<32>(x),
@@ -242,8 +262,13 @@ mod x86 {
                 _ => x,
             };
             // The shift fills with the sign, of which the mask leaves one bit.
-            let mask = _mm512_set1_epi64(MASK.cast_signed());
-            _mm512_castsi512_pd(_mm512_and_si512(_mm512_srai_epi64::<6>(x), mask))
+            let mask = _mm512_set1_epi64(widening(BRAIN).1.cast_signed());
+            let shifted = if BRAIN {
+                _mm512_srai_epi64::<3>(x)
+            } else {
+                _mm512_srai_epi64::<6>(x)
+            };
+            _mm512_castsi512_pd(_mm512_and_si512(shifted, mask))
         }
         #[inline]
         #[target_feature(enable = "avx512f,avx512dq")]

@@ -19,7 +19,10 @@ use trine_formats::types::num::{f16_to_f32, f32_to_f16};
 
 use super::Isa;
 
+pub use memory::Lines;
+
 mod lanes;
+mod memory;
 mod sums;
 #[cfg(test)]
 mod tests;
@@ -34,6 +37,9 @@ pub const BLOCK: usize = 4;
 pub const LANES: usize = BLOCK * LINE;
 /// Factor on all coefficients, 2^1008.
 pub const SCALE: f64 = f64::from_bits((1023 + 1008) << 52);
+
+/// The same for bfloats, 2^896: theirs is an exponent of eight bits, at 52..60, and a mantissa of seven.
+pub const BRAIN_SCALE: f64 = f64::from_bits((1023 + 896) << 52);
 
 /// Eight lanes of four steps.
 #[derive(Clone, Copy, Default)]
@@ -101,12 +107,49 @@ pub fn dots(
     if coefs.rows == 0 {
         return;
     }
-    coefs.check(STEPS * quads);
     assert!(words.len() >= quads * BLOCK, "words too short");
+    // SAFETY: the words are there, and an `Isa` is only made for what the processor has.
+    unsafe { dots_at::<false>(isa, words.as_ptr(), quads, coefs, out, out_stride) }
+}
+
+/// [`dots`] over the bytes of words, little endian; `BRAIN` ones are bfloats, and their coefficients are times [`BRAIN_SCALE`].
+///
+/// # Panics
+/// When a slice is too short.
+pub fn dots_of_bytes<const BRAIN: bool>(
+    isa: Isa,
+    words: &[u8],
+    quads: usize,
+    coefs: Coefficients<'_>,
+    out: &mut [f32],
+    out_stride: usize,
+) {
+    if coefs.rows == 0 {
+        return;
+    }
+    assert!(
+        words.len() >= quads * BLOCK * size_of::<Line>(),
+        "words too short"
+    );
+    // SAFETY: as above; a line is read from any address.
+    unsafe { dots_at::<BRAIN>(isa, words.as_ptr().cast(), quads, coefs, out, out_stride) }
+}
+
+/// # Safety
+/// The processor has `isa`, and `quads` rows of lines are there.
+unsafe fn dots_at<const BRAIN: bool>(
+    isa: Isa,
+    words: *const Line,
+    quads: usize,
+    coefs: Coefficients<'_>,
+    out: &mut [f32],
+    out_stride: usize,
+) {
+    coefs.check(STEPS * quads);
     let last = (coefs.rows - 1) * out_stride;
     assert!(out.len() >= last + LANES, "output too short");
-    let call = sums::Call {
-        words: words.as_ptr(),
+    let call: sums::Call<_, BRAIN> = sums::Call {
+        words,
         lines: BLOCK,
         quads,
         line: 0,
@@ -122,7 +165,7 @@ pub fn dots(
             stride: out_stride,
         },
     };
-    // SAFETY: the bounds were just checked, and an `Isa` is only made for what the processor has.
+    // SAFETY: passed on, and the other bounds were just checked.
     unsafe { call.run(isa) }
 }
 
@@ -185,7 +228,7 @@ pub fn accumulate(
     let last = (coefs.rows - 1) * acc_stride;
     let lanes = (line_end - line) * LINE;
     assert!(acc.len() >= last + lanes, "sums too short");
-    let call = sums::Call {
+    let call: sums::Call<_, false> = sums::Call {
         words: tiles.words.as_ptr(),
         lines: tiles.lines,
         quads: tiles.quads,
@@ -202,7 +245,7 @@ pub fn accumulate(
             stride: acc_stride,
         },
     };
-    // SAFETY: as in `dots`.
+    // SAFETY: the bounds were just checked, and an `Isa` is only made for what the processor has.
     unsafe { call.run(isa) }
 }
 

@@ -30,7 +30,7 @@ struct Words {
 /// All rows run over a line that was widened once; the order of the loops keeps the sums, one field of
 /// `L` lines and nothing else in registers.
 #[inline(always)]
-unsafe fn add_block<S: Lanes, const L: usize, const R: usize>(
+unsafe fn add_block<S: Lanes, const L: usize, const R: usize, const BRAIN: bool>(
     acc: &mut [[S::Sums; L]; R],
     words: Words,
     (mut from, to): (usize, usize),
@@ -56,7 +56,7 @@ unsafe fn add_block<S: Lanes, const L: usize, const R: usize>(
                     ($k:literal) => {
                         let mut w = [S::zero(); L];
                         for l in 0..L {
-                            w[l] = S::field::<$k>(x[l]);
+                            w[l] = S::field::<$k, BRAIN>(x[l]);
                         }
                         for r in 0..R {
                             let c = coefs.add(r * coef_stride + STEPS * quad + $k);
@@ -126,9 +126,9 @@ impl Target for InPlace {
     }
 }
 
-/// Words times coefficients.
+/// Words of half floats, or of bfloats, times coefficients.
 #[derive(Clone, Copy)]
-pub struct Call<T> {
+pub struct Call<T, const BRAIN: bool> {
     /// Tiles of `quads` words of steps by `lines` lines.
     pub words: *const Line,
     pub lines: usize,
@@ -147,7 +147,7 @@ pub struct Call<T> {
     pub target: T,
 }
 
-impl<T: Target> Call<T> {
+impl<T: Target, const BRAIN: bool> Call<T, BRAIN> {
     /// # Safety
     /// The processor has `isa`; words, coefficients and target are as large as the numbers say.
     pub unsafe fn run(self, isa: Isa) {
@@ -250,7 +250,7 @@ impl<T: Target> Call<T> {
                 }
             }
             let coefs = self.coefs.add(row * self.coef_stride);
-            add_block::<S, L, R>(&mut acc, words, quads, coefs, self.coef_stride);
+            add_block::<S, L, R, BRAIN>(&mut acc, words, quads, coefs, self.coef_stride);
             for r in 0..R {
                 for l in 0..L {
                     self.target

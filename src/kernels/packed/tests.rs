@@ -213,3 +213,61 @@ fn whole_row_ternary_layouts_give_the_bits_of_the_row_kernel() {
     quantize_tl(&[1.0, -0.5, 0.25, 0.0], &mut q);
     assert_eq!(q, [127, -64, 32, 0]);
 }
+
+/// Rows of any width, numbers of every size next to each other, and products that `f32` cannot hold.
+#[test]
+fn packed_floats_give_the_bits_of_dot_ref_for_any_width_and_exponent() {
+    /// `count` floats whose bits below the sign are in `range`.
+    fn floats(random: &mut Random, count: usize, range: std::ops::Range<usize>) -> Vec<u8> {
+        let mut one = || {
+            let magnitude = range.start + random.below(range.len());
+            (magnitude as u16 | (random.next() as u16 & 0x8000)).to_le_bytes()
+        };
+        (0..count).flat_map(|_| one()).collect()
+    }
+    // All numbers; and for bfloats ordinary ones, ones with tiny or huge products, and all bits.
+    let ranges: [(TypeId, &[std::ops::Range<usize>]); 2] = [
+        (TypeId::F16, &[0..0x7C00, 0x3000..0x4400]),
+        (
+            TypeId::BF16,
+            &[
+                0x3000..0x4400,
+                0..0x7F80,
+                0x0F00..0x2400,
+                0x5000..0x6800,
+                0..0x8000,
+                0..1,
+            ],
+        ),
+    ];
+    for (ty, ranges) in ranges {
+        let info = ty.info().expect("registered");
+        let mut random = Random(0xF10A + u64::from(ty.0));
+        for n in [1usize, 2, 3, 4, 5, 30, 33, 64, 258] {
+            for (rows, tokens) in [(1, 1), (31, 2), (32, 5), (40, 6), (33, 13)] {
+                for weights in ranges {
+                    let w = floats(&mut random, rows * n, weights.clone());
+                    let mut acts = Vec::new();
+                    for _ in 0..tokens {
+                        let range = ranges[random.below(ranges.len())].clone();
+                        acts.extend(floats(&mut random, n, range));
+                    }
+                    compare(info, &w, &acts, n, tokens, "floats");
+                }
+            }
+        }
+    }
+    // What the widening would take for a number is refused.
+    for isa in isas() {
+        for p in packings(TypeId::F16, isa) {
+            for special in [0x7C00u16, 0xFC00, 0x7E00, 0x7C01, 0xFFFF] {
+                let mut w = vec![0; 2 * 37 * 3];
+                w[2 * 60..][..2].copy_from_slice(&special.to_le_bytes());
+                assert!(
+                    product(p, &w, &[0; 74], 37, 3, 1).is_none(),
+                    "{special:04x}"
+                );
+            }
+        }
+    }
+}

@@ -77,7 +77,7 @@ fn aligned<T: Copy + Default>(buffer: &mut Vec<T>, len: usize) -> &mut [T] {
 
 /// The rows of one KV head that are computed together.
 struct Rows<'a> {
-    head: &'a HeadCache,
+    head: HeadCache<'a>,
     tokens: Range<usize>,
     /// Rows per token.
     shared: usize,
@@ -89,7 +89,7 @@ impl Attention<'_> {
     /// `q` is `[tokens][n_head * head_dim]`; the result has the same shape.
     pub fn run(&self, q: &[f32]) -> Floats {
         let hd = self.cache.head_dim;
-        let kv_heads = self.cache.heads.len();
+        let kv_heads = self.cache.n_head();
         let (width, shared) = (self.n_head * hd, self.n_head / kv_heads);
         let tokens = q.len() / width;
         let mut out = Floats::scratch(q.len());
@@ -120,9 +120,9 @@ impl Attention<'_> {
         let begin = self.visible(tokens.start).start / TILE * TILE;
         let end = self.first + tokens.end;
         Rows {
-            head: &self.cache.heads[kv_head],
+            head: self.cache.head(kv_head),
             tokens,
-            shared: self.n_head / self.cache.heads.len(),
+            shared: self.n_head / self.cache.n_head(),
             cells: begin..end.next_multiple_of(TILE),
         }
     }
@@ -159,7 +159,7 @@ impl Attention<'_> {
     /// One token, split over the pool in three steps.
     fn split(&self, q: &[f32], out: &mut [f32], scratch: &mut Scratch) {
         let hd = self.cache.head_dim;
-        let kv_heads = self.cache.heads.len();
+        let kv_heads = self.cache.n_head();
         let first = self.rows(0, 0..1);
         let (shared, width) = (first.shared, first.cells.len());
         let steps = STEPS * first.head.key_quads();

@@ -6,6 +6,7 @@ use crate::kernels::Isa;
 use crate::kernels::packed::Packing;
 
 mod block32;
+mod half;
 mod k16;
 mod lanes;
 mod q2_k;
@@ -44,6 +45,10 @@ pub(in crate::kernels) fn packings(ty: TypeId, isa: Isa) -> &'static [&'static P
         (Isa::Avx512, TypeId::Q5_1) => list![block32::Q5_1_X16],
         (Isa::Avx512, TypeId::IQ4_NL) => list![block32::IQ4_NL_X16],
         (Isa::Avx512, TypeId::MXFP4) => list![block32::MXFP4_X16],
+        (Isa::Avx512, TypeId::F16) => list![half::F16],
+        (Isa::Avx512, TypeId::BF16) => list![half::BF16],
+        (Isa::Avx2, TypeId::F16) => list![half::F16_AVX2],
+        (Isa::Avx2, TypeId::BF16) => list![half::BF16_AVX2],
         _ => list![],
     }
 }

@@ -4,6 +4,7 @@
 //! bytes that are left before anything is allocated, and every error names the place.
 #![forbid(unsafe_code)]
 
+pub mod anyprec;
 pub mod gguf;
 pub mod imatrix;
 pub mod safetensors;

@@ -8,7 +8,9 @@ use std::sync::Arc;
 
 use common::{File, sample, tensors};
 use trine_formats::gguf::split::{ShardName, shard_path};
-use trine_formats::gguf::write::{Layout, NewTensor, WriteError, Writer, ggml_shape};
+use trine_formats::gguf::write::{
+    Layout, NewTensor, ScatterWriter, WriteError, Writer, ggml_shape,
+};
 use trine_formats::gguf::{Gguf, Limits, Metadata, ModelFile, Shard, Value};
 use trine_formats::types::TypeId;
 
@@ -296,6 +298,62 @@ fn data_out_of_order_or_of_another_size_is_refused() {
     writer.tensor("b", &[0; 16]).unwrap();
     assert!(matches!(writer.write(&[0]), Err(WriteError::TooMuch(1))));
     writer.finish().unwrap();
+}
+
+#[test]
+fn pieces_in_any_order_make_the_same_file() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = |name: &str| dir.path().join(name);
+    let mut writer = Writer::create(&path("in-order"), plan(), &[]).unwrap();
+    writer.tensor("a", &[1; 32]).unwrap();
+    writer.tensor("b", &[2; 16]).unwrap();
+    writer.finish().unwrap();
+
+    let mut writer = ScatterWriter::create(&path("scattered"), plan(), &[]).unwrap();
+    let pieces = [(1, 8, 8), (0, 0, 30), (1, 0, 8), (2, 0, 0), (0, 30, 2)];
+    for (tensor, start, len) in pieces {
+        let data = vec![tensor as u8 + 1; len];
+        writer.write(tensor, start, &data).unwrap();
+    }
+    assert!(!path("scattered").exists());
+    for (tensor, start, len) in [(0, 31, 2), (0, 0, 1), (1, u64::MAX, 1)] {
+        let error = writer.write(tensor, start, &vec![0; len]).unwrap_err();
+        assert!(matches!(error, WriteError::Outside { .. }), "{error}");
+    }
+    assert!(matches!(
+        writer.write(3, 0, &[]),
+        Err(WriteError::TooMuch(0))
+    ));
+    writer.finish(&plan()).unwrap();
+    assert_eq!(
+        fs::read(path("scattered")).unwrap(),
+        fs::read(path("in-order")).unwrap()
+    );
+    assert_eq!(names_in(dir.path()), ["in-order", "scattered"]);
+}
+
+#[test]
+fn scattered_pieces_that_are_missing_are_named() {
+    let dir = tempfile::tempdir().unwrap();
+    let target = dir.path().join("m.gguf");
+    let mut writer = ScatterWriter::create(&target, plan(), &[]).unwrap();
+    writer.write(0, 0, &[1; 32]).unwrap();
+    writer.write(1, 8, &[1; 8]).unwrap();
+    let error = writer.finish(&plan()).unwrap_err().to_string();
+    assert_eq!(
+        error,
+        "the file is not whole: tensor 'b' lacks 8 of its bytes"
+    );
+    let mut writer = ScatterWriter::create(&target, plan(), &[]).unwrap();
+    writer.write(0, 0, &[1; 32]).unwrap();
+    writer.write(1, 0, &[1; 16]).unwrap();
+    let other = Layout::new(
+        &Metadata::default(),
+        &[NewTensor::new("a", [8], TypeId::F32)],
+    );
+    let error = writer.finish(&other.unwrap()).unwrap_err();
+    assert!(matches!(error, WriteError::OtherHeader));
+    assert!(names_in(dir.path()).is_empty());
 }
 
 #[test]

@@ -3,6 +3,7 @@
 //! [`Plan`] decides from headers alone which tensor gets which type; [`run`] carries a plan out. Where
 //! llama-quantize silently does something else than asked, the plan holds a [`Problem`] instead.
 
+pub mod anyprec;
 mod category;
 mod choose;
 mod convert;

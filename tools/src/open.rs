@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result, anyhow, bail};
 use memmap2::Mmap;
+use trine_formats::anyprec::AnyPrec;
 use trine_formats::gguf::split::{self, ShardName};
 use trine_formats::gguf::{ByteStore, Bytes, ErrorKind, Gguf, Limits, ModelFile, Shard};
 
@@ -68,7 +69,11 @@ fn shard_name(path: &Path, count: u32) -> Result<ShardName> {
 fn open_shard(path: &Path, mmap: bool) -> Result<Shard> {
     let bytes = open_bytes(path, mmap)?;
     let content: &[u8] = (*bytes).as_ref();
-    let gguf = Gguf::parse(content, &Limits::default()).map_err(|e| match e.kind {
+    let parsed = Gguf::parse(content, &Limits::default()).or_else(|e| match e.kind {
+        ErrorKind::DataTruncated { .. } => prefix(content).ok_or(e),
+        _ => Err(e),
+    });
+    let gguf = parsed.map_err(|e| match e.kind {
         ErrorKind::Empty => anyhow!("'{}' is empty; was a download interrupted?", path.display()),
         ErrorKind::Magic { .. } => anyhow!(
             "'{}' is not a GGUF file: it looks like {}",
@@ -82,6 +87,17 @@ fn open_shard(path: &Path, mmap: bool) -> Result<Shard> {
         gguf,
         bytes,
     })
+}
+
+/// The header of an any-precision file that ends early: what there is of it may be a model all the same,
+/// which [`AnyPrec::read`] finds out.
+fn prefix(content: &[u8]) -> Option<Gguf> {
+    let limits = Limits {
+        partial: true,
+        ..Limits::default()
+    };
+    let gguf = Gguf::parse(content, &limits).ok()?;
+    AnyPrec::is(&gguf.meta).then_some(gguf)
 }
 
 /// The bytes of a regular file, mapped or read.

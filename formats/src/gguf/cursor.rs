@@ -11,6 +11,9 @@ pub struct Limits {
     pub alignment: u64,
     /// Longest metadata key in bytes; GGUF's own limit is 65535.
     pub key: u64,
+    /// Accept a file whose data ends early; the header must be whole. A [`ModelFile`](super::ModelFile)
+    /// of it has no data for the tensors that are not all there.
+    pub partial: bool,
 }
 
 impl Default for Limits {
@@ -19,6 +22,7 @@ impl Default for Limits {
             memory: 60 << 20,
             alignment: 1 << 16,
             key: u16::MAX as u64,
+            partial: false,
         }
     }
 }

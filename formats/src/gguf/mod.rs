@@ -12,6 +12,7 @@ mod metadata;
 mod model;
 mod packing;
 mod read;
+mod scatter;
 pub mod split;
 mod strings;
 pub mod write;
@@ -75,6 +76,8 @@ pub struct Gguf {
     pub tensors: Vec<TensorInfo>,
     /// Where the data section starts in the file.
     pub data_offset: u64,
+    /// Whether the file may end before its last tensor does: see [`Limits::partial`].
+    pub partial: bool,
     /// Whose type numbers the file uses; the tensors' types are translated already.
     pub dialect: Dialect,
 }

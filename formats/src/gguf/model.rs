@@ -111,14 +111,14 @@ impl ModelFile {
     ///
     /// # Errors
     /// Shards missing, of another set or in the wrong place, a tensor that two shards hold, and data
-    /// outside a shard's bytes.
+    /// outside a shard's bytes unless its header is [partial](Gguf::partial).
     pub fn new(shards: Vec<Shard>) -> Result<ModelFile, GgufError> {
         split::check(&shards)?;
         let mut index = HashMap::with_capacity(shards.iter().map(|s| s.gguf.tensors.len()).sum());
         for (s, shard) in shards.iter().enumerate() {
             for (t, info) in shard.gguf.tensors.iter().enumerate() {
                 let field = || format!("tensor '{}'", info.name);
-                if shard.data(info).is_none() {
+                if !shard.gguf.partial && shard.data(info).is_none() {
                     let len = (*shard.bytes).as_ref().len() as u64;
                     let start = shard.gguf.data_offset.saturating_add(info.offset);
                     let end = start.saturating_add(info.bytes);
@@ -172,7 +172,7 @@ impl ModelFile {
         self.index.get(name).map(|&(s, _)| &self.shards[s])
     }
 
-    /// A tensor with its data.
+    /// A tensor with its data; `None` also where a file that ends early has not all of it.
     pub fn tensor(&self, name: &str) -> Option<TensorView> {
         let &(s, t) = self.index.get(name)?;
         let info = self.shards[s].gguf.tensors[t].clone();

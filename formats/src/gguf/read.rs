@@ -43,7 +43,7 @@ const HEAP: u64 = 16;
 
 impl Gguf {
     /// Reads the header of the GGUF file that `bytes` holds whole, and checks that every tensor's data
-    /// lies inside it.
+    /// lies inside it, or with `limits.partial` that it would if the file did not end early.
     ///
     /// # Errors
     /// Any [`ErrorKind`]; nothing is allocated beyond `limits.memory` on the way.
@@ -80,13 +80,21 @@ impl Gguf {
                 })
                 .of(|| "data section".into());
         }
-        place(&mut tensors, &rows, alignment, data_offset, len)?;
+        place(
+            &mut tensors,
+            &rows,
+            alignment,
+            data_offset,
+            len,
+            limits.partial,
+        )?;
         Ok(Gguf {
             version,
             alignment,
             meta,
             tensors,
             data_offset,
+            partial: limits.partial,
             dialect,
         })
     }
@@ -426,13 +434,15 @@ pub(crate) fn tensor_bytes(ty: TypeId, shape: &[u64]) -> Result<Option<u64>, Err
 }
 
 /// Checks that the tensors lie in the data section one after the other, as ggml demands, and gives
-/// those of unknown type what lies between their start and the next.
+/// those of unknown type what lies between their start and the next. With `partial` the data of tensors
+/// of known size may be missing.
 fn place(
     tensors: &mut [TensorInfo],
     rows: &[Row],
     alignment: u64,
     data_offset: u64,
     len: u64,
+    partial: bool,
 ) -> Result<(), GgufError> {
     let available = len - data_offset.min(len);
     let mut expected = 0;
@@ -471,7 +481,8 @@ fn place(
         // The last tensor's padding may be missing, its data may not. An unknown type without any
         // byte to it lies past the end or under the tensor after it.
         let empty = t.shape.contains(&0);
-        if end > available || (row.size.is_none() && bytes == 0 && !empty) {
+        let cut_off = end > available && !(partial && row.size.is_some());
+        if cut_off || (row.size.is_none() && bytes == 0 && !empty) {
             let (start, end) = (
                 data_offset.saturating_add(offset),
                 data_offset.saturating_add(end),

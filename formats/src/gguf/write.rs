@@ -13,6 +13,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use thiserror::Error;
 
 pub use super::layout::{Layout, NewTensor, ggml_shape};
+pub use super::scatter::ScatterWriter;
 
 /// Why a file could not be written.
 #[allow(missing_docs, reason = "the messages say what the fields are")]
@@ -46,8 +47,34 @@ pub enum WriteError {
     },
     #[error("{0} bytes were given after the last tensor")]
     TooMuch(u64),
+    #[error("tensor '{name}' has no bytes {start}..{end}")]
+    Outside { name: String, start: u64, end: u64 },
+    #[error("the header that was planned and the one to be written differ in more than values")]
+    OtherHeader,
     #[error("the file is not whole: tensor '{name}' lacks {missing} of its bytes")]
     Unfinished { name: String, missing: u64 },
+}
+
+impl WriteError {
+    /// What went wrong with the file at `path`, which takes `need` bytes in all.
+    pub(super) fn io(
+        action: &'static str,
+        path: &Path,
+        need: u64,
+        source: io::Error,
+    ) -> WriteError {
+        let path = path.to_owned();
+        match source.kind() {
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
+                WriteError::DiskFull { path, need }
+            }
+            _ => WriteError::Io {
+                action,
+                path,
+                source,
+            },
+        }
+    }
 }
 
 /// Temporary files of all writers of this process that are neither finished nor dropped.
@@ -68,13 +95,13 @@ pub fn remove_unfinished() -> Vec<PathBuf> {
 }
 
 /// A file under a temporary name that goes away unless it is kept.
-struct TempFile {
+pub(super) struct TempFile {
     path: PathBuf,
 }
 
 impl TempFile {
     /// Creates `NAME.PID.part` beside `target`, or `NAME.PID.N.part` when a file of that name is there.
-    fn create(target: &Path) -> Result<(TempFile, File), WriteError> {
+    pub(super) fn create(target: &Path) -> Result<(TempFile, File), WriteError> {
         let name = target
             .file_name()
             .ok_or_else(|| WriteError::Directory(target.to_owned()))?;
@@ -104,6 +131,14 @@ impl TempFile {
                 }
             }
         }
+    }
+
+    /// Gives the file, which must be synced, the name `target`.
+    pub(super) fn keep(self, target: &Path) -> io::Result<()> {
+        fs::rename(&self.path, target)?;
+        self.forget();
+        sync_directory(target);
+        Ok(())
     }
 
     fn forget(&self) {
@@ -246,11 +281,11 @@ impl Writer {
             .flush()
             .and_then(|()| self.out.get_ref().sync_all());
         synced.map_err(|e| self.failed("write", e))?;
-        fs::rename(&self.temp.path, &self.target)
-            .map_err(|e| self.failed("rename the finished file to", e))?;
-        self.temp.forget();
-        sync_directory(&self.target);
-        Ok(self.layout.file_bytes())
+        let (target, need) = (self.target, self.layout.file_bytes());
+        self.temp
+            .keep(&target)
+            .map_err(|e| WriteError::io("rename the finished file to", &target, need, e))?;
+        Ok(need)
     }
 
     fn put(&mut self, bytes: &[u8]) -> Result<(), WriteError> {
@@ -260,23 +295,12 @@ impl Writer {
     }
 
     fn failed(&self, action: &'static str, source: io::Error) -> WriteError {
-        let path = self.target.clone();
-        match source.kind() {
-            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => WriteError::DiskFull {
-                path,
-                need: self.layout.file_bytes(),
-            },
-            _ => WriteError::Io {
-                action,
-                path,
-                source,
-            },
-        }
+        WriteError::io(action, &self.target, self.layout.file_bytes(), source)
     }
 }
 
 /// The path to replace: links are followed, so that the link stays and the file behind it changes.
-fn check_target(target: &Path, inputs: &[&Path]) -> Result<PathBuf, WriteError> {
+pub(super) fn check_target(target: &Path, inputs: &[&Path]) -> Result<PathBuf, WriteError> {
     let Ok(meta) = fs::metadata(target) else {
         let dir = target.parent().filter(|d| !d.as_os_str().is_empty());
         if dir.is_some_and(|d| !d.is_dir()) {

@@ -25,3 +25,9 @@ pub use error::{ConvertError, Problems};
 pub use outtype::OutType;
 pub use plan::{Options, PackedScale, Plan, Row, Ternary, known_classes, plan};
 pub use run::{Progress, run};
+
+/// Whether the rows of `q` and `k` change places in models of this architecture; `None` when it is not known.
+pub(crate) fn reorders_heads(architecture: &str) -> Option<bool> {
+    let family = arch::FAMILIES.iter().find(|f| f.name == architecture);
+    family.map(|f| f.adjacent_pairs)
+}

@@ -388,7 +388,7 @@ impl Plan {
 }
 
 /// The row of a tensor that stays as it is.
-fn unchanged(name: String, (shard, offset, info): (usize, u64, &TensorInfo)) -> Row {
+pub(super) fn unchanged(name: String, (shard, offset, info): (usize, u64, &TensorInfo)) -> Row {
     Row {
         name,
         source: Source {

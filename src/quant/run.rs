@@ -192,7 +192,7 @@ pub fn run(
     })
 }
 
-fn join<T>(handle: thread::ScopedJoinHandle<'_, T>) -> T {
+pub(super) fn join<T>(handle: thread::ScopedJoinHandle<'_, T>) -> T {
     handle
         .join()
         .unwrap_or_else(|panic| std::panic::resume_unwind(panic))

@@ -40,7 +40,7 @@ impl Nesting {
     }
 
     /// All widths, narrowest first.
-    pub fn widths(self) -> impl DoubleEndedIterator<Item = u8> + ExactSizeIterator {
+    pub fn widths(self) -> impl ExactSizeIterator<Item = u8> + Clone {
         // an ExactSizeIterator of u8 needs a half-open range
         self.seed_bits..self.parent_bits + 1
     }
@@ -89,8 +89,8 @@ pub struct Clusterer {
 
 #[derive(Debug)]
 enum Engine {
-    Exact(Exact),
-    Compat(Reference),
+    Exact(Box<Exact>),
+    Compat(Box<Reference>),
 }
 
 impl Clusterer {
@@ -99,8 +99,8 @@ impl Clusterer {
         Clusterer {
             nesting,
             engine: match method {
-                Method::Exact => Engine::Exact(Exact::default()),
-                Method::Compat { seed } => Engine::Compat(Reference::new(seed)),
+                Method::Exact => Engine::Exact(Box::default()),
+                Method::Compat { seed } => Engine::Compat(Box::new(Reference::new(seed))),
             },
             luts: nesting.widths().map(|_| Vec::new()).collect(),
         }
@@ -138,7 +138,7 @@ impl Clusterer {
     }
 }
 
-fn check(weights: &[f32], sensitivities: &[f32]) -> Result<(), ClusterError> {
+pub(super) fn check(weights: &[f32], sensitivities: &[f32]) -> Result<(), ClusterError> {
     let largest = half::f16::MAX.to_f32();
     for (i, &x) in weights.iter().enumerate() {
         if !x.is_finite() {

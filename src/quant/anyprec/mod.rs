@@ -1,14 +1,53 @@
 //! Any-precision and SqueezeLLM quantization: every row has a codebook of its own, and the codes of all widths
 //! are the leading bits of one parent code.
+//!
+//! A row's weights are clustered in one dimension, weighed by their sensitivities: first into `2^seed` clusters,
+//! then each cluster is split in two until there are `2^parent`. The centroids of every width on the way are
+//! its tables. SqueezeLLM is the same with the seed for a parent. [`Plan`] decides from the headers, [`run`]
+//! carries it out, [`extract()`] takes one width out of the result. The file is described in
+//! [`trine_formats::anyprec`].
+//!
+//! Sources: Kim et al., "SqueezeLLM: Dense-and-Sparse Quantization", 2024; Park et al., "Any-Precision LLM",
+//! 2024.
 
 mod cluster;
 mod compat;
+mod error;
 mod exact;
+mod extract;
+mod footprint;
 #[cfg(test)]
 mod golden;
+mod keep;
 pub mod outliers;
+mod plan;
+mod run;
 mod seed;
+mod sensitivity;
 mod sorted;
 mod split;
+mod target;
+mod work;
 
 pub use cluster::{ClusterError, Clusterer, Method, Nesting};
+pub use error::ApError;
+pub use extract::{Extracted, extract};
+pub use footprint::{Footprint, WidthSize};
+pub use plan::{Places, Plan, is_block_matrix, sensible_parent};
+pub use run::{Report, run};
+pub use sensitivity::{Sensitivity, SensitivityError, WeightFiles};
+pub use target::{Recipe, Target};
+
+/// Is told how far the work is.
+pub trait Progress {
+    /// Work on a tensor begins.
+    fn tensor(&mut self, name: &str);
+    /// So many more bytes of the input are done.
+    fn advance(&mut self, bytes: u64);
+}
+
+/// No news.
+impl Progress for () {
+    fn tensor(&mut self, _: &str) {}
+    fn advance(&mut self, _: u64) {}
+}

@@ -8,8 +8,6 @@
 //! Sources: Kim et al., "SqueezeLLM", 2024; Park et al., "Any-Precision LLM", 2024; and their programs, which
 //! differ: see [`Rule`].
 
-use std::cmp::Ordering;
-
 /// Whose rules are followed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Rule {
@@ -45,23 +43,23 @@ impl Shares {
 /// The indices of the most sensitive of a tensor's weights, ascending; of equal ones the first.
 pub fn most_sensitive(scores: &[f32], percent: f64, rule: Rule) -> Vec<usize> {
     let count = (percent * scores.len() as f64 / 100.0) as usize;
-    if count == 0 || count > scores.len() {
-        return if count == 0 {
-            Vec::new()
-        } else {
-            (0..scores.len()).collect()
-        };
+    if count == 0 || scores.is_empty() {
+        return Vec::new();
     }
-    let before =
-        |&a: &usize, &b: &usize| -> Ordering { scores[b].total_cmp(&scores[a]).then(a.cmp(&b)) };
-    let mut all: Vec<usize> = (0..scores.len()).collect();
-    let (_, &mut last, _) = all.select_nth_unstable_by(count - 1, before);
-    all.truncate(count);
-    if rule == Rule::SqueezeLlm {
-        all.retain(|&i| scores[i] > scores[last]);
-    }
-    all.sort_unstable();
-    all
+    let mut values = scores.to_vec();
+    let last = count.min(scores.len()) - 1;
+    let (above, &mut least, _) = values.select_nth_unstable_by(last, |a, b| b.total_cmp(a));
+    let above = above.iter().filter(|&&s| s > least).count();
+    let mut ties = match rule {
+        Rule::SqueezeLlm => 0,
+        Rule::AnyPrecision => last + 1 - above,
+    };
+    let mut taken = |s: f32| {
+        let tie = s == least && ties > 0;
+        ties -= usize::from(tie);
+        s > least || tie
+    };
+    (0..scores.len()).filter(|&i| taken(scores[i])).collect()
 }
 
 /// What the search for the range needs to know of a tensor.
@@ -118,6 +116,14 @@ impl Spread {
         let [q1, q3] = self.quartiles;
         let (low, high) = (q1 - range * self.distance, q3 + range * self.distance);
         low.abs().max(high.abs())
+    }
+
+    /// How many weights, of those that are left, have at least this magnitude, which is above 0. Right only
+    /// where the range was not [clipped](Range::clipped).
+    pub fn count_from(&self, threshold: f32) -> usize {
+        let low = self.low.partition_point(|&w| w <= -threshold);
+        let below = self.high.partition_point(|&w| w < threshold);
+        low + self.high.len() - below
     }
 
     /// How many weights are beyond a threshold, and whether there may be more.
@@ -239,6 +245,7 @@ mod tests {
         assert_eq!(of(12.5, Rule::AnyPrecision), [1]);
         assert!(of(12.5, Rule::SqueezeLlm).is_empty());
         assert!(of(12.4, Rule::AnyPrecision).is_empty());
+        assert_eq!(of(62.5, Rule::AnyPrecision), [1, 2, 3, 4, 7]);
         assert_eq!(of(100.0, Rule::AnyPrecision).len(), 8);
     }
 

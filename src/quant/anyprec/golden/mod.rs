@@ -69,6 +69,10 @@ fn cluster(rows: &Rows, method: Method) -> Clustered {
     out
 }
 
+fn sq(x: f64) -> f64 {
+    x * x
+}
+
 fn bits(x: &[f32]) -> Vec<u32> {
     x.iter().map(|x| x.to_bits()).collect()
 }
@@ -82,7 +86,7 @@ fn errors(rows: &Rows, c: &Clustered) -> Vec<[f64; 6]> {
         terms
             .map(|((&w, &s), &code)| {
                 let c = lut[usize::from(code >> (8 - width))];
-                f64::from(s) * (f64::from(w) - f64::from(c)).powi(2)
+                f64::from(s) * sq(f64::from(w) - f64::from(c))
             })
             .sum()
     };
@@ -102,9 +106,7 @@ fn close(got: f64, want: f64, noise: f64, what: &str) {
 /// What the optima in the files may be off by: they are differences of sums as large as `Σ s w²`.
 fn noise((weights, sensitivities): (&[f32], &[f32])) -> f64 {
     let terms = weights.iter().zip(sensitivities);
-    let energy: f64 = terms
-        .map(|(&w, &s)| f64::from(s) * f64::from(w).powi(2))
-        .sum();
+    let energy: f64 = terms.map(|(&w, &s)| f64::from(s) * sq(w.into())).sum();
     64.0 * f64::EPSILON * energy
 }
 
@@ -273,7 +275,7 @@ fn exact_splits_are_never_worse_than_the_reference_s() {
                     let best = split::split(sorted.runs(), 0.0);
                     let error = |centroids: &dyn Fn(usize) -> f32| -> f64 {
                         let term = |i: usize| {
-                            f64::from(s[i]) * (f64::from(x[i]) - f64::from(centroids(i))).powi(2)
+                            f64::from(s[i]) * sq(f64::from(x[i]) - f64::from(centroids(i)))
                         };
                         (0..x.len()).map(term).sum()
                     };
@@ -403,7 +405,7 @@ fn more_bits_are_never_worse() {
             {
                 let largest = weights.iter().fold(0f32, |m, w| m.max(w.abs()));
                 let mass: f64 = sensitivities.iter().map(|&s| f64::from(s)).sum();
-                let rounding = (f64::from(largest) / 2048.0).powi(2) * mass;
+                let rounding = sq(f64::from(largest) / 2048.0) * mass;
                 let falls = |a: &f64, b: &f64| *b <= a * 1.001 + rounding;
                 assert!(
                     e.is_sorted_by(falls),

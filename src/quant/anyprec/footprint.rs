@@ -1,0 +1,82 @@
+//! How large an any-precision file is: in all, up to each width, and what a run at each width reads.
+
+use super::plan::{Places, Plan};
+use crate::quant::plan::Row;
+
+/// Sizes at one width.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct WidthSize {
+    /// The width.
+    pub bits: u8,
+    /// Bytes of the file up to and with this width: a download of so many bytes runs at it.
+    pub prefix_bytes: u64,
+    /// Bytes of the matrices that a run at this width reads: planes, tables of this width, sparse weights.
+    pub run_bytes: u64,
+    /// The same in bits per weight.
+    pub run_bits: f64,
+    /// Bits per weight of the matrices in the prefix, the tables of narrower widths included.
+    pub stored_bits: f64,
+    /// Bytes of the tables of this width.
+    pub table_bytes: u64,
+}
+
+/// Sizes of a whole file.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Footprint {
+    /// Weights in any-precision matrices.
+    pub weights: u64,
+    /// Their rows.
+    pub rows: u64,
+    /// Bytes of the tensors that are copied.
+    pub copied_bytes: u64,
+    /// Bytes of weights that are kept as they are, with their places.
+    pub sparse_bytes: u64,
+    /// The widths, ascending.
+    pub widths: Vec<WidthSize>,
+    /// Bytes of the file.
+    pub file_bytes: u64,
+}
+
+impl Footprint {
+    /// Sizes of a plan laid out with `sparse` weights kept as they are.
+    pub(super) fn new(plan: &Plan, places: &Places, sparse: &[u64]) -> Footprint {
+        let rows_of = |r: &Row| r.weights() / r.columns().max(1);
+        let weights = plan.quantized_weights();
+        let rows: u64 = plan.matrices().map(rows_of).sum();
+        let plane = |r: &Row| r.columns().div_ceil(64) * 8 * rows_of(r);
+        let plane_bytes: u64 = plan.matrices().map(plane).sum();
+        let all: u64 = plan.rows.iter().map(|r| r.bytes_from).sum();
+        let quantized: u64 = plan.matrices().map(|r| r.bytes_from).sum();
+        let tables = |bits: u8| (rows * u64::from(plan.header.groups)) << (bits + 1);
+        let sparse_bytes = plan
+            .matrices()
+            .zip(sparse)
+            .filter(|&(_, &n)| n > 0)
+            .map(|(r, n)| 6 * n + 4 * (rows_of(r) + 1))
+            .sum();
+        let per_weight = |bytes: u64| bytes as f64 * 8.0 / weights.max(1) as f64;
+        let mut stored = sparse_bytes;
+        let mut from = 0;
+        let widths = places.prefixes.iter().map(|&(bits, prefix_bytes)| {
+            stored += u64::from(bits - from) * plane_bytes + tables(bits);
+            from = bits;
+            let run_bytes = u64::from(bits) * plane_bytes + tables(bits) + sparse_bytes;
+            WidthSize {
+                bits,
+                prefix_bytes,
+                run_bytes,
+                run_bits: per_weight(run_bytes),
+                stored_bits: per_weight(stored),
+                table_bytes: tables(bits),
+            }
+        });
+        Footprint {
+            widths: widths.collect(),
+            weights,
+            rows,
+            copied_bytes: all - quantized,
+            sparse_bytes,
+            file_bytes: places.layout.file_bytes(),
+        }
+    }
+}

@@ -1,0 +1,166 @@
+//! Decides for the whole model which weights are kept out of the codebooks: a pass over all matrices before
+//! the first is clustered.
+
+use rayon::prelude::*;
+
+use super::error::ApError;
+use super::outliers::{Range, Rule, Shares, Spread, find_range, most_sensitive};
+use super::plan::Plan;
+use super::sensitivity::{RowWeights, Sensitivity};
+use super::work::{Kept, decode};
+use super::{Method, Progress};
+use crate::quant::plan::Row;
+use crate::quant::source::{Chunk, ShardReader};
+
+/// Weights of matrices that are in memory at once, but for a single matrix that has more.
+const BATCH_WEIGHTS: u64 = 1 << 26;
+/// Of either end of a matrix, how many times the share that is looked for is remembered.
+const TAIL: f64 = 4.0;
+
+/// What is kept of every matrix, in order, and the share that the magnitude rule took.
+pub(super) struct Choice {
+    pub kept: Vec<Kept>,
+    /// How many of each matrix.
+    pub counts: Vec<u64>,
+    /// In percent of all weights.
+    pub magnitude: f64,
+}
+
+/// Goes through the model and chooses.
+pub(super) fn choose(
+    plan: &Plan,
+    readers: &mut [ShardReader],
+    sensitivity: &mut Sensitivity,
+    progress: &mut dyn Progress,
+) -> Result<Choice, ApError> {
+    let rows: Vec<&Row> = plan.matrices().collect();
+    let Some((rule, shares)) = plan.outliers else {
+        return Ok(Choice {
+            kept: rows.iter().map(|_| Kept::none()).collect(),
+            counts: vec![0; rows.len()],
+            magnitude: 0.0,
+        });
+    };
+    let mut tail = shares.magnitude * TAIL;
+    loop {
+        let (places, spreads) = measure(&rows, readers, sensitivity, rule, shares, tail, progress)?;
+        let found = find_range(&spreads, shares.magnitude);
+        let Range {
+            range,
+            percent,
+            clipped,
+        } = match plan.method {
+            Method::Exact => found.nearest,
+            Method::Compat { .. } => found.last,
+        };
+        if (clipped || found.last.clipped) && tail < 100.0 {
+            tail = (tail * 4.0).min(100.0);
+            continue;
+        }
+        let wanted = shares.magnitude > 0.0;
+        let kept: Vec<Kept> = places
+            .into_iter()
+            .zip(&spreads)
+            .map(|(places, spread)| {
+                let threshold = spread.threshold(range) as f32;
+                Kept {
+                    places,
+                    // of a matrix that is 0 but for a few, T is 0 and would take all
+                    threshold: if wanted && threshold > 0.0 {
+                        threshold
+                    } else {
+                        f32::INFINITY
+                    },
+                }
+            })
+            .collect();
+        let counts = kept
+            .iter()
+            .zip(&spreads)
+            .map(|(k, s)| (k.places.len() + s.count_from(k.threshold)) as u64);
+        return Ok(Choice {
+            counts: counts.collect(),
+            kept,
+            magnitude: if wanted { percent } else { 0.0 },
+        });
+    }
+}
+
+/// The most sensitive weights of each matrix, and how the others are spread.
+fn measure(
+    rows: &[&Row],
+    readers: &mut [ShardReader],
+    sensitivity: &mut Sensitivity,
+    rule: Rule,
+    shares: Shares,
+    tail: f64,
+    progress: &mut dyn Progress,
+) -> Result<(Vec<Vec<usize>>, Vec<Spread>), ApError> {
+    let per_weight = sensitivity.is_per_weight();
+    let mut places = Vec::with_capacity(rows.len());
+    let mut spreads = Vec::with_capacity(rows.len());
+    let mut rest = rows;
+    while !rest.is_empty() {
+        let mut weights = 0;
+        let fits = rest.iter().take_while(|r| {
+            weights += r.weights();
+            weights <= BATCH_WEIGHTS
+        });
+        let (batch, after) = rest.split_at(fits.count().max(1));
+        rest = after;
+        let mut loaded = Vec::with_capacity(batch.len());
+        for row in batch {
+            progress.tensor(&row.name);
+            let values = read_whole(row, readers)?;
+            let scores = if shares.sensitive > 0.0 {
+                let n = row.weights() / row.columns().max(1);
+                let own = sensitivity.rows(row, 0, n)?;
+                scores(&values, row.columns() as usize, &own, per_weight)
+            } else {
+                Vec::new()
+            };
+            progress.advance(row.bytes_from);
+            loaded.push((values, scores));
+        }
+        let measured: Vec<(Vec<usize>, Spread)> = loaded
+            .into_par_iter()
+            .map(|(values, scores)| {
+                let removed = most_sensitive(&scores, shares.sensitive, rule);
+                let spread = Spread::measure(&values, &removed, rule, tail);
+                (removed, spread)
+            })
+            .collect();
+        for (removed, spread) in measured {
+            places.push(removed);
+            spreads.push(spread);
+        }
+    }
+    Ok((places, spreads))
+}
+
+/// What the most sensitive weights are chosen by. Sensitivities of columns alone would choose whole columns:
+/// they are multiplied by the squares of the weights.
+fn scores(values: &[f32], columns: usize, own: &RowWeights<'_>, per_weight: bool) -> Vec<f32> {
+    let mut out = vec![0.0; values.len()];
+    out.par_chunks_mut(columns.max(1))
+        .zip(values.par_chunks(columns.max(1)))
+        .enumerate()
+        .for_each(|(r, (out, values))| {
+            own.copy(r, out);
+            if !per_weight {
+                out.iter_mut().zip(values).for_each(|(s, w)| *s *= w * w);
+            }
+        });
+    out
+}
+
+fn read_whole(row: &Row, readers: &mut [ShardReader]) -> Result<Vec<f32>, ApError> {
+    let mut chunk = Chunk {
+        first_row: 0,
+        rows: row.weights() / row.columns().max(1),
+        data: Vec::new(),
+    };
+    readers[row.source.shard].read(row, &mut chunk)?;
+    super::run::check(row, &chunk)?;
+    Ok(decode(row.from, row.columns() as usize, &chunk.data))
+}

@@ -1,0 +1,356 @@
+//! Carries out a plan: chooses the weights that are kept as they are, clusters the rows of every matrix and
+//! writes each part to its place.
+//!
+//! A few million weights are in memory at once. Rows are clustered in parallel, each on its own, so that the
+//! bytes do not depend on the number of threads. The files of the model are hashed meanwhile.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+
+use sha2::{Digest, Sha256};
+use trine_formats::anyprec::{Header, Part, SparseShares};
+use trine_formats::gguf::ModelFile;
+use trine_formats::gguf::write::ScatterWriter;
+
+use super::Progress;
+use super::error::ApError;
+use super::footprint::Footprint;
+use super::keep::choose;
+use super::plan::{Places, Plan};
+use super::sensitivity::Sensitivity;
+use super::work::{Kept, Work, decode};
+use crate::quant::plan::Row;
+use crate::quant::run::join;
+use crate::quant::source::{Chunk, ReadError, ShardReader};
+use crate::quant::validate::first_bad;
+
+/// Weights that are clustered between two reads: enough work for many threads.
+const CHUNK_WEIGHTS: u64 = 1 << 22;
+
+/// What was done.
+#[derive(Debug)]
+pub struct Report {
+    /// Size of the file.
+    pub file_bytes: u64,
+    /// Sizes by width.
+    pub footprint: Footprint,
+    /// What the keys say.
+    pub header: Header,
+    /// Weights that are kept as they are.
+    pub sparse: u64,
+    /// For each width of the code the error `Σ s (w − c)² / Σ s w²`, the mean of all matrices by their weights.
+    pub errors: Vec<(u8, f64)>,
+}
+
+/// Carries out `plan` for the model it was made from. The file appears under its name when it is complete.
+/// `threads` of 0 are one per processor.
+///
+/// # Errors
+/// I/O; weights and sensitivities that cannot be clustered.
+pub fn run(
+    model: &ModelFile,
+    plan: &Plan,
+    sensitivity: &mut Sensitivity,
+    out: &Path,
+    threads: usize,
+    progress: &mut (dyn Progress + Send),
+) -> Result<Report, ApError> {
+    let pool = rayon::ThreadPoolBuilder::new()
+        .num_threads(threads)
+        .build()
+        .map_err(|e| ApError::Threads {
+            threads,
+            why: e.to_string(),
+        })?;
+    let others: Vec<PathBuf> = match sensitivity {
+        Sensitivity::Weights(files) => files.paths().map(Path::to_owned).collect(),
+        _ => Vec::new(),
+    };
+    let stop = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let (others, stop) = (&others, &stop);
+        let hashes = scope.spawn(move || hash_all(model, others, stop));
+        let readers = model.shards().iter().map(ShardReader::open);
+        let mut job = Job {
+            model,
+            plan,
+            out,
+            others,
+            readers: readers.collect::<Result<_, ReadError>>()?,
+        };
+        let report = pool.install(|| job.run(sensitivity, progress, || join(hashes)));
+        stop.store(true, Ordering::Relaxed); // after an error nobody waits for the hashes
+        report
+    })
+}
+
+/// Hashes of the model's files, and of a single other one.
+struct Hashes {
+    model: Vec<String>,
+    other: Option<String>,
+}
+
+struct Job<'a> {
+    model: &'a ModelFile,
+    plan: &'a Plan,
+    out: &'a Path,
+    /// Inputs beside the model.
+    others: &'a [PathBuf],
+    readers: Vec<ShardReader>,
+}
+
+impl Job<'_> {
+    fn run(
+        &mut self,
+        sensitivity: &mut Sensitivity,
+        progress: &mut (dyn Progress + Send),
+        hashes: impl FnOnce() -> Result<Hashes, ApError>,
+    ) -> Result<Report, ApError> {
+        let plan = self.plan;
+        let choice = choose(plan, &mut self.readers, sensitivity, progress)?;
+        let mut header = plan.header.clone();
+        header.sensitivity = sensitivity.name().to_owned();
+        header.calibration = sensitivity.calibration();
+        header.sparse = plan.outliers.map(|(_, shares)| SparseShares {
+            sensitivity: shares.sensitive as f32,
+            magnitude: choice.magnitude as f32,
+        });
+        // hashes have one length: the header has its size before they are known
+        let unknown = "0".repeat(64);
+        header.source_sha256 = vec![unknown.clone(); self.model.shards().len()];
+        if self.others.len() == 1 {
+            header.calibration.sha256 = Some(unknown);
+        }
+        let places = plan.places(&header, &choice.counts)?;
+        let footprint = Footprint::new(plan, &places, &choice.counts);
+        let mut inputs: Vec<&Path> = self
+            .model
+            .shards()
+            .iter()
+            .map(|s| s.path.as_path())
+            .collect();
+        inputs.extend(self.others.iter().map(PathBuf::as_path));
+        let mut writer = ScatterWriter::create(self.out, places.layout.clone(), &inputs)?;
+        let mut errors = vec![0.0; plan.nesting().widths().len()];
+        let mut matrix = 0;
+        for (i, row) in plan.rows.iter().enumerate() {
+            progress.tensor(&row.name);
+            if let Some(&tensor) = places.copied.get(&i) {
+                self.copy(row, tensor, &mut writer, progress)?;
+                continue;
+            }
+            let relative = Matrix {
+                index: matrix,
+                row,
+                kept: &choice.kept[matrix],
+                sparse: choice.counts[matrix],
+                places: &places,
+            }
+            .run(self, sensitivity, &mut writer, progress)?;
+            let share = row.weights() as f64 / plan.quantized_weights() as f64;
+            let sums = errors.iter_mut().zip(relative);
+            sums.for_each(|(sum, e)| *sum += e * share);
+            matrix += 1;
+        }
+        let hashes = hashes()?;
+        header.source_sha256 = hashes.model;
+        if hashes.other.is_some() {
+            header.calibration.sha256 = hashes.other;
+        }
+        let file_bytes = writer.finish(&plan.places(&header, &choice.counts)?.layout)?;
+        Ok(Report {
+            file_bytes,
+            footprint,
+            header,
+            sparse: choice.counts.iter().sum(),
+            errors: plan.nesting().widths().zip(errors).collect(),
+        })
+    }
+
+    fn copy(
+        &mut self,
+        row: &Row,
+        tensor: usize,
+        writer: &mut ScatterWriter,
+        progress: &mut dyn Progress,
+    ) -> Result<(), ApError> {
+        let mut written = 0;
+        for mut chunk in Chunk::split(row) {
+            self.readers[row.source.shard].read(row, &mut chunk)?;
+            check(row, &chunk)?;
+            writer.write(tensor, written, &chunk.data)?;
+            written += chunk.data.len() as u64;
+            progress.advance(chunk.data.len() as u64);
+        }
+        Ok(())
+    }
+}
+
+/// One matrix on its way.
+struct Matrix<'a> {
+    /// Its number in the plan.
+    index: usize,
+    row: &'a Row,
+    kept: &'a Kept,
+    /// Weights that are kept as they are.
+    sparse: u64,
+    places: &'a Places,
+}
+
+impl Matrix<'_> {
+    /// Clusters and writes the matrix. Returns the relative error at each width of the code.
+    fn run(
+        &self,
+        job: &mut Job<'_>,
+        sensitivity: &mut Sensitivity,
+        writer: &mut ScatterWriter,
+        progress: &mut dyn Progress,
+    ) -> Result<Vec<f64>, ApError> {
+        let (row, header) = (self.row, &job.plan.header);
+        let columns = row.columns();
+        let rows = row.weights() / columns.max(1);
+        let work = Work {
+            nesting: job.plan.nesting(),
+            method: job.plan.method,
+            columns: columns as usize,
+            groups: header.groups as usize,
+            kept: self.kept,
+        };
+        let step = (CHUNK_WEIGHTS / columns.max(1)).max(1);
+        let mut sparse = Sparse::default();
+        let mut errors = vec![0.0; work.nesting.widths().len()];
+        let mut energy = 0.0;
+        for first_row in (0..rows).step_by(step as usize) {
+            let mut chunk = Chunk {
+                first_row,
+                rows: step.min(rows - first_row),
+                data: Vec::new(),
+            };
+            job.readers[row.source.shard].read(row, &mut chunk)?;
+            check(row, &chunk)?;
+            let weights = decode(row.from, work.columns, &chunk.data);
+            let own = sensitivity.rows(row, first_row, chunk.rows)?;
+            let done = work
+                .run(first_row, &weights, &own)
+                .map_err(|source| ApError::Cluster {
+                    tensor: row.name.clone(),
+                    source,
+                })?;
+            let planes = (0..).map(Part::Plane).zip(&done.planes);
+            let luts = work.nesting.widths().map(Part::Lut).zip(&done.luts);
+            for (part, bytes) in planes.chain(luts) {
+                // widths that are not kept have no tables in the file
+                if let Some(&tensor) = self.places.parts.get(&(self.index, part)) {
+                    let per_row = bytes.len() as u64 / chunk.rows;
+                    writer.write(tensor, first_row * per_row, bytes)?;
+                }
+            }
+            for n in done.kept {
+                sparse.ends.push(sparse.ends.last().unwrap_or(&0) + n);
+            }
+            sparse.columns.extend(done.columns);
+            sparse.values.extend(done.values);
+            let sums = errors.iter_mut().zip(done.errors);
+            sums.for_each(|(sum, e)| *sum += e);
+            energy += done.energy;
+            progress.advance(chunk.data.len() as u64);
+        }
+        self.write_sparse(sparse, writer)?;
+        let relative = |e: f64| if energy > 0.0 { e / energy } else { 0.0 };
+        Ok(errors.into_iter().map(relative).collect())
+    }
+
+    fn write_sparse(&self, sparse: Sparse, writer: &mut ScatterWriter) -> Result<(), ApError> {
+        if self.sparse == 0 {
+            return Ok(());
+        }
+        let count = sparse.ends.last().copied().unwrap_or(0);
+        if i32::try_from(count).is_err() {
+            let tensor = self.row.name.clone();
+            return Err(ApError::TooManySparse { tensor, count });
+        }
+        let ends = [0].into_iter().chain(sparse.ends);
+        let ptr: Vec<u8> = ends.flat_map(|n| (n as i32).to_le_bytes()).collect();
+        for (part, bytes) in [
+            (Part::SparsePtr, ptr),
+            (Part::SparseCol, sparse.columns),
+            (Part::SparseVal, sparse.values),
+        ] {
+            if let Some(&tensor) = self.places.parts.get(&(self.index, part)) {
+                writer.write(tensor, 0, &bytes)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The weights of a matrix that are kept as they are.
+#[derive(Default)]
+struct Sparse {
+    /// Where the entries of each row end.
+    ends: Vec<usize>,
+    columns: Vec<u8>,
+    values: Vec<u8>,
+}
+
+/// Refuses values that are not finite.
+pub(super) fn check(row: &Row, chunk: &Chunk) -> Result<(), ApError> {
+    let Some((block, what)) = first_bad(row.from, &chunk.data) else {
+        return Ok(());
+    };
+    let size = row.from.info().map_or(1, |t| t.block as u64);
+    Err(ApError::BadInput {
+        tensor: row.name.clone(),
+        ty: row.from,
+        block: chunk.first_row * (row.columns() / size) + block as u64,
+        what,
+    })
+}
+
+fn hash_all(model: &ModelFile, others: &[PathBuf], stop: &AtomicBool) -> Result<Hashes, ApError> {
+    let shards = model.shards().iter();
+    Ok(Hashes {
+        model: shards
+            .map(|s| match hash(&s.path, stop) {
+                // a model that did not come from a file
+                Err(e) if e.kind() == io::ErrorKind::NotFound => {
+                    Ok(hex(&Sha256::digest((*s.bytes).as_ref())))
+                }
+                other => other.map_err(|source| ApError::Hash {
+                    path: s.path.clone(),
+                    source,
+                }),
+            })
+            .collect::<Result<_, _>>()?,
+        other: match others {
+            [path] => Some(hash(path, stop).map_err(|source| ApError::Hash {
+                path: path.clone(),
+                source,
+            })?),
+            _ => None,
+        },
+    })
+}
+
+/// SHA-256 of a file, in hexadecimal; nothing when told to stop.
+fn hash(path: &Path, stop: &AtomicBool) -> io::Result<String> {
+    let mut file = File::open(path)?;
+    let mut sha = Sha256::new();
+    let mut buffer = vec![0; 1 << 20];
+    loop {
+        match file.read(&mut buffer) {
+            Ok(0) => return Ok(hex(&sha.finalize())),
+            Ok(_) if stop.load(Ordering::Relaxed) => return Ok(String::new()),
+            Ok(n) => sha.update(&buffer[..n]),
+            Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+            Err(e) => return Err(e),
+        }
+    }
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|b| format!("{b:02x}")).collect()
+}

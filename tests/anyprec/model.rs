@@ -1,0 +1,190 @@
+//! Made-up models, as files.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use trine::quant::anyprec::{Plan, Recipe, Report, Sensitivity, Target, run};
+use trine_formats::gguf::write::{Layout, NewTensor};
+use trine_formats::gguf::{Bytes, Gguf, Limits, Metadata, ModelFile, Shard, Value};
+use trine_formats::types::TypeId;
+
+/// A stream of numbers that is the same everywhere.
+pub struct Random(u64);
+
+impl Random {
+    pub fn new(seed: u64) -> Random {
+        Random(seed.wrapping_mul(2).wrapping_add(1))
+    }
+
+    /// Uniform in [0, 1).
+    pub fn uniform(&mut self) -> f64 {
+        self.0 = self
+            .0
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1);
+        (self.0 >> 11) as f64 / (1u64 << 53) as f64
+    }
+
+    /// About normal.
+    pub fn normal(&mut self) -> f32 {
+        let sum: f64 = (0..12).map(|_| self.uniform()).sum();
+        (sum - 6.0) as f32
+    }
+
+    /// Weights of a matrix: normal, a few of them far out.
+    pub fn weights(&mut self, n: usize) -> Vec<f32> {
+        (0..n)
+            .map(|_| {
+                let far = if self.uniform() < 0.004 { 6.0 } else { 1.0 };
+                0.02 * far * self.normal()
+            })
+            .collect()
+    }
+
+    /// Positive, over some decades.
+    pub fn sensitivities(&mut self, n: usize) -> Vec<f32> {
+        (0..n)
+            .map(|_| {
+                let x = self.uniform();
+                (1e-6 * x * x * x + 1e-10) as f32
+            })
+            .collect()
+    }
+}
+
+pub const EMBD: usize = 96;
+pub const FF: usize = 160;
+pub const HEADS: usize = 4;
+pub const KV_HEADS: usize = 2;
+pub const LAYERS: usize = 2;
+const VOCAB: usize = 32;
+
+/// Name, columns, rows of a block's matrices.
+pub const MATRICES: [(&str, usize, usize); 7] = [
+    ("attn_q", EMBD, EMBD),
+    ("attn_k", EMBD, EMBD / 2),
+    ("attn_v", EMBD, EMBD / 2),
+    ("attn_output", EMBD, EMBD),
+    ("ffn_gate", EMBD, FF),
+    ("ffn_up", EMBD, FF),
+    ("ffn_down", FF, EMBD),
+];
+
+pub fn metadata(arch: &str) -> Metadata {
+    let mut meta = Metadata::default();
+    meta.set("general.architecture", Value::str(arch));
+    meta.set("general.file_type", Value::U32(1));
+    meta.set(
+        &format!("{arch}.attention.head_count"),
+        Value::U32(HEADS as u32),
+    );
+    meta.set(
+        &format!("{arch}.attention.head_count_kv"),
+        Value::U32(KV_HEADS as u32),
+    );
+    meta
+}
+
+/// A model under construction.
+pub struct Draft {
+    pub meta: Metadata,
+    pub tensors: Vec<(NewTensor, Vec<f32>)>,
+}
+
+/// Every matrix of a small model, with norms and an embedding, in several types.
+pub fn draft() -> Draft {
+    let mut random = Random::new(7);
+    let mut tensors = vec![
+        (
+            NewTensor::new(
+                "token_embd.weight",
+                [EMBD as u64, VOCAB as u64],
+                TypeId::F16,
+            ),
+            random.weights(EMBD * VOCAB),
+        ),
+        (
+            NewTensor::new("output_norm.weight", [EMBD as u64], TypeId::F32),
+            vec![1.0; EMBD],
+        ),
+    ];
+    for layer in 0..LAYERS {
+        let name = format!("blk.{layer}.attn_norm.weight");
+        let norm = NewTensor::new(name, [EMBD as u64], TypeId::F32);
+        tensors.push((norm, vec![0.5; EMBD]));
+        for (i, (kind, columns, rows)) in MATRICES.into_iter().enumerate() {
+            let ty = [TypeId::F16, TypeId::F32, TypeId::BF16][(i + layer) % 3];
+            let name = format!("blk.{layer}.{kind}.weight");
+            let tensor = NewTensor::new(name, [columns as u64, rows as u64], ty);
+            tensors.push((tensor, random.weights(columns * rows)));
+        }
+    }
+    Draft {
+        meta: metadata("llama"),
+        tensors,
+    }
+}
+
+impl Draft {
+    pub fn bytes(&self) -> Vec<u8> {
+        let tensors: Vec<NewTensor> = self.tensors.iter().map(|t| t.0.clone()).collect();
+        let layout = Layout::new(&self.meta, &tensors).unwrap();
+        let mut bytes = layout.header().to_vec();
+        let start = bytes.len();
+        for ((tensor, values), info) in self.tensors.iter().zip(layout.tensors()) {
+            bytes.resize(start + info.offset as usize, 0);
+            let end = bytes.len() + info.bytes as usize;
+            let at = bytes.len();
+            bytes.resize(end, 0);
+            let encode = tensor.ty.info().unwrap().encode.unwrap();
+            encode(values, None, &mut bytes[at..]);
+        }
+        bytes.resize(layout.file_bytes() as usize, 0);
+        bytes
+    }
+
+    pub fn model(&self) -> ModelFile {
+        parse(self.bytes(), false)
+    }
+
+    pub fn values(&mut self, name: &str) -> &mut Vec<f32> {
+        let tensor = self.tensors.iter_mut().find(|t| t.0.name == name);
+        &mut tensor.unwrap().1
+    }
+}
+
+pub fn parse(bytes: Vec<u8>, partial: bool) -> ModelFile {
+    let limits = Limits {
+        partial,
+        ..Limits::default()
+    };
+    let gguf = Gguf::parse(&bytes, &limits).unwrap();
+    let bytes: Bytes = Arc::new(bytes);
+    let path = PathBuf::from("/nonexistent/model.gguf");
+    ModelFile::new(vec![Shard { path, gguf, bytes }]).unwrap()
+}
+
+/// The weights of a tensor as they are in the file.
+pub fn weights(model: &ModelFile, name: &str) -> Vec<f32> {
+    let tensor = model.tensor(name).unwrap();
+    let mut out = vec![0.0; tensor.info.elements() as usize];
+    let decode = tensor.info.ty.info().unwrap().decode.unwrap();
+    decode(&tensor.data, &mut out);
+    out
+}
+
+pub fn recipe(target: &str) -> Recipe {
+    Recipe::new(Target::parse(target).unwrap())
+}
+
+/// Quantizes into a file of `dir`.
+pub fn quantize(
+    model: &ModelFile,
+    recipe: &Recipe,
+    sensitivity: &mut Sensitivity,
+    out: &Path,
+    threads: usize,
+) -> Report {
+    let plan = Plan::new(model, recipe).unwrap();
+    run(model, &plan, sensitivity, out, threads, &mut ()).unwrap()
+}

@@ -195,9 +195,9 @@ impl Shared {
         // SAFETY: `run` was stored from a `Run`, and is not null once a region has tasks.
         let run: Run = unsafe { std::mem::transmute::<*mut (), Run>(run) };
         let task = (self.tasks.load(Ordering::Relaxed) - state as u32) as usize;
-        // SAFETY: a task of this region was taken and is not done yet, so `region` is still waiting
-        // and `body` and `run` are the pair it stored.
         let result = catch_unwind(AssertUnwindSafe(|| {
+            // SAFETY: a task of this region was taken and is not done yet, so `region` is still
+            // waiting and `body` and `run` are the pair it stored.
             inline(|| unsafe { run(body, task) });
         }));
         if let Err(panic) = result {

@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use anyhow::{Result, bail};
-use trine_compat_tests::bench::{Args, Work, floats, in_turns, median, speedup};
+use trine_compat_tests::bench::{Args, Clock, Work, floats, in_turns, median, speedup};
 use trine_compat_tests::{Unavailable, oracle};
 use trine_formats::types::REGISTRY;
 
@@ -66,7 +66,7 @@ fn run() -> Result<()> {
                     }),
                     Box::new(|| oracle.quantize(ty, x, COLUMNS, importance, theirs)),
                 ];
-                in_turns(&mut works, args.runs)
+                in_turns(&mut works, args.runs, Clock::new(1))
             };
             if ours != theirs {
                 bail!("{}: the encoders differ", ty.name);

@@ -1,9 +1,10 @@
 //! What the benchmarks share: arguments, random weights, and runs in turns.
 //!
 //! Two programs are compared by running them alternately and taking the median of the ratios of
-//! neighbouring runs: whatever else the machine does meets both.
+//! neighbouring runs: whatever else the machine does meets both. With one thread, only the time on the
+//! processor counts, so that other programs' turns are left out.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use trine_formats::types::TypeInfo;
@@ -77,15 +78,68 @@ pub fn floats(seed: u64, n: usize) -> Vec<f32> {
 /// A thing to measure.
 pub type Work<'a> = Box<dyn FnMut() + 'a>;
 
+/// What is looked at to time a run.
+#[derive(Clone, Copy)]
+pub struct Clock {
+    start: Instant,
+    on_cpu: bool,
+}
+
+impl Clock {
+    /// For work by so many threads: one is timed while it is on the processor, where the system tells;
+    /// of several only the wall clock knows when they are done.
+    pub fn new(threads: usize) -> Clock {
+        Clock {
+            start: Instant::now(),
+            on_cpu: threads == 1 && on_cpu().is_some(),
+        }
+    }
+
+    fn now(&self) -> Duration {
+        let on_cpu = if self.on_cpu { on_cpu() } else { None };
+        on_cpu.unwrap_or_else(|| self.start.elapsed())
+    }
+}
+
+/// How long this thread has been on a processor.
+#[cfg(all(target_os = "linux", target_pointer_width = "64"))]
+fn on_cpu() -> Option<Duration> {
+    /// `struct timespec`.
+    #[repr(C)]
+    struct Time {
+        seconds: i64,
+        nanoseconds: i64,
+    }
+    unsafe extern "C" {
+        fn clock_gettime(clock: i32, time: *mut Time) -> i32;
+    }
+    const THREAD_CPUTIME: i32 = 3;
+    let mut time = Time {
+        seconds: 0,
+        nanoseconds: 0,
+    };
+    // SAFETY: the struct is the one that the C library has on 64-bit Linux.
+    let status = unsafe { clock_gettime(THREAD_CPUTIME, &raw mut time) };
+    let seconds = u64::try_from(time.seconds).ok()?;
+    let nanoseconds = u32::try_from(time.nanoseconds).ok()?;
+    (status == 0).then(|| Duration::new(seconds, nanoseconds))
+}
+
+#[cfg(not(all(target_os = "linux", target_pointer_width = "64")))]
+fn on_cpu() -> Option<Duration> {
+    None
+}
+
 /// Seconds of every run of every work, in turns: `times[work][run]`. One more run warms up.
-pub fn in_turns(works: &mut [Work<'_>], runs: usize) -> Vec<Vec<f64>> {
+pub fn in_turns(works: &mut [Work<'_>], runs: usize, clock: Clock) -> Vec<Vec<f64>> {
     let mut times = vec![Vec::with_capacity(runs); works.len()];
     for run in 0..=runs {
         for (work, times) in works.iter_mut().zip(&mut times) {
-            let start = Instant::now();
+            let start = clock.now();
             work();
+            let took = clock.now().saturating_sub(start);
             if run > 0 {
-                times.push(start.elapsed().as_secs_f64());
+                times.push(took.as_secs_f64());
             }
         }
     }
@@ -120,13 +174,26 @@ mod tests {
     }
 
     #[test]
+    fn sleep_is_not_work() {
+        let clock = Clock::new(1);
+        let start = clock.now();
+        std::thread::sleep(Duration::from_millis(20));
+        let took = clock.now() - start;
+        assert!(
+            !clock.on_cpu || took < Duration::from_millis(20),
+            "{took:?}"
+        );
+        assert!(!Clock::new(2).on_cpu);
+    }
+
+    #[test]
     fn works_take_turns() {
         let order = std::cell::RefCell::new(String::new());
         let mut works: Vec<Work<'_>> = ["a", "b"]
             .into_iter()
             .map(|name| -> Work<'_> { Box::new(|| order.borrow_mut().push_str(name)) })
             .collect();
-        let times = in_turns(&mut works, 2);
+        let times = in_turns(&mut works, 2, Clock::new(1));
         drop(works);
         assert_eq!(order.into_inner(), "ababab");
         assert_eq!(times.iter().map(Vec::len).collect::<Vec<_>>(), [2, 2]);

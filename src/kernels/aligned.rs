@@ -123,7 +123,7 @@ mod tests {
     #[test]
     fn buffers_are_aligned_and_come_back() {
         let mut first = AlignedBytes::new(1000);
-        assert!(first.len() == 1000 && first.as_ptr().addr() % 64 == 0);
+        assert!(first.len() == 1000 && first.as_ptr().addr().is_multiple_of(64));
         first[999] = 7;
         let at = first.as_ptr();
         drop(first);

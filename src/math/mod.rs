@@ -18,18 +18,7 @@ pub use trig::sincosf;
 /// branch, so that a loop over it becomes vector code with the same roundings.
 #[inline(always)]
 pub fn pexp(x: f32) -> f32 {
-    const ROUND: f32 = f32::from_bits(0x4b40_0000); // 1.5 * 2^23: adding it rounds to an integer
-    let z = x * f32::from_bits(0x3fb8_aa3b) + ROUND; // log2(e)
-    let n = z - ROUND;
-    // ln 2 in two parts, subtracted one after the other.
-    let b = (x - n * f32::from_bits(0x3f31_7200)) - n * f32::from_bits(0x35bf_be8e);
-    let e = z.to_bits() << 23;
-    let k = f32::from_bits(e.wrapping_add(1f32.to_bits())); // 2^n
-    let u = b * b;
-    let high = f32::from_bits(0x3c07_2010) * b + f32::from_bits(0x3d2b_9f17);
-    let low = f32::from_bits(0x3e2a_af33) * b + f32::from_bits(0x3eff_fedb);
-    let j = (high * u + low) * u + f32::from_bits(0x3f7f_fff6) * b;
-    let near = j * k + k;
+    let Reduced { n, e, j } = reduce(x);
     // Outside |n| <= 126 the power of two is split in two factors; outside 192 the result is 0 or inf.
     let g = if n <= 0.0 { 0x8200_0000u32 } else { 0 };
     let s1 = f32::from_bits(g.wrapping_add(0x7f00_0000));
@@ -41,8 +30,50 @@ pub fn pexp(x: f32) -> f32 {
     } else if n_abs > 126.0 {
         far
     } else {
-        near
+        scaled(e, j)
     }
+}
+
+/// Arguments below this magnitude are [`pexp_near`]'s.
+pub const NEAR: f32 = 87.0;
+
+/// [`pexp`] of `|x| < NEAR`. Its far branch, where it is not wanted, computes with subnormal numbers, which
+/// some processors do slowly.
+#[inline(always)]
+pub fn pexp_near(x: f32) -> f32 {
+    let Reduced { e, j, .. } = reduce(x);
+    scaled(e, j)
+}
+
+/// x = n ln 2 + b: `n`, its bits where an exponent has them, and e^b - 1.
+struct Reduced {
+    n: f32,
+    e: u32,
+    j: f32,
+}
+
+#[inline(always)]
+fn reduce(x: f32) -> Reduced {
+    const ROUND: f32 = f32::from_bits(0x4b40_0000); // 1.5 * 2^23: adding it rounds to an integer
+    let z = x * f32::from_bits(0x3fb8_aa3b) + ROUND; // log2(e)
+    let n = z - ROUND;
+    // ln 2 in two parts, subtracted one after the other.
+    let b = (x - n * f32::from_bits(0x3f31_7200)) - n * f32::from_bits(0x35bf_be8e);
+    let u = b * b;
+    let high = f32::from_bits(0x3c07_2010) * b + f32::from_bits(0x3d2b_9f17);
+    let low = f32::from_bits(0x3e2a_af33) * b + f32::from_bits(0x3eff_fedb);
+    Reduced {
+        n,
+        e: z.to_bits() << 23,
+        j: (high * u + low) * u + f32::from_bits(0x3f7f_fff6) * b,
+    }
+}
+
+/// 2^n (1 + j).
+#[inline(always)]
+fn scaled(e: u32, j: f32) -> f32 {
+    let k = f32::from_bits(e.wrapping_add(1f32.to_bits()));
+    j * k + k
 }
 
 /// x / (1 + e^-x) as ggml's `ggml_v_silu`: [`pexp`] of `0 - x`, one addition, one division.

@@ -302,3 +302,13 @@ fn trig_is_odd_and_even() {
     assert_eq!(sincosf(-1.25), (-s, c));
     assert!(sincosf(f32::INFINITY).0.is_nan());
 }
+
+#[test]
+fn the_near_exponential_is_the_whole_one_below_its_limit() {
+    let below = NEAR.to_bits() - 1;
+    for bits in (0..=below).rev().step_by(997).chain([below, 0]) {
+        for x in [f32::from_bits(bits), -f32::from_bits(bits)] {
+            assert_eq!(pexp_near(x).to_bits(), pexp(x).to_bits(), "{x:e}");
+        }
+    }
+}

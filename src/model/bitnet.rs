@@ -7,7 +7,7 @@
 use super::load::{Linear, Loader};
 use super::session::Pass;
 use super::{Arch, Block, Config, GLOBAL};
-use crate::ops::activation::{squared_reglu, swiglu};
+use crate::ops::activation::{Gated, squared_reglu, swiglu};
 use crate::ops::{self, norm};
 
 struct Layer {
@@ -25,7 +25,7 @@ struct Layer {
     /// Factor on the scores.
     scale: f32,
     /// `gate = activation(gate) * up`.
-    gated: fn(&mut [f32], &[f32]),
+    gated: Gated,
 }
 
 pub fn load(loader: &mut Loader<'_>, c: &Config) -> Vec<Box<dyn Block>> {
@@ -57,21 +57,21 @@ pub fn load(loader: &mut Loader<'_>, c: &Config) -> Vec<Box<dyn Block>> {
 
 impl Block for Layer {
     fn run(&self, x: &mut [f32], pass: &mut Pass<'_>) {
-        let u = norm::rms(x, &self.attn_norm, self.eps);
+        let u = norm::rms(pass.isa(), x, &self.attn_norm, self.eps);
         let acts = pass.activations(&u);
         let [mut q, mut k, v] = Linear::apply_all(self.qkv.each_ref(), &acts);
         pass.rotate(&mut q, GLOBAL);
         pass.rotate(&mut k, GLOBAL);
         pass.store(self.index, &k, &v);
         let mut heads = pass.attend(self.index, &q, self.scale, None);
-        norm::rms_in_place(&mut heads, &self.attn_sub_norm, self.eps);
+        norm::rms_in_place(pass.isa(), &mut heads, &self.attn_sub_norm, self.eps);
         ops::add(x, &self.out.apply(&pass.rows(&heads)));
 
-        let u = norm::rms(x, &self.ffn_norm, self.eps);
+        let u = norm::rms(pass.isa(), x, &self.ffn_norm, self.eps);
         let acts = pass.activations(&u);
         let [mut gate, up] = Linear::apply_all_bias_first([&self.gate, &self.up], &acts);
-        (self.gated)(&mut gate, &up);
-        norm::rms_in_place(&mut gate, &self.ffn_sub_norm, self.eps);
+        (self.gated)(pass.isa(), &mut gate, &up);
+        norm::rms_in_place(pass.isa(), &mut gate, &self.ffn_sub_norm, self.eps);
         ops::add(x, &self.down.apply(&pass.rows(&gate)));
     }
 }

@@ -66,26 +66,26 @@ impl Block for Layer {
         } else {
             GLOBAL
         };
-        let u = norm::rms(x, &self.attn_norm, self.eps);
+        let u = norm::rms(pass.isa(), x, &self.attn_norm, self.eps);
         let acts = pass.activations(&u);
         let [mut q, mut k, v] = Linear::apply_all(self.qkv.each_ref(), &acts);
-        norm::rms_in_place(&mut q, &self.q_norm, self.eps);
-        norm::rms_in_place(&mut k, &self.k_norm, self.eps);
+        norm::rms_in_place(pass.isa(), &mut q, &self.q_norm, self.eps);
+        norm::rms_in_place(pass.isa(), &mut k, &self.k_norm, self.eps);
         pass.rotate(&mut q, rope);
         pass.rotate(&mut k, rope);
         ops::scale(&mut q, self.query_scale);
         pass.store(self.index, &k, &v);
         let heads = pass.attend(self.index, &q, 1.0, self.window);
         let mut y = self.out.apply(&pass.rows(&heads));
-        norm::rms_in_place(&mut y, &self.attn_post_norm, self.eps);
+        norm::rms_in_place(pass.isa(), &mut y, &self.attn_post_norm, self.eps);
         ops::add(x, &y);
 
-        let u = norm::rms(x, &self.ffn_norm, self.eps);
+        let u = norm::rms(pass.isa(), x, &self.ffn_norm, self.eps);
         let acts = pass.activations(&u);
         let [mut gate, up] = Linear::apply_all([&self.gate, &self.up], &acts);
-        geglu(&mut gate, &up);
+        geglu(pass.isa(), &mut gate, &up);
         let mut y = self.down.apply(&pass.rows(&gate));
-        norm::rms_in_place(&mut y, &self.ffn_post_norm, self.eps);
+        norm::rms_in_place(pass.isa(), &mut y, &self.ffn_post_norm, self.eps);
         ops::add(x, &y);
     }
 }

@@ -82,36 +82,13 @@ impl HeadCache {
 
     fn store(&mut self, isa: Isa, position: usize, k: &[f32], v: &[f32]) {
         let (tile, lane) = (position / TILE, position % TILE);
-        let mut special = lane != 0 && self.special[tile];
-        let at = tile * self.key_lines() + lane / LINE;
-        let keys = self.keys[at..].iter_mut().step_by(BLOCK);
-        let mut halves = [0u16; LANES];
-        let mut quads = keys.map(|line| &mut line.0[lane % LINE]);
-        for k in k.chunks(LANES) {
-            let halves = &mut halves[..k.len()];
-            special |= halves::round(isa, k, halves);
-            for (four, word) in halves.chunks(STEPS).zip(&mut quads) {
-                let four = four.iter().rev();
-                *word = four.fold(0, |word, &h| word << 16 | u64::from(h));
-            }
-        }
-        let shift = 16 * (position % STEPS);
-        // The first of four also clears what may stand there from before.
-        let keep = if shift == 0 { 0 } else { !(0xFFFF << shift) };
-        let lines = self.value_lines();
-        let values = &mut self.values[tile * QUADS * lines..][..QUADS * lines];
-        let quad = lane / STEPS;
-        for (v, block) in v.chunks(LANES).zip(values.chunks_mut(QUADS * BLOCK)) {
-            let halves = &mut halves[..v.len()];
-            special |= halves::round(isa, v, halves);
-            let stride = block.len() / QUADS;
-            let lines = &mut block[quad * stride..][..stride];
-            for (eight, line) in halves.chunks(LINE).zip(lines) {
-                for (&h, word) in eight.iter().zip(&mut line.0) {
-                    *word = *word & keep | u64::from(h) << shift;
-                }
-            }
-        }
+        let (keys, values) = (self.key_lines(), QUADS * self.value_lines());
+        let block = &mut self.keys[tile * keys..][..keys];
+        let mut special = halves::put_lane(isa, k, block, lane);
+        let values = &mut self.values[tile * values..][..values];
+        special |= halves::put_step(isa, v, values, QUADS, lane);
+        // The first position of a tile forgets what was there before.
+        special |= lane != 0 && self.special[tile];
         self.special[tile] = special;
     }
 }

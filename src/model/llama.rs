@@ -47,12 +47,12 @@ pub fn load(loader: &mut Loader<'_>, c: &Config) -> Vec<Box<dyn Block>> {
 
 impl Block for Layer {
     fn run(&self, x: &mut [f32], pass: &mut Pass<'_>) {
-        let u = norm::rms(x, &self.attn_norm, self.eps);
+        let u = norm::rms(pass.isa(), x, &self.attn_norm, self.eps);
         let acts = pass.activations(&u);
         let [mut q, mut k, v] = Linear::apply_all(self.qkv.each_ref(), &acts);
         if let Some([q_norm, k_norm]) = &self.head_norms {
-            norm::rms_in_place(&mut q, q_norm, self.eps);
-            norm::rms_in_place(&mut k, k_norm, self.eps);
+            norm::rms_in_place(pass.isa(), &mut q, q_norm, self.eps);
+            norm::rms_in_place(pass.isa(), &mut k, k_norm, self.eps);
         }
         pass.rotate(&mut q, GLOBAL);
         pass.rotate(&mut k, GLOBAL);
@@ -60,10 +60,10 @@ impl Block for Layer {
         let heads = pass.attend(self.index, &q, self.scale, None);
         ops::add(x, &self.out.apply(&pass.rows(&heads)));
 
-        let u = norm::rms(x, &self.ffn_norm, self.eps);
+        let u = norm::rms(pass.isa(), x, &self.ffn_norm, self.eps);
         let acts = pass.activations(&u);
         let [mut gate, up] = Linear::apply_all_bias_first([&self.gate, &self.up], &acts);
-        swiglu(&mut gate, &up);
+        swiglu(pass.isa(), &mut gate, &up);
         ops::add(x, &self.down.apply_bias_first(&pass.rows(&gate)));
     }
 }

@@ -55,21 +55,21 @@ impl Block for Layer {
         };
         let acts = pass.activations(x);
         let [mut q, mut k, v] = Linear::apply_all(self.qkv.each_ref(), &acts);
-        norm::rms_in_place(&mut q, &self.q_norm, self.eps);
-        norm::rms_in_place(&mut k, &self.k_norm, self.eps);
+        norm::rms_in_place(pass.isa(), &mut q, &self.q_norm, self.eps);
+        norm::rms_in_place(pass.isa(), &mut k, &self.k_norm, self.eps);
         pass.rotate(&mut q, rope);
         pass.rotate(&mut k, rope);
         pass.store(self.index, &k, &v);
         let heads = pass.attend(self.index, &q, self.scale, self.window);
         let mut y = self.out.apply(&pass.rows(&heads));
-        norm::rms_in_place(&mut y, &self.attn_post_norm, self.eps);
+        norm::rms_in_place(pass.isa(), &mut y, &self.attn_post_norm, self.eps);
         ops::add(x, &y);
 
         let acts = pass.activations(x);
         let [mut gate, up] = Linear::apply_all([&self.gate, &self.up], &acts);
-        swiglu(&mut gate, &up);
+        swiglu(pass.isa(), &mut gate, &up);
         let mut y = self.down.apply(&pass.rows(&gate));
-        norm::rms_in_place(&mut y, &self.ffn_post_norm, self.eps);
+        norm::rms_in_place(pass.isa(), &mut y, &self.ffn_post_norm, self.eps);
         ops::add(x, &y);
     }
 }

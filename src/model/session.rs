@@ -2,7 +2,7 @@
 
 use super::kv::LayerCache;
 use super::{Inner, Model};
-use crate::kernels::Isa;
+use crate::kernels::{Floats, Isa};
 use crate::math::tanhf;
 use crate::ops::attention::Attention;
 use crate::ops::matmul::{Activations, matmul};
@@ -80,7 +80,13 @@ impl Pass<'_> {
     /// RoPE on all heads of `x` with the model's table number `rope`.
     pub fn rotate(&self, x: &mut [f32], rope: usize) {
         let width = x.len() / self.tokens;
-        self.model.ropes[rope].apply(x, width, self.model.config.head_dim, &self.tables[rope]);
+        self.model.ropes[rope].apply(
+            self.isa(),
+            x,
+            width,
+            self.model.config.head_dim,
+            &self.tables[rope],
+        );
     }
 
     /// Puts keys and values of this pass into the cache of `layer`.
@@ -89,7 +95,7 @@ impl Pass<'_> {
     }
 
     /// Attention of this pass's queries over the cache of `layer`.
-    pub fn attend(&self, layer: usize, q: &[f32], scale: f32, window: Option<usize>) -> Vec<f32> {
+    pub fn attend(&self, layer: usize, q: &[f32], scale: f32, window: Option<usize>) -> Floats {
         let cache = &self.cache[layer];
         Attention {
             cache,
@@ -102,7 +108,8 @@ impl Pass<'_> {
         .run(q)
     }
 
-    fn isa(&self) -> Isa {
+    /// Instruction set of the model.
+    pub fn isa(&self) -> Isa {
         self.model.isa
     }
 }
@@ -239,7 +246,7 @@ impl Inner {
     fn logits(&self, x: &[f32], sink: &mut dyn FnMut(usize, &[f32])) {
         let n = self.config.n_embd;
         for (block, x) in x.chunks(LOGITS_AT_ONCE * n).enumerate() {
-            let u = norm::rms(x, &self.output_norm, self.config.eps);
+            let u = norm::rms(self.isa, x, &self.output_norm, self.config.eps);
             let acts = Activations::new(&u, n, self.isa);
             let [mut logits] = matmul([&self.output], &acts);
             if let Some(bias) = &self.output_bias {

@@ -1,8 +1,9 @@
 //! Rotary position embedding.
 
-use rayon::prelude::*;
-
+use super::CHUNK;
+use crate::kernels::{Isa, elements};
 use crate::math::{logf, powf, sincosf};
+use crate::pool;
 
 /// Which elements of a head are rotated together.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -64,9 +65,14 @@ impl Yarn {
     }
 }
 
-/// Sines and cosines of consecutive positions, `n_rot / 2` pairs of `(cos, sin)` each.
+/// Factors of consecutive positions.
+///
+/// Halves are rotated with the cosines and sines of the `n_rot / 2` pairs. Neighbours take every cosine
+/// twice and every sine as `(-sin, sin)`: negation is exact and addition commutes, so
+/// `x0 cos + x1 (-sin)` and `x1 cos + x0 sin` are what the formula has.
 pub struct Table {
-    pairs: Vec<(f32, f32)>,
+    /// Per position the cosines, then the sines.
+    both: Vec<f32>,
     per_position: usize,
 }
 
@@ -77,23 +83,29 @@ impl Rope {
     /// (not a power per pair), then divided by the pair's factor and scaled.
     pub fn table(&self, from: usize, count: usize) -> Table {
         let half = self.n_rot / 2;
+        let per_position = match self.pairing {
+            Pairing::Adjacent => self.n_rot,
+            Pairing::Halves => half,
+        };
         let step = powf(self.base, -2.0 / self.n_rot as f32);
-        let mut pairs = vec![(0.0, 0.0); half * count];
-        pairs
-            .par_chunks_mut(half.max(1))
-            .enumerate()
-            .for_each(|(i, row)| {
-                let mut theta = (from + i) as f32;
-                for (j, pair) in row.iter_mut().enumerate() {
-                    let factor = self.freq_factors.get(j).copied().unwrap_or(1.0);
-                    *pair = self.cos_sin(theta / factor, j);
-                    theta *= step;
+        let mut both = vec![0f32; 2 * per_position * count];
+        pool::chunks_mut(&mut both, (2 * per_position).max(1), |i, row| {
+            let (cos, sin) = row.split_at_mut(per_position);
+            let mut theta = (from + i) as f32;
+            for j in 0..half {
+                let factor = self.freq_factors.get(j).copied().unwrap_or(1.0);
+                let (c, s) = self.cos_sin(theta / factor, j);
+                match self.pairing {
+                    Pairing::Adjacent => {
+                        cos[2 * j..][..2].fill(c);
+                        (sin[2 * j], sin[2 * j + 1]) = (-s, s);
+                    }
+                    Pairing::Halves => (cos[j], sin[j]) = (c, s),
                 }
-            });
-        Table {
-            pairs,
-            per_position: half,
-        }
+                theta *= step;
+            }
+        });
+        Table { both, per_position }
     }
 
     fn cos_sin(&self, extrapolated: f32, pair: usize) -> (f32, f32) {
@@ -112,32 +124,78 @@ impl Rope {
 
     /// Rotates every head of `x`, `[tokens][heads][head_dim]`; token `i` takes position `i` of `table`.
     /// Elements beyond `n_rot` keep their value.
-    pub fn apply(&self, x: &mut [f32], width: usize, head_dim: usize, table: &Table) {
-        let half = self.n_rot / 2;
-        x.par_chunks_mut(width)
-            .enumerate()
-            .for_each(|(token, row)| {
-                let pairs = &table.pairs[token * table.per_position..][..half];
+    pub fn apply(&self, isa: Isa, x: &mut [f32], width: usize, head_dim: usize, table: &Table) {
+        let rotate = match self.pairing {
+            Pairing::Adjacent => elements::rotate_adjacent,
+            Pairing::Halves => elements::rotate_halves,
+        };
+        let tokens = CHUNK.div_ceil(width.max(1));
+        pool::chunks_mut(x, tokens * width, |i, x| {
+            for (t, row) in x.chunks_exact_mut(width).enumerate() {
+                let n = table.per_position;
+                let both = &table.both[(i * tokens + t) * 2 * n..][..2 * n];
                 for head in row.chunks_exact_mut(head_dim) {
-                    match self.pairing {
-                        Pairing::Adjacent => {
-                            for (x, &(c, s)) in head[..self.n_rot].chunks_exact_mut(2).zip(pairs) {
-                                (x[0], x[1]) = rotate(x[0], x[1], c, s);
-                            }
-                        }
-                        Pairing::Halves => {
-                            let (first, second) = head[..self.n_rot].split_at_mut(half);
-                            for ((a, b), &(c, s)) in first.iter_mut().zip(second).zip(pairs) {
-                                (*a, *b) = rotate(*a, *b, c, s);
-                            }
-                        }
-                    }
+                    rotate(isa, head, &both[..n], &both[n..]);
                 }
-            });
+            }
+        });
     }
 }
 
-#[inline(always)]
-fn rotate(a: f32, b: f32, c: f32, s: f32) -> (f32, f32) {
-    (a * c - b * s, a * s + b * c)
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kernels::tests::{Random, isas};
+
+    #[test]
+    fn every_element_is_rotated_by_the_formula() {
+        let mut random = Random(0x0707);
+        for pairing in [Pairing::Adjacent, Pairing::Halves] {
+            for (n_rot, head_dim) in [(2, 4), (10, 10), (32, 40), (64, 64), (96, 96), (128, 256)] {
+                let rope = Rope {
+                    n_rot,
+                    pairing,
+                    base: 10000.0,
+                    freq_scale: 0.25,
+                    attn_factor: 1.5,
+                    freq_factors: vec![2.0, 3.0],
+                    yarn: None,
+                };
+                let (heads, tokens) = (3, 200);
+                let mut value = || match random.below(20) {
+                    0 => -0.0,
+                    1 => 1e-42,
+                    _ => random.float(),
+                };
+                let x: Vec<f32> = (0..tokens * heads * head_dim).map(|_| value()).collect();
+                let mut expected = x.clone();
+                for (i, head) in expected.chunks_exact_mut(head_dim).enumerate() {
+                    let mut theta = (7 + i / heads) as f32;
+                    for j in 0..n_rot / 2 {
+                        let factor = [2.0, 3.0].get(j).copied().unwrap_or(1.0);
+                        let (s, c) = sincosf(0.25 * (theta / factor));
+                        let (s, c) = (s * 1.5, c * 1.5);
+                        let (a, b) = match pairing {
+                            Pairing::Adjacent => (2 * j, 2 * j + 1),
+                            Pairing::Halves => (j, j + n_rot / 2),
+                        };
+                        let (u, v) = (head[a], head[b]);
+                        (head[a], head[b]) = (u * c - v * s, u * s + v * c);
+                        theta *= powf(10000.0, -2.0 / n_rot as f32);
+                    }
+                }
+                for isa in isas() {
+                    let pool = pool::Pool::new(2).expect("threads");
+                    let mut got = x.clone();
+                    pool.install(|| {
+                        let table = rope.table(7, tokens);
+                        rope.apply(isa, &mut got, heads * head_dim, head_dim, &table);
+                    });
+                    for (i, (a, b)) in got.iter().zip(&expected).enumerate() {
+                        assert_eq!(a.to_bits(), b.to_bits(), "{isa} {pairing:?} {n_rot}: {i}");
+                    }
+                }
+            }
+        }
+    }
 }

@@ -50,3 +50,48 @@ pub fn pexp16(x: __m512) -> __m512 {
     let far = _mm512_mask_mul_ps(far, is_beyond, s1, s1);
     _mm512_mask_mov_ps(near, is_far, far)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kernels::Isa;
+    use crate::kernels::tests::same;
+    use crate::math::pexp;
+
+    #[target_feature(enable = "avx512f,avx512dq")]
+    fn compare(x: [f32; 16]) {
+        let mut e = [0f32; 16];
+        // SAFETY: sixteen values on both sides.
+        unsafe { _mm512_storeu_ps(e.as_mut_ptr(), pexp16(_mm512_loadu_ps(x.as_ptr()))) };
+        for (x, e) in x.into_iter().zip(e) {
+            assert!(same(e, pexp(x)), "{x:e}: {e:e}, not {:e}", pexp(x));
+        }
+    }
+
+    #[test]
+    fn lanes_give_the_bits_of_the_definition() {
+        if Isa::detect() < Isa::Avx512 {
+            return;
+        }
+        // All exponents and signs, alone and beside ordinary values, and densely where ranges meet.
+        let any = (0..=u32::MAX).step_by(509).map(f32::from_bits);
+        for (i, x) in any.enumerate() {
+            let others = [x, 0.5][i % 2];
+            // SAFETY: the instruction set was just detected.
+            unsafe {
+                compare(std::array::from_fn(
+                    |lane| if lane == i % 16 { x } else { others },
+                ))
+            };
+        }
+        for limit in [86.9f32, 87.3, 88.0, 88.7, 103.9, 132.7, 133.4] {
+            for bits in (limit.to_bits()..limit.to_bits() + 160_000).step_by(16) {
+                for sign in [0, 1 << 31] {
+                    let x = |lane: usize| f32::from_bits((bits + lane as u32) | sign);
+                    // SAFETY: as above.
+                    unsafe { compare(std::array::from_fn(x)) };
+                }
+            }
+        }
+    }
+}

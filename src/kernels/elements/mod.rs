@@ -1,10 +1,62 @@
-//! Element-wise operations and soft-max in vectors, each with the bits of its scalar definition.
+//! Element-wise operations, norms and soft-max in vectors, each with the bits of its scalar definition.
 //!
 //! Multiplications and additions are never fused. The definitions are here too: other instruction
 //! sets run them as they are, and the tests compare with them.
 
+use crate::math::{NEAR, pexp, pexp_near};
+
 #[cfg(target_arch = "x86_64")]
 mod exp;
+mod gate;
+mod norm;
+mod rotate;
 mod soft_max;
 
+pub use gate::{geglu, squared_reglu, swiglu};
+pub use norm::{rms_norm, rms_norm_in_place};
+pub use rotate::{rotate_adjacent, rotate_halves};
 pub use soft_max::soft_max;
+
+/// [`pexp`] of all values, for instruction sets without a version by hand.
+#[inline(always)]
+fn pexp_all(x: &mut [f32]) {
+    let (sixteens, rest) = x.as_chunks_mut();
+    sixteens.iter_mut().for_each(pexp_sixteen);
+    rest.iter_mut().for_each(|x| *x = pexp(*x));
+}
+
+#[inline(always)]
+fn pexp_sixteen(x: &mut [f32; 16]) {
+    // Both loops become vectors; the second is slow and rare.
+    if x.iter().fold(true, |near, x| near & (x.abs() < NEAR)) {
+        x.iter_mut().for_each(|x| *x = pexp_near(*x));
+    } else {
+        x.iter_mut().for_each(|x| *x = pexp(*x));
+    }
+}
+
+/// Calls a function that is compiled for the instruction set: its loops become vectors of that width.
+macro_rules! compiled_for {
+    ($isa:expr, $f:ident($($arg:ident: $ty:ty),*)) => {{
+        #[cfg(target_arch = "x86_64")]
+        #[target_feature(enable = "avx2,f16c")]
+        fn avx2($($arg: $ty),*) {
+            $f($($arg),*)
+        }
+        #[cfg(target_arch = "x86_64")]
+        #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq")]
+        fn avx512($($arg: $ty),*) {
+            $f($($arg),*)
+        }
+        match $isa {
+            #[cfg(target_arch = "x86_64")]
+            // SAFETY: an `Isa` is only made for what the processor has.
+            $crate::kernels::Isa::Avx2 => unsafe { avx2($($arg),*) },
+            #[cfg(target_arch = "x86_64")]
+            // SAFETY: as above.
+            $crate::kernels::Isa::Avx512 => unsafe { avx512($($arg),*) },
+            _ => $f($($arg),*),
+        }
+    }};
+}
+use compiled_for;

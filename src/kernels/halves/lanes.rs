@@ -96,14 +96,14 @@ impl Lanes for Scalar {
 }
 
 #[cfg(target_arch = "x86_64")]
-pub use x86::{Avx2, Avx512, coefficients_avx512, round_avx512};
+pub use x86::{Avx2, Avx512, coefficients_avx512, put_eight_avx512, put_lane_avx512, round_avx2};
 
 #[cfg(target_arch = "x86_64")]
 mod x86 {
     use std::arch::x86_64::*;
 
     use super::{AVX2_ROWS, AVX512_ROWS, Lanes, Line, MASK};
-    use crate::kernels::halves::SCALE;
+    use crate::kernels::halves::{LANES, SCALE};
 
     /// AVX2 and FMA: two vectors of four.
     pub struct Avx2;
@@ -293,25 +293,73 @@ mod x86 {
         x.len() / 16 * 16
     }
 
-    /// [`super::super::round`] of whole sixteens; how many that were, and whether one is special.
+    /// Eight half floats.
     ///
     /// # Safety
-    /// AVX-512 F; `out` is as long as `x`.
+    /// AVX and F16C.
+    #[inline]
+    #[target_feature(enable = "avx,f16c")]
+    pub unsafe fn round_avx2(x: &[f32; 8]) -> [u16; 8] {
+        let mut halves = [0; 8];
+        // SAFETY: eight values on both sides.
+        unsafe {
+            let x = _mm256_loadu_ps(x.as_ptr());
+            let half = _mm256_cvtps_ph::<_MM_FROUND_TO_NEAREST_INT>(x);
+            _mm_storeu_si128(halves.as_mut_ptr().cast(), half);
+        }
+        halves
+    }
+
+    /// Which of sixteen values round to an infinity or are not a number.
+    #[inline]
     #[target_feature(enable = "avx512f")]
-    pub unsafe fn round_avx512(x: &[f32], out: &mut [u16]) -> (usize, bool) {
+    fn specials(x: __m512) -> __mmask16 {
+        _mm512_cmp_ps_mask::<_CMP_NLT_UQ>(_mm512_abs_ps(x), _mm512_set1_ps(65520.0))
+    }
+
+    /// [`super::super::put_lane`] of whole sixteens; how many values that were, and whether one is special.
+    ///
+    /// # Safety
+    /// AVX-512 F; the block has the lane and as many steps as `x` has values.
+    #[target_feature(enable = "avx512f")]
+    pub unsafe fn put_lane_avx512(x: &[f32], block: &mut [Line], lane: usize) -> (usize, bool) {
         let mut special = 0;
-        for (x, out) in x.chunks_exact(16).zip(out.chunks_exact_mut(16)) {
-            // SAFETY: sixteen values on both sides.
+        let mut to = block.as_mut_ptr().cast::<u64>();
+        for x in x.chunks_exact(16) {
+            // SAFETY: sixteen values, and four words of the lane in as many rows of lines.
             unsafe {
                 let x = _mm512_loadu_ps(x.as_ptr());
+                special |= specials(x);
                 let half = _mm512_cvtps_ph::<_MM_FROUND_TO_NEAREST_INT>(x);
-                _mm256_storeu_si256(out.as_mut_ptr().cast(), half);
-                // What rounds to an infinity, or is not a number.
-                let magnitude = _mm512_abs_ps(x);
-                let limit = _mm512_set1_ps(65520.0);
-                special |= _mm512_cmp_ps_mask::<_CMP_NLT_UQ>(magnitude, limit);
+                let mut words = [0u64; 4];
+                _mm256_storeu_si256(words.as_mut_ptr().cast(), half);
+                for (i, word) in words.into_iter().enumerate() {
+                    *to.add(i * LANES + lane) = word;
+                }
+                to = to.add(4 * LANES);
             }
         }
         (x.len() / 16 * 16, special != 0)
+    }
+
+    /// Eight lanes of [`super::super::put_step`].
+    ///
+    /// # Safety
+    /// AVX-512 F and F16C.
+    #[inline]
+    #[target_feature(enable = "avx512f,f16c")]
+    pub unsafe fn put_eight_avx512(x: &[f32; 8], line: &mut Line, shift: u32, keep: u64) -> bool {
+        // SAFETY: eight values and an aligned line.
+        unsafe {
+            let x = _mm256_loadu_ps(x.as_ptr());
+            let half = _mm256_cvtps_ph::<_MM_FROUND_TO_NEAREST_INT>(x);
+            let count = _mm_cvtsi32_si128(shift.cast_signed());
+            let words = _mm512_sll_epi64(_mm512_cvtepu16_epi64(half), count);
+            let to = line.0.as_mut_ptr().cast();
+            let kept =
+                _mm512_and_si512(_mm512_load_si512(to), _mm512_set1_epi64(keep.cast_signed()));
+            _mm512_store_si512(to, _mm512_or_si512(kept, words));
+            specials(_mm512_castps256_ps512(x)) & 0xFF != 0
+        }
     }
 }

@@ -263,21 +263,95 @@ pub fn coefficients(isa: Isa, x: &[f32], out: &mut [f64]) {
     }
 }
 
-/// `out = half(x)`; true when an infinity or NaN is among them.
+/// Stores `half(x)` as all steps of one lane: of one tile of one block, as [`dots`] reads it. True when an infinity or
+/// NaN is among them.
 ///
 /// # Panics
-/// When the lengths differ.
-pub fn round(isa: Isa, x: &[f32], out: &mut [u16]) -> bool {
-    assert_eq!(x.len(), out.len(), "half floats of values");
+/// When the block has fewer steps or lanes.
+pub fn put_lane(isa: Isa, x: &[f32], block: &mut [Line], lane: usize) -> bool {
+    let quads = x.len().div_ceil(STEPS);
+    assert!(
+        lane < LANES && block.len() >= quads * BLOCK,
+        "no lane {lane} of {} steps",
+        x.len()
+    );
     let (done, mut special) = match isa {
         #[cfg(target_arch = "x86_64")]
-        // SAFETY: an `Isa` is only made for what the processor has; the lengths are equal.
-        Isa::Avx512 => unsafe { lanes::round_avx512(x, out) },
+        // SAFETY: an `Isa` is only made for what the processor has; lane and length were checked.
+        Isa::Avx512 => unsafe { lanes::put_lane_avx512(x, block, lane) },
         _ => (0, false),
     };
-    for (out, &x) in out[done..].iter_mut().zip(&x[done..]) {
-        *out = f32_to_f16(x);
-        special |= is_special(*out);
+    let mut lines = block.chunks_exact_mut(BLOCK).skip(done / STEPS);
+    for x in x[done..].chunks(LINE) {
+        let (halves, is) = round(isa, x);
+        special |= is;
+        for (four, lines) in halves
+            .chunks(STEPS)
+            .zip(&mut lines)
+            .take(x.len().div_ceil(STEPS))
+        {
+            let word = four
+                .iter()
+                .rev()
+                .fold(0, |word, &h| word << 16 | u64::from(h));
+            lines[lane / LINE].0[lane % LINE] = word;
+        }
+    }
+    special
+}
+
+/// Up to eight values as half floats, and zeros; true when an infinity or NaN is among them.
+#[inline]
+fn round(isa: Isa, x: &[f32]) -> ([u16; LINE], bool) {
+    let mut halves = [0; LINE];
+    match (isa, <&[f32; LINE]>::try_from(x)) {
+        #[cfg(target_arch = "x86_64")]
+        // SAFETY: an `Isa` is only made for what the processor has.
+        (Isa::Avx2, Ok(x)) => halves = unsafe { lanes::round_avx2(x) },
+        _ => halves
+            .iter_mut()
+            .zip(x)
+            .for_each(|(h, &x)| *h = f32_to_f16(x)),
+    }
+    let special = halves.iter().fold(false, |any, h| any | is_special(*h));
+    (halves, special)
+}
+
+/// Stores `half(x)` as one step of all lanes of a tile of `quads` words of steps; the first of four steps clears the
+/// others. True when an infinity or NaN is among them.
+///
+/// # Panics
+/// When the tile has fewer lanes or steps.
+pub fn put_step(isa: Isa, x: &[f32], tile: &mut [Line], quads: usize, step: usize) -> bool {
+    let lines = x.len().div_ceil(LINE);
+    assert!(
+        step / STEPS < quads && tile.len() >= lines * quads,
+        "no step {step} of {} lanes",
+        x.len()
+    );
+    let shift = 16 * (step % STEPS);
+    let keep = if shift == 0 { 0 } else { !(0xFFFF << shift) };
+    let mut special = false;
+    for (i, x) in x.chunks(LANES).enumerate() {
+        let first = i * BLOCK;
+        let stride = BLOCK.min(lines - first);
+        let row = &mut tile[first * quads + step / STEPS * stride..][..stride];
+        for (x, line) in x.chunks(LINE).zip(row) {
+            match (isa, <&[f32; LINE]>::try_from(x)) {
+                #[cfg(target_arch = "x86_64")]
+                // SAFETY: an `Isa` is only made for what the processor has.
+                (Isa::Avx512, Ok(x)) => unsafe {
+                    special |= lanes::put_eight_avx512(x, line, shift as u32, keep);
+                },
+                _ => {
+                    let (halves, is) = round(isa, x);
+                    special |= is;
+                    for (half, word) in halves.into_iter().zip(&mut line.0) {
+                        *word = *word & keep | u64::from(half) << shift;
+                    }
+                }
+            }
+        }
     }
     special
 }

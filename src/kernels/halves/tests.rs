@@ -151,24 +151,67 @@ fn conversions_are_those_of_the_definition() {
     for isa in isas() {
         for at in 0..40 {
             let x = &x[at..x.len() - at * 7];
-            let mut halves = vec![0; x.len()];
-            let special = round(isa, x, &mut halves);
-            assert_eq!(special, halves.iter().any(|h| is_special(*h)));
             let mut coefs = vec![0.0; x.len()];
             coefficients(isa, x, &mut coefs);
-            for ((&x, &half), coef) in x.iter().zip(&halves).zip(coefs) {
-                let (got, expected) = (f16_to_f32(half), f16_to_f32(f32_to_f16(x)));
-                assert!(
-                    same(got, expected),
-                    "{isa} {x:e}: {got:e}, not {expected:e}"
-                );
+            for (&x, coef) in x.iter().zip(coefs) {
+                let expected = f16_to_f32(f32_to_f16(x));
                 assert!(same((coef / SCALE) as f32, expected), "{isa} {x:e}");
             }
         }
-        let small = [1.0, 2.0, 65519.0, 1e-9].repeat(9);
-        assert!(!round(isa, &small, &mut [0; 36]));
-        let mut large = small.clone();
-        large[3] = 65520.0;
-        assert!(round(isa, &large, &mut [0; 36]));
+    }
+}
+
+#[test]
+fn values_are_stored_where_the_sums_find_them() {
+    let mut random = Random(0x5708);
+    for n in [1usize, 4, 6, 8, 16, 20, 33, 48, 64, 72, 96, 100, 128] {
+        for isa in isas() {
+            let mut block = vec![Line([!0; LINE]); n.div_ceil(STEPS) * BLOCK];
+            let mut tile = vec![Line([!0; LINE]); n.div_ceil(LINE) * 8];
+            for at in 0..LANES {
+                let mut x: Vec<f32> = (0..n).map(|_| random.float() * 1e-3).collect();
+                let special = match random.below(4) {
+                    0 => Some([f32::NAN, f32::INFINITY, 65520.0, -1e9][random.below(4)]),
+                    _ => None,
+                };
+                if let Some(special) = special {
+                    x[random.below(n)] = special;
+                } else {
+                    x[random.below(n)] = 65519.0;
+                }
+                assert_eq!(
+                    put_lane(isa, &x, &mut block, at),
+                    special.is_some(),
+                    "{isa} {n}"
+                );
+                assert_eq!(
+                    put_step(isa, &x, &mut tile, 8, at),
+                    special.is_some(),
+                    "{isa} {n}"
+                );
+                let tiles = Tiles {
+                    words: &tile,
+                    lines: n.div_ceil(LINE),
+                    wanted: (0, n.div_ceil(LINE)),
+                    quads: 8,
+                    at_once: 8,
+                };
+                for (i, &x) in x.iter().enumerate() {
+                    let expected = f16_to_f32(f32_to_f16(x));
+                    let line = block[i / STEPS * BLOCK + at / LINE];
+                    let key = field(line.0[at % LINE], i) as f32;
+                    let value = tiles.value(i, at) as f32;
+                    assert!(
+                        same(key, expected) && same(value, expected),
+                        "{isa} {n}: {key:e}, {value:e}, not {expected:e}"
+                    );
+                }
+                let later = at..at.next_multiple_of(STEPS);
+                assert!(
+                    later.skip(1).all(|step| tiles.value(0, step) == 0.0),
+                    "cleared"
+                );
+            }
+        }
     }
 }

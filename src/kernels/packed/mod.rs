@@ -20,7 +20,7 @@ mod run;
 mod tests;
 
 pub use arena::Arena;
-pub use run::{Job, PackedMatrix, multiply_all};
+pub use run::{Job, PackedMatrix, multiply_all, multiply_group};
 
 /// What activation rows are encoded as before they are arranged.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -57,6 +57,19 @@ pub struct Packing {
     /// `multiply(group, acts, n, tokens, out)`: `out[t * rows + lane]` = dot of the lane's row and token t, with
     /// the bits of `dot_ref` (a NaN stays a NaN). `acts` is `tokens` arranged rows, 64-byte aligned.
     pub multiply: fn(group: &[u8], acts: &[u8], n: usize, tokens: usize, out: &mut [f32]),
+    /// Tokens of one call beyond which more gain nothing. Outputs are stored after every call; in small
+    /// portions the stores hide behind the next.
+    pub tile: usize,
+    /// What to make of a group before several tokens are multiplied with it.
+    pub expansion: Option<Expansion>,
+}
+
+/// Another layout of the same weights, with the same activations, that is faster once they are unpacked.
+pub struct Expansion {
+    /// The layout.
+    pub to: &'static Packing,
+    /// `expand(group, out)`: one group.
+    pub expand: fn(group: &[u8], out: &mut [u8]),
 }
 
 /// The packed layouts of a weight type that have kernels for an instruction set, the best first.

@@ -4,7 +4,7 @@ use trine_formats::types::ternary::quantize_tl;
 use trine_formats::types::{REGISTRY, TypeId, TypeInfo};
 
 use super::super::tests::{Random, encoded, isas, same};
-use super::{Encoding, Packing, packings};
+use super::{Encoding, Packing, multiply_group, packings};
 use crate::kernels::{AlignedBytes, ternary};
 
 fn arranged(p: &Packing, acts: &[u8], n: usize, tokens: usize) -> AlignedBytes {
@@ -38,13 +38,14 @@ fn product(
         if !(p.pack)(w, n, &mut group) {
             return None;
         }
-        let mut tile = vec![f32::from_bits(0x7FC1_2345); tokens * p.rows];
-        (p.multiply)(&group, &acts, n, tokens, &mut tile);
-        for r in g * p.rows..rows.min((g + 1) * p.rows) {
-            for t in 0..tokens {
-                out[r * tokens + t] = tile[t * p.rows + r % p.rows];
+        let group_rows = g * p.rows..rows.min((g + 1) * p.rows);
+        multiply_group(p, &group, &acts, n, tokens, |first, tile| {
+            for (t, tile) in (first..).zip(tile.chunks_exact(p.rows)) {
+                for (r, v) in group_rows.clone().zip(tile) {
+                    out[r * tokens + t] = *v;
+                }
             }
-        }
+        });
     }
     Some(out)
 }

@@ -15,6 +15,7 @@ mod lanes;
 mod packed;
 mod panel;
 mod quantize;
+mod quantize512;
 
 use codes::Codes;
 use float::Float;
@@ -270,9 +271,9 @@ pub(super) fn mat_rows(ty: TypeId, isa: Isa) -> Option<MatRows> {
 
 /// The encoder of an activation type for an instruction set that the processor has.
 pub(super) fn quantize_act(act: TypeId, isa: Isa) -> Option<QuantizeAct> {
-    if isa == Isa::Scalar {
-        None
-    } else {
-        quantize::encoder(act)
+    match isa {
+        Isa::Scalar => None,
+        Isa::Avx2 => quantize::encoder(act),
+        Isa::Avx512 => quantize512::encoder(act),
     }
 }

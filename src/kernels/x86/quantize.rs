@@ -11,7 +11,7 @@ use super::chain::load8;
 const INF_BITS: i32 = 0x7F80_0000;
 
 /// The type's own encoder, for blocks that are not plain.
-fn definition(act: TypeId) -> EncodeFn {
+pub(super) fn definition(act: TypeId) -> EncodeFn {
     match act.info().and_then(|info| info.encode) {
         Some(encode) => encode,
         None => unreachable!("activation types have encoders"),
@@ -53,7 +53,7 @@ fn store32(to: &mut [u8], v: __m256i) {
 
 #[inline]
 #[target_feature(enable = "avx2,fma,f16c")]
-fn f16_bytes(x: f32) -> [u8; 2] {
+pub(super) fn f16_bytes(x: f32) -> [u8; 2] {
     let h = _mm_cvtps_ph::<_MM_FROUND_TO_NEAREST_INT>(_mm_set_ss(x));
     (_mm_cvtsi128_si32(h) as u16).to_le_bytes()
 }
@@ -173,7 +173,7 @@ fn f16_values(x: &[f32], out: &mut [u8]) {
 }
 
 /// Checks that `out` is the blocks of `x`.
-fn check_lengths(act: TypeId, x: &[f32], out: &[u8]) {
+pub(super) fn check_lengths(act: TypeId, x: &[f32], out: &[u8]) {
     let bytes = act.info().map(|info| super::row_bytes(info, x.len()));
     assert_eq!(bytes, Some(out.len()), "{act}: bytes of {} values", x.len());
 }

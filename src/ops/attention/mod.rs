@@ -14,9 +14,9 @@
 use std::cell::RefCell;
 use std::ops::Range;
 
-use crate::kernels::Isa;
 use crate::kernels::elements::soft_max;
 use crate::kernels::halves::{self, Coefficients, LINE, STEPS};
+use crate::kernels::{Floats, Isa};
 use crate::model::kv::{HeadCache, LayerCache, TILE};
 use crate::pool::{self, Tile};
 
@@ -87,12 +87,12 @@ struct Rows<'a> {
 
 impl Attention<'_> {
     /// `q` is `[tokens][n_head * head_dim]`; the result has the same shape.
-    pub fn run(&self, q: &[f32]) -> Vec<f32> {
+    pub fn run(&self, q: &[f32]) -> Floats {
         let hd = self.cache.head_dim;
         let kv_heads = self.cache.heads.len();
         let (width, shared) = (self.n_head * hd, self.n_head / kv_heads);
         let tokens = q.len() / width;
-        let mut out = vec![0f32; q.len()];
+        let mut out = Floats::scratch(q.len());
         if tokens == 0 {
             return out;
         }

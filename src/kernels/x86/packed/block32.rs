@@ -151,6 +151,8 @@ const fn packing<B: Block32>(name: &'static str, acts: &'static str) -> Packing 
         act_bytes: |n| (n / 32 * RECORD).next_multiple_of(64),
         arrange: arrange::<B>,
         multiply: multiply::<B>,
+        tile: 32,
+        expansion: None,
     }
 }
 

@@ -6,7 +6,10 @@ use crate::kernels::Isa;
 use crate::kernels::packed::Packing;
 
 mod block32;
+mod k16;
 mod lanes;
+mod q2_k;
+mod q3_k;
 mod q4_k;
 mod q6_k;
 mod t2;
@@ -22,6 +25,8 @@ pub(in crate::kernels) fn packings(ty: TypeId, isa: Isa) -> &'static [&'static P
     }
     let vbmi = isa == Isa::Avx512 && is_x86_feature_detected!("avx512vbmi");
     match (isa, ty) {
+        (Isa::Avx512, TypeId::Q2_K) => list![q2_k::Q2_K],
+        (Isa::Avx512, TypeId::Q3_K) => list![q3_k::Q3_K],
         (Isa::Avx512, TypeId::Q4_K) => list![q4_k::Q4_K],
         (Isa::Avx512, TypeId::Q5_K) => list![q4_k::Q5_K],
         (Isa::Avx512, TypeId::Q6_K) => list![q6_k::Q6_K],

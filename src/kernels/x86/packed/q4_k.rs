@@ -159,6 +159,8 @@ const fn packing<C: Codes>() -> Packing {
         act_bytes,
         arrange,
         multiply: multiply::<C>,
+        tile: TILE,
+        expansion: None,
     }
 }
 

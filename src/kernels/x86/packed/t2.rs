@@ -18,6 +18,11 @@
 //! the planes go one after another into the same accumulator (Horner: shift right by 2 between planes),
 //! which leaves registers for 32 rows x 4 tokens.
 
+#![allow(
+    clippy::needless_range_loop,
+    reason = "registers are indexed by plane, half and token alike"
+)]
+
 use std::arch::x86_64::*;
 
 use trine_formats::types::TypeId;
@@ -40,6 +45,8 @@ const BLOCK_ROW: usize = 66;
 pub(super) const BLOCK: usize = SCALES + 2 * UNIT_BYTES;
 /// Bytes of a Q8_K block.
 pub(super) const Q8_K: usize = 292;
+/// Tokens of a call: a few of those that share registers.
+const TILE: usize = 16;
 /// Units whose sums stay in one set of accumulators when planes follow each other.
 const SEGMENT: usize = 8;
 
@@ -56,6 +63,8 @@ pub(super) const TQ2_0_LAYOUT: Packing = Packing {
     act_bytes: act_bytes_q8_k,
     arrange: arrange_q8_k,
     multiply: multiply_tq2_0,
+    tile: TILE,
+    expansion: None,
 };
 
 const fn whole_row(quantizer: Quantizer, acts: &'static str) -> Packing {
@@ -70,11 +79,31 @@ const fn whole_row(quantizer: Quantizer, acts: &'static str) -> Packing {
         act_bytes: |n| 64 + n.next_multiple_of(UNIT),
         arrange: arrange_int8,
         multiply: multiply_rows::<true>,
+        tile: TILE,
+        expansion: None,
     }
 }
 
 pub(super) static I2_S: Packing = whole_row(Quantizer::Floored, "int8, floored");
 pub(super) static TL: Packing = whole_row(Quantizer::Exact, "int8");
+
+/// Rows of whole 256-blocks whose planes lie as in TQ2_0: what the base-3 layout of a type with one scale expands to.
+pub(super) static ROWS_X256: Packing = Packing {
+    name: "2-bit x32",
+    dense: false,
+    rows: ROWS,
+    encoding: Encoding::Int8(Quantizer::Exact),
+    group_bytes: |n| n.div_ceil(256) * 2 * UNIT_BYTES,
+    pack: |_, _, _| false, // the file has no such rows
+    acts: "int8 x256",
+    act_bytes: |n| 64 + n.next_multiple_of(256),
+    arrange: arrange_int8,
+    multiply: |group, acts, n, tokens, out| {
+        multiply_rows::<false>(group, acts, n.next_multiple_of(256), tokens, out);
+    },
+    tile: TILE,
+    expansion: None,
+};
 
 /// One unit of up to 32 rows whose code bytes start at `at(row)`.
 fn interleave<'a>(rows: usize, at: impl Fn(usize) -> &'a [u8], out: &mut [u8]) {

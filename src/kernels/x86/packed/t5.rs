@@ -28,7 +28,7 @@ use trine_formats::types::TypeId;
 use super::t2::{self, Act, Halves, PLANES, ROWS, SCALES, UNIT_BYTES, load};
 use super::{check, dword};
 use crate::kernels::AlignedBytes;
-use crate::kernels::packed::{Encoding, Packing};
+use crate::kernels::packed::{Encoding, Expansion, Packing};
 use crate::kernels::ternary::Quantizer;
 
 /// Columns of a block.
@@ -65,6 +65,11 @@ const fn with_scales(name: &'static str, pack: fn(&[u8], usize, &mut [u8]) -> bo
         act_bytes: t2::act_bytes_q8_k,
         arrange: t2::arrange_q8_k,
         multiply: multiply_blocks,
+        tile: 1,
+        expansion: Some(Expansion {
+            to: &t2::TQ2_0,
+            expand: expand_blocks,
+        }),
     }
 }
 
@@ -80,6 +85,11 @@ const fn whole_row(quantizer: Quantizer, acts: &'static str) -> Packing {
         act_bytes: |n| 64 + n.next_multiple_of(COLUMNS),
         arrange: t2::arrange_int8,
         multiply: multiply_rows,
+        tile: 1,
+        expansion: Some(Expansion {
+            to: &t2::ROWS_X256,
+            expand: expand_rows,
+        }),
     }
 }
 
@@ -119,7 +129,7 @@ static FROM_TQ1_0: LazyLock<[u8; 256]> = LazyLock::new(|| {
     std::array::from_fn(|b| {
         let mut power = b as u8;
         encode(std::array::from_fn(|_| {
-            let digit = (u16::from(power) * 3 >> 8) as u8;
+            let digit = ((u16::from(power) * 3) >> 8) as u8;
             power = power.wrapping_mul(3);
             digit
         }))
@@ -256,9 +266,9 @@ unsafe fn from_two_bit<const REVERSED: bool>(from: &[u8], to: &mut [u8]) {
     assert!(from.len() == 2 * UNIT_BYTES && to.len() == DIGITS);
     let mut last = [0u8; 64];
     let mut middle = [0u8; 64];
-    for b in 0..8 {
+    for (b, byte) in last.iter_mut().enumerate().take(8) {
         // Base 3 of the last pair to 32 j; 8 is (2, 2).
-        last[b] = 32 * pair(b as u8 % 3, b as u8 / 3).unwrap_or(0);
+        *byte = 32 * pair(b as u8 % 3, b as u8 / 3).unwrap_or(0);
     }
     for (a, byte) in middle.iter_mut().enumerate().take(27) {
         let a = a as u8;
@@ -420,35 +430,32 @@ fn expand_blocks(group: &[u8], two_bit: &mut [u8]) {
     }
 }
 
+/// A group without scales in the 2-bit layout.
+fn expand_rows(group: &[u8], two_bit: &mut [u8]) {
+    for (from, to) in group
+        .chunks_exact(DIGITS)
+        .zip(two_bit.chunks_exact_mut(2 * UNIT_BYTES))
+    {
+        // SAFETY: as above.
+        unsafe { expand(Lookup::new(), from, to) }
+    }
+}
+
 fn multiply_blocks(group: &[u8], acts: &[u8], n: usize, tokens: usize, out: &mut [f32]) {
     check(&TQ1_0, group, acts, n, tokens, out);
-    if tokens == 1 {
+    let act = t2::act_bytes_q8_k(n);
+    for (act, out) in acts.chunks(act).zip(out.chunks_mut(ROWS)) {
         // SAFETY: handed out only where the instruction set was detected; lengths as `check` saw.
-        return unsafe { blocks_once(group, acts, n, out) };
+        unsafe { blocks_once(group, act, n, out) }
     }
-    with_expanded(n / COLUMNS * t2::BLOCK, |two_bit| {
-        expand_blocks(group, two_bit);
-        t2::multiply_tq2_0(two_bit, acts, n, tokens, out);
-    });
 }
 
 fn multiply_rows(group: &[u8], acts: &[u8], n: usize, tokens: usize, out: &mut [f32]) {
     check(&TL, group, acts, n, tokens, out);
-    if tokens == 1 {
+    for (act, out) in acts.chunks((TL.act_bytes)(n)).zip(out.chunks_mut(ROWS)) {
         // SAFETY: as above.
-        return unsafe { row_once(group, acts, out) };
+        unsafe { row_once(group, act, out) }
     }
-    let n = n.next_multiple_of(COLUMNS);
-    with_expanded(n / COLUMNS * 2 * UNIT_BYTES, |two_bit| {
-        for (from, to) in group
-            .chunks_exact(DIGITS)
-            .zip(two_bit.chunks_exact_mut(2 * UNIT_BYTES))
-        {
-            // SAFETY: as above.
-            unsafe { expand(Lookup::new(), from, to) }
-        }
-        t2::multiply_rows::<false>(two_bit, acts, n, tokens, out);
-    });
 }
 
 #[target_feature(enable = "avx512f,avx512bw,avx512vbmi,avx512vnni")]
@@ -468,9 +475,9 @@ unsafe fn blocks_once(group: &[u8], act: &[u8], n: usize, out: &mut [f32]) {
                 &mut acc,
             );
             let dy = _mm512_set1_ps(act.scales.add(b).read_unaligned());
-            for h in 0..2 {
+            for (h, sum) in sums.iter_mut().enumerate() {
                 let scales = from.as_ptr().add(32 * h);
-                sums[h] = t2::block_step(sums[h], t2::join(&acc, h), dy, scales);
+                *sum = t2::block_step(*sum, t2::join(&acc, h), dy, scales);
             }
         }
     }

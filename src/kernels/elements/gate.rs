@@ -1,0 +1,274 @@
+//! The gated activations of the feed-forward block.
+
+use std::sync::LazyLock;
+
+use trine_formats::types::num::{f16_to_f32, f32_to_f16};
+
+use super::{compiled_for, pexp_sixteen};
+use crate::kernels::Isa;
+use crate::math::{silu, tanhf};
+
+/// `gate = silu(gate) * up`, element by element.
+///
+/// # Panics
+/// When the lengths differ.
+pub fn swiglu(isa: Isa, gate: &mut [f32], up: &[f32]) {
+    assert_eq!(gate.len(), up.len(), "lengths of a gate");
+    let done = match isa {
+        #[cfg(target_arch = "x86_64")]
+        // SAFETY: an `Isa` is only made for what the processor has; the lengths are equal.
+        Isa::Avx512 => unsafe { x86::swiglu(gate, up) },
+        _ => 0,
+    };
+    let (gate, up) = (&mut gate[done..], &up[done..]);
+    compiled_for!(isa, swiglu_loop(gate: &mut [f32], up: &[f32]));
+}
+
+#[inline(always)]
+fn swiglu_loop(gate: &mut [f32], up: &[f32]) {
+    let (gates, gate) = gate.as_chunks_mut::<16>();
+    let (ups, up) = up.as_chunks::<16>();
+    for (gate, up) in gates.iter_mut().zip(ups) {
+        let mut e = gate.map(|g| 0.0 - g);
+        pexp_sixteen(&mut e);
+        for ((g, u), e) in gate.iter_mut().zip(up).zip(e) {
+            *g = *g / (1.0 + e) * u;
+        }
+    }
+    for (g, u) in gate.iter_mut().zip(up) {
+        *g = silu(*g) * u;
+    }
+}
+
+/// `gate = relu(gate)^2 * up`, element by element: ReLU, square, product, each rounded.
+///
+/// # Panics
+/// When the lengths differ.
+pub fn squared_reglu(isa: Isa, gate: &mut [f32], up: &[f32]) {
+    assert_eq!(gate.len(), up.len(), "lengths of a gate");
+    compiled_for!(isa, squared_reglu_loop(gate: &mut [f32], up: &[f32]));
+}
+
+#[inline(always)]
+fn squared_reglu_loop(gate: &mut [f32], up: &[f32]) {
+    for (g, u) in gate.iter_mut().zip(up) {
+        let r = if *g > 0.0 { *g } else { 0.0 };
+        *g = (r * r) * u;
+    }
+}
+
+/// `gate = gelu(gate) * up`, element by element.
+///
+/// GELU is looked up by the half-float value of its argument; at or below -10 the product is 0, at or
+/// above 10 GELU is the identity.
+///
+/// # Panics
+/// When the lengths differ.
+pub fn geglu(isa: Isa, gate: &mut [f32], up: &[f32]) {
+    assert_eq!(gate.len(), up.len(), "lengths of a gate");
+    let table: &[u16; TABLE] = &GELU;
+    let done = match isa {
+        #[cfg(target_arch = "x86_64")]
+        // SAFETY: an `Isa` is only made for what the processor has; the lengths are equal.
+        Isa::Avx512 => unsafe { x86::geglu(table, gate, up) },
+        #[cfg(target_arch = "x86_64")]
+        // SAFETY: as above.
+        Isa::Avx2 => unsafe { x86::geglu_avx2(table, gate, up) },
+        _ => 0,
+    };
+    for (g, u) in gate[done..].iter_mut().zip(&up[done..]) {
+        *g = if *g <= -10.0 {
+            0.0
+        } else if *g >= 10.0 {
+            *g * u
+        } else {
+            f16_to_f32(table[usize::from(f32_to_f16(*g))]) * u
+        };
+    }
+}
+
+/// One entry for every half float, and one that gathered pairs may touch.
+const TABLE: usize = (1 << 16) + 1;
+
+/// The tanh form of GELU for every half float, rounded to half.
+static GELU: LazyLock<Box<[u16; TABLE]>> = LazyLock::new(|| {
+    const SQRT_2_OVER_PI: f32 = f32::from_bits(0x3f4c_422a);
+    const CUBIC: f32 = 0.044715;
+    let mut table = Box::new([0; TABLE]);
+    for (entry, h) in table.iter_mut().zip(0..=u16::MAX) {
+        let x = f16_to_f32(h);
+        let y = 0.5 * x * (1.0 + tanhf(SQRT_2_OVER_PI * x * (1.0 + CUBIC * x * x)));
+        *entry = f32_to_f16(y);
+    }
+    table
+});
+
+#[cfg(target_arch = "x86_64")]
+mod x86 {
+    use std::arch::x86_64::*;
+
+    use super::TABLE;
+    use crate::kernels::elements::exp::pexp16;
+
+    /// Whole sixteens; how many values that were.
+    ///
+    /// # Safety
+    /// AVX-512 F and DQ; `up` is as long as `gate`.
+    #[target_feature(enable = "avx512f,avx512dq")]
+    pub unsafe fn swiglu(gate: &mut [f32], up: &[f32]) -> usize {
+        let one = _mm512_set1_ps(1.0);
+        for (g, u) in gate.chunks_exact_mut(16).zip(up.chunks_exact(16)) {
+            // SAFETY: sixteen values on both sides.
+            unsafe {
+                let x = _mm512_loadu_ps(g.as_ptr());
+                let e = pexp16(_mm512_sub_ps(_mm512_setzero_ps(), x));
+                let silu = _mm512_div_ps(x, _mm512_add_ps(one, e));
+                let y = _mm512_mul_ps(silu, _mm512_loadu_ps(u.as_ptr()));
+                _mm512_storeu_ps(g.as_mut_ptr(), y);
+            }
+        }
+        gate.len() / 16 * 16
+    }
+
+    /// Whole sixteens; how many values that were.
+    ///
+    /// # Safety
+    /// AVX-512 F and DQ; `up` is as long as `gate`.
+    #[target_feature(enable = "avx512f,avx512dq")]
+    pub unsafe fn geglu(table: &[u16; TABLE], gate: &mut [f32], up: &[f32]) -> usize {
+        let (low, high) = (_mm512_set1_ps(-10.0), _mm512_set1_ps(10.0));
+        for (g, u) in gate.chunks_exact_mut(16).zip(up.chunks_exact(16)) {
+            // SAFETY: sixteen values on both sides; a half float has 16 bits and every entry of the table
+            // below the last has another after it, so four bytes from any of them are inside.
+            unsafe {
+                let x = _mm512_loadu_ps(g.as_ptr());
+                let half = _mm512_cvtps_ph::<_MM_FROUND_TO_NEAREST_INT>(x);
+                let index = _mm512_cvtepu16_epi32(half);
+                let pairs = _mm512_i32gather_epi32::<2>(index, table.as_ptr().cast());
+                let gelu = _mm512_cvtph_ps(_mm512_cvtepi32_epi16(pairs));
+                let gelu = _mm512_mask_mov_ps(gelu, _mm512_cmp_ps_mask::<_CMP_GE_OQ>(x, high), x);
+                let y = _mm512_mul_ps(gelu, _mm512_loadu_ps(u.as_ptr()));
+                let kept = _mm512_cmp_ps_mask::<_CMP_NLE_UQ>(x, low);
+                _mm512_storeu_ps(g.as_mut_ptr(), _mm512_maskz_mov_ps(kept, y));
+            }
+        }
+        gate.len() / 16 * 16
+    }
+
+    /// Whole eights; how many values that were.
+    ///
+    /// # Safety
+    /// AVX2 and F16C; `up` is as long as `gate`.
+    #[target_feature(enable = "avx2,f16c")]
+    pub unsafe fn geglu_avx2(table: &[u16; TABLE], gate: &mut [f32], up: &[f32]) -> usize {
+        let (low, high) = (_mm256_set1_ps(-10.0), _mm256_set1_ps(10.0));
+        for (g, u) in gate.chunks_exact_mut(8).zip(up.chunks_exact(8)) {
+            // SAFETY: eight values on both sides; the table as in `geglu`.
+            unsafe {
+                let x = _mm256_loadu_ps(g.as_ptr());
+                let half = _mm256_cvtps_ph::<_MM_FROUND_TO_NEAREST_INT>(x);
+                let index = _mm256_cvtepu16_epi32(half);
+                let pairs = _mm256_i32gather_epi32::<2>(table.as_ptr().cast(), index);
+                let entries = _mm256_and_si256(pairs, _mm256_set1_epi32(0xFFFF));
+                let packed = _mm256_packus_epi32(entries, entries);
+                let entries = _mm256_permute4x64_epi64::<0b10_00>(packed);
+                let gelu = _mm256_cvtph_ps(_mm256_castsi256_si128(entries));
+                let gelu = _mm256_blendv_ps(gelu, x, _mm256_cmp_ps::<_CMP_GE_OQ>(x, high));
+                let y = _mm256_mul_ps(gelu, _mm256_loadu_ps(u.as_ptr()));
+                let kept = _mm256_cmp_ps::<_CMP_NLE_UQ>(x, low);
+                _mm256_storeu_ps(g.as_mut_ptr(), _mm256_and_ps(kept, y));
+            }
+        }
+        gate.len() / 8 * 8
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kernels::tests::{Random, isas, same};
+
+    /// All sorts of values: every exponent and sign, and those around the limits.
+    fn values(random: &mut Random, n: usize) -> Vec<f32> {
+        let special = [
+            f32::NAN,
+            f32::INFINITY,
+            f32::NEG_INFINITY,
+            0.0,
+            -0.0,
+            10.0,
+            -10.0,
+            9.999_999,
+            -9.999_999,
+            1e-45,
+            -88.0,
+            -87.4,
+            -104.0,
+            89.0,
+            133.5,
+            -133.5,
+            3.4e38,
+        ];
+        let mut one = |i: usize| match i % 4 {
+            0 => f32::from_bits(random.next() as u32),
+            1 => special[random.below(special.len())],
+            2 => random.float() * 200.0,
+            _ => random.float() * 4.0,
+        };
+        (0..n).map(&mut one).collect()
+    }
+
+    fn check(what: &str, gated: fn(Isa, &mut [f32], &[f32]), definition: impl Fn(f32, f32) -> f32) {
+        let mut random = Random(0x6A7E);
+        for n in (0..50).chain([1000, 40_003]) {
+            let (gate, up) = (values(&mut random, n), values(&mut random, n));
+            for isa in isas() {
+                let mut got = gate.clone();
+                gated(isa, &mut got, &up);
+                for ((&g, &u), y) in gate.iter().zip(&up).zip(got) {
+                    let expected = definition(g, u);
+                    assert!(
+                        same(y, expected),
+                        "{what} {isa} {g:e}, {u:e}: {y:e}, not {expected:e}"
+                    );
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn gates_give_the_bits_of_their_formulas() {
+        check("swiglu", swiglu, |g, u| silu(g) * u);
+        check("squared reglu", squared_reglu, |g, u| {
+            let r = if g > 0.0 { g } else { 0.0 };
+            (r * r) * u
+        });
+        let gelu = |g: f32| {
+            let x = f16_to_f32(f32_to_f16(g));
+            let cubic = 1.0 + 0.044715 * x * x;
+            let tanh = tanhf(f32::from_bits(0x3f4c_422a) * x * cubic);
+            f16_to_f32(f32_to_f16(0.5 * x * (1.0 + tanh)))
+        };
+        check("geglu", geglu, |g, u| match g {
+            _ if g <= -10.0 => 0.0,
+            _ if g >= 10.0 => g * u,
+            _ => gelu(g) * u,
+        });
+    }
+
+    #[test]
+    fn the_exponential_is_that_of_the_definition_for_every_exponent() {
+        // SwiGLU by 1 shows every bit of the exponential that survives 1 + e.
+        let steps = (0..=u32::MAX).step_by(4099).map(f32::from_bits);
+        let x: Vec<f32> = steps.collect();
+        let up = vec![1.0; x.len()];
+        let expected: Vec<f32> = x.iter().map(|&x| silu(x)).collect();
+        for isa in isas() {
+            let mut got = x.clone();
+            swiglu(isa, &mut got, &up);
+            for ((x, a), b) in x.iter().zip(got).zip(&expected) {
+                assert!(same(a, *b), "{isa} {x:e}: {a:e}, not {b:e}");
+            }
+        }
+    }
+}

@@ -2,6 +2,7 @@
 
 use std::sync::OnceLock;
 
+use trine_formats::anyprec::{Header, Matrix, Part, file_order};
 use trine_formats::gguf::write::NewTensor;
 use trine_formats::gguf::{Array, Metadata, StrArray, Value};
 use trine_formats::types::TypeId;
@@ -9,7 +10,8 @@ use trine_formats::types::TypeId;
 use crate::files;
 use crate::inputs::{Kind, Rng};
 
-/// The samples: every value type, three vocabularies, a model, an importance matrix in both forms.
+/// The samples: every value type, three vocabularies, a model, an importance matrix in both forms, an
+/// any-precision file.
 pub fn all() -> &'static [Vec<u8>] {
     static ALL: OnceLock<Vec<Vec<u8>>> = OnceLock::new();
     ALL.get_or_init(|| {
@@ -32,6 +34,8 @@ pub fn all() -> &'static [Vec<u8>] {
             .map(|(meta, tensors)| files::bytes(meta, tensors).unwrap_or_default())
             .collect();
         all.push(legacy_imatrix());
+        let (meta, tensors) = any_precision();
+        all.push(files::bytes(&meta, &tensors).unwrap_or_default());
         all
     })
 }
@@ -42,6 +46,49 @@ fn strings<'a>(texts: impl IntoIterator<Item = &'a [u8]>) -> Value {
         out.push(text);
     }
     Value::Array(Array::Str(out))
+}
+
+/// Two matrices at 2 and 3 bits, one of them with two weights that are kept as they are.
+fn any_precision() -> (Metadata, Vec<(NewTensor, Vec<u8>)>) {
+    let matrix = |name: &str, rows, sparse| Matrix {
+        name: name.to_owned(),
+        columns: 66,
+        rows,
+        groups: 1,
+        sparse,
+    };
+    let matrices = [matrix("a", 2, 2), matrix("b", 1, 0)];
+    let header = Header {
+        seed_bits: 2,
+        parent_bits: 3,
+        bits: vec![2, 3],
+        groups: 1,
+        tensors: matrices.iter().map(|m| m.name.clone()).collect(),
+        columns: matrices.iter().map(|m| m.columns).collect(),
+        seed_method: "dp".to_owned(),
+        sensitivity: "uniform".to_owned(),
+        ..Header::default()
+    };
+    let mut meta = Metadata::default();
+    meta.set("general.architecture", Value::str("llama"));
+    header.write(&mut meta);
+    let ints = |values: &[i32]| values.iter().flat_map(|v| v.to_le_bytes()).collect();
+    let mut tensors = Vec::new();
+    for section in file_order(&matrices, &header.bits) {
+        for (i, part) in section.parts {
+            let tensor = matrices[i].tensor(part);
+            let data = match part {
+                Part::SparsePtr => ints(&[0, 1, 2]),
+                Part::SparseCol => ints(&[65, 3]),
+                _ => {
+                    let bytes = part.ty().info().map_or(0, |t| t.bytes as u64);
+                    vec![0x2a; (bytes * tensor.shape.iter().product::<u64>()) as usize]
+                }
+            };
+            tensors.push((tensor, data));
+        }
+    }
+    (meta, tensors)
 }
 
 /// The metadata of a small vocabulary: `gpt2` (BPE), `llama` (SPM) or `t5` (unigram).

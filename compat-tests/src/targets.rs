@@ -10,6 +10,7 @@ use trine::chat::{ChatTemplate, Message};
 use trine::kernels::Isa;
 use trine::model::{LoadOptions, Model, Session, SessionOptions};
 use trine::tokenizer::Tokenizer;
+use trine_formats::anyprec::AnyPrec;
 use trine_formats::gguf::write::Layout;
 use trine_formats::gguf::{ErrorKind, Gguf, Limits, ModelFile, Shard};
 use trine_formats::imatrix::Imatrix;
@@ -20,13 +21,14 @@ use crate::samples;
 pub type Target = fn(&[u8]);
 
 /// All targets on files, by name.
-pub const FILES: [(&str, Target); 6] = [
+pub const FILES: [(&str, Target); 7] = [
     ("gguf_read", gguf_read),
     ("decode_tensors", decode_tensors),
     ("rewrite", rewrite),
     ("tokenizer_from_meta", tokenizer_from_meta),
     ("imatrix_read", imatrix_read),
     ("model_load", model_load),
+    ("any_precision", any_precision),
 ];
 
 /// An error is one line that says something.
@@ -170,6 +172,41 @@ pub fn model_load(data: &[u8]) {
     let mut session = Session::new(&model, options);
     if let Err(e) = session.eval(&[1, 2, 5], 2, &mut |_, _| {}) {
         assert_message(&e);
+    }
+}
+
+/// Describes an any-precision file that may end early, and reads a row of every matrix at every width.
+pub fn any_precision(data: &[u8]) {
+    let limits = Limits {
+        partial: true,
+        ..Limits::default()
+    };
+    let Ok(gguf) = Gguf::parse(data, &limits) else {
+        return;
+    };
+    let shard = Shard {
+        path: PathBuf::new(),
+        gguf,
+        bytes: Arc::new(data.to_vec()),
+    };
+    let Ok(file) = ModelFile::new(vec![shard]) else {
+        return;
+    };
+    let ap = match AnyPrec::read(&file) {
+        Ok(Some(ap)) => ap,
+        Ok(None) => return,
+        Err(e) => return assert_message(&e),
+    };
+    assert!(!ap.widths().is_empty() && !ap.tensors().is_empty());
+    for &width in ap.widths() {
+        for t in ap.tensors() {
+            let view = ap
+                .view(&file, &t.name, width)
+                .expect("a width that is there");
+            for row in [0, t.rows - 1] {
+                assert_eq!(view.row(row).len(), t.columns);
+            }
+        }
     }
 }
 

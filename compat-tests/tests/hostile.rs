@@ -58,7 +58,7 @@ fn samples_are_valid() {
     use trine::tokenizer::Tokenizer;
     use trine_formats::imatrix::Imatrix;
     let samples = samples::all();
-    assert_eq!(samples.len(), 6);
+    assert_eq!(samples.len(), 7);
     for sample in &samples[..5] {
         Gguf::parse(sample, &Limits::default()).expect("a valid file");
     }
@@ -68,9 +68,12 @@ fn samples_are_valid() {
     }
     let file = trine_compat_tests::files::model(samples[3].clone()).expect("a model file");
     trine_compat_tests::models::load(&file).expect("a model");
-    for sample in &samples[4..] {
+    for sample in &samples[4..6] {
         Imatrix::parse(sample).expect("an importance matrix");
     }
+    let file = trine_compat_tests::files::model(samples[6].clone()).expect("a model file");
+    let ap = trine_formats::anyprec::AnyPrec::read(&file).expect("no damage");
+    assert!(ap.is_some_and(|ap| ap.widths() == [2, 3]));
 }
 
 /// Every field of every sample with every dangerous value, one at a time.

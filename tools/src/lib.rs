@@ -9,11 +9,13 @@ macro_rules! note {
     }};
 }
 
+pub mod anyprec;
 pub mod args;
 pub mod bench;
 pub mod evaluate;
 pub mod exit;
 pub mod generate;
+pub mod goal;
 pub mod inspect;
 pub mod interrupt;
 pub mod load;

@@ -68,6 +68,8 @@ pub struct Packing {
 pub struct Expansion {
     /// The layout.
     pub to: &'static Packing,
+    /// From so many tokens on it pays.
+    pub from: usize,
     /// `expand(group, out)`: one group.
     pub expand: fn(group: &[u8], out: &mut [u8]),
 }

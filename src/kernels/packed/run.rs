@@ -114,7 +114,7 @@ pub fn multiply_group(
 ) {
     SCRATCH.with_borrow_mut(|Scratch { tile, expanded }| {
         let (packing, group) = match &packing.expansion {
-            Some(e) if tokens > 1 => {
+            Some(e) if tokens >= e.from => {
                 expanded.resize((e.to.group_bytes)(n), 0);
                 (e.expand)(group, expanded);
                 (e.to, &expanded[..])

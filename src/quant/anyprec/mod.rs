@@ -18,6 +18,7 @@ mod extract;
 mod footprint;
 #[cfg(test)]
 pub(crate) mod golden;
+mod gradients;
 mod keep;
 pub mod outliers;
 mod plan;
@@ -33,9 +34,10 @@ pub use cluster::{ClusterError, Clusterer, Method, Nesting};
 pub use error::ApError;
 pub use extract::{Extracted, extract};
 pub use footprint::{Footprint, WidthSize};
+pub use gradients::WeightFiles;
 pub use plan::{Places, Plan, is_block_matrix, sensible_parent};
 pub use run::{Report, run};
-pub use sensitivity::{Sensitivity, SensitivityError, WeightFiles};
+pub use sensitivity::{Sensitivity, SensitivityError};
 pub use target::{Recipe, Target};
 
 /// Is told how far the work is.

@@ -1,22 +1,25 @@
 //! rquantize: quantizes GGUF models into the files that llama-quantize writes.
 
-use std::fmt::Write as _;
 use std::io::{self, BufWriter, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Instant;
 
 use anyhow::{Context, Result, anyhow, bail};
 use clap::Parser;
 use indicatif::ProgressBar;
-use trine::quant::lossless::Packed;
 use trine::quant::{
-    Ftype, Group, Importance, KvOverride, Plan, Progress, QuantError, Recipe, Row, RunOptions,
-    Selection, Target, TensorRule, nearest, parse_layers, parse_type, run,
+    Importance, KvOverride, Plan, Progress, QuantError, Recipe, Row, RunOptions, Selection, Target,
+    TensorRule, anyprec, nearest, parse_layers, parse_type, run,
 };
+use trine_formats::anyprec::AnyPrec;
 use trine_formats::gguf::write::remove_unfinished;
 use trine_formats::gguf::{PackingOptions, ShapeTiles};
 use trine_formats::imatrix::Imatrix;
+use trine_tools::anyprec::{
+    AnyPrecArgs, Job as AnyPrecJob, quantize as quantize_any_precision, take_width as take,
+};
+use trine_tools::goal::{Goal, long_help};
 use trine_tools::open::open_model;
 use trine_tools::packing::I2sLayout;
 use trine_tools::progress::byte_bar;
@@ -28,12 +31,15 @@ use trine_tools::{exit, quantize as show};
 /// What cannot be honoured is refused with every tensor named: rows that are not whole blocks (see
 /// --fallback), ternary types for weights that are not ternary (see --force).
 ///
+/// AP3-8 and its like make any-precision files for trine, from which a model runs at every width, and SQ4 a
+/// single width: each row gets tables of its own.
+///
 /// Ternary weights are moved between F32, F16, BF16, TQ1_0, TQ2_0, Q2_0 and bitnet.cpp's I2_S, TL1 and TL2
 /// without a change: what a type cannot hold exactly is refused, with every tensor named.
 #[derive(Parser)]
 #[command(version, after_help = SHORT_HELP, after_long_help = long_help())]
 #[command(
-    override_usage = "rquantize [OPTIONS] IN.gguf OUT.gguf TYPE [THREADS]\n       rquantize [OPTIONS] --dry-run IN.gguf TYPE"
+    override_usage = "rquantize [OPTIONS] IN.gguf OUT.gguf TYPE [THREADS]\n       rquantize [OPTIONS] --dry-run IN.gguf TYPE\n       rquantize --width N IN.gguf OUT.gguf"
 )]
 struct Args {
     /// The model; of a split one any shard
@@ -146,57 +152,17 @@ struct Args {
     /// A line per tensor on stderr
     #[arg(short, long)]
     verbose: bool,
+
+    #[command(flatten)]
+    any_precision: AnyPrecArgs,
 }
 
 const SHORT_HELP: &str = "See --help for examples and the types.";
 
-fn long_help() -> String {
-    let mut text = String::from(
-        "Examples:
-  rquantize model-F16.gguf model-Q4_K_M.gguf Q4_K_M
-  rquantize trilm-F16.gguf trilm-TQ2_0.gguf TQ2_0 4
-  rquantize --dry-run model-F16.gguf Q5_K_S
-  rquantize --verify bitnet-TQ2_0.gguf bitnet-I2_S.gguf I2_S      the same weights, for bitnet.cpp
-  rquantize --imatrix imatrix.gguf model-F16.gguf small.gguf Q2_K_S
-  rquantize --tensor-type 'blk\\.[0-3]\\.ffn_down=q8_0' model-F16.gguf out.gguf Q4_0
-  rquantize --allow-requantize --fallback model-Q8_0.gguf out.gguf Q4_K_M
-
-Types (the number of general.file_type, bits per weight of the main type, and what is particular):
-",
-    );
-    for &group in Group::ALL {
-        let _ = writeln!(text, "  {}", group.title());
-        for &t in Ftype::ALL.iter().filter(|t| t.group() == group) {
-            let bits = t.default_type().info().map_or(0.0, |i| i.bits_per_weight());
-            let line = format!(
-                "    {:<10} {:>2}  {bits:>6.3}  {}",
-                t.name(),
-                t as u32,
-                t.note()
-            );
-            let _ = writeln!(text, "{}", line.trim_end());
-        }
-    }
-    let _ = writeln!(text, "  bitnet.cpp");
-    for p in Packed::ALL {
-        let bits = p.type_id().info().map_or(0.0, |i| i.bits_per_weight());
-        let _ = writeln!(
-            text,
-            "    {:<10} {:>2}  {bits:>6.3}  {}",
-            p.name(),
-            p.file_type(),
-            p.note()
-        );
-    }
-    text += "  COPY           keeps every tensor, in the order and with the keys of a quantized file\n\n";
-    text += "Exit status: 0 done, 1 refused or failed, 2 wrong usage, 130 interrupted.";
-    text
-}
-
 /// What the positional arguments after the input say.
 struct Job {
     out: PathBuf,
-    target: Target,
+    goal: Goal,
     threads: usize,
 }
 
@@ -206,15 +172,15 @@ impl Job {
         let (out, name, threads) = match rest[..] {
             [ty] => (None, ty, None),
             // as in llama-quantize, a first word that is a type is the type
-            [ty, threads] if Target::parse(ty).is_some() => (None, ty, Some(threads)),
+            [ty, threads] if Goal::parse(ty).is_some() => (None, ty, Some(threads)),
             [out, ty] => (Some(out), ty, None),
             [out, ty, threads] => (Some(out), ty, Some(threads)),
             _ => bail!("too many arguments; see --help"),
         };
-        let target = Target::parse(name).ok_or_else(|| {
-            let hint = nearest(name, Target::names())
+        let goal = Goal::parse(name).ok_or_else(|| {
+            let hint = nearest(name, Goal::names())
                 .map_or(String::new(), |n| format!("; did you mean {n}?"));
-            let names: Vec<&str> = Target::names().collect();
+            let names: Vec<&str> = Goal::names().collect();
             anyhow!("unknown type '{name}'{hint} (types: {})", names.join(" "))
         })?;
         let threads = match threads {
@@ -227,15 +193,89 @@ impl Job {
         let out = out.map_or_else(
             || {
                 args.input
-                    .with_file_name(format!("ggml-model-{}.gguf", target.name()))
+                    .with_file_name(format!("ggml-model-{}.gguf", goal.name()))
             },
             PathBuf::from,
         );
-        Ok(Job {
-            out,
-            target,
-            threads,
-        })
+        Ok(Job { out, goal, threads })
+    }
+}
+
+/// Takes one width out of an any-precision file.
+fn take_width(args: &Args, width: u8) -> Result<()> {
+    let [out] = &args.rest[..] else {
+        bail!("--width takes no type: rquantize --width {width} IN.gguf OUT.gguf");
+    };
+    if let Some(option) = args.any_precision.given().or_else(|| args.usual_option()) {
+        bail!("{option} has no meaning beside --width, which copies");
+    }
+    if args.dry_run || args.verify {
+        bail!("--width knows neither --dry-run nor --verify; rinspect shows the widths of a file");
+    }
+    let model = open_model(&args.input, true)?;
+    take(&model, width, Path::new(out), args.json)
+}
+
+/// Makes an any-precision file.
+fn any_precision(args: &Args, job: &Job, target: anyprec::Target) -> Result<()> {
+    if let Some(option) = args.usual_option() {
+        bail!("{option} has no meaning for {}", target.name());
+    }
+    if args.verify {
+        bail!(
+            "--verify is for weights that do not change: {} changes them",
+            target.name()
+        );
+    }
+    let model = open_model(&args.input, true)?;
+    quantize_any_precision(AnyPrecJob {
+        model: &model,
+        target,
+        args: &args.any_precision,
+        imatrix: args.imatrix.as_deref().map(|file| (file, args.selection())),
+        allow_requantize: args.allow_requantize,
+        overrides: args.overrides()?,
+        out: &job.out,
+        threads: job.threads,
+        dry_run: args.dry_run,
+        json: args.json,
+        verbose: args.verbose,
+    })
+}
+
+impl Args {
+    /// The first option that was given and is only for what llama-quantize or bitnet.cpp make.
+    fn usual_option(&self) -> Option<&'static str> {
+        let given = [
+            (self.fallback, "--fallback"),
+            (self.force, "--force"),
+            (self.pure, "--pure"),
+            (self.leave_output_tensor, "--leave-output-tensor"),
+            (self.output_tensor_type.is_some(), "--output-tensor-type"),
+            (
+                self.token_embedding_type.is_some(),
+                "--token-embedding-type",
+            ),
+            (!self.tensor_type.is_empty(), "--tensor-type"),
+            (self.tensor_type_file.is_some(), "--tensor-type-file"),
+            (self.prune_layers.is_some(), "--prune-layers"),
+            (self.keep_split, "--keep-split"),
+            (!self.tl_tiles.is_empty(), "--tl-tiles"),
+            (!self.input_tl_tiles.is_empty(), "--input-tl-tiles"),
+        ];
+        given.into_iter().find(|g| g.0).map(|g| g.1)
+    }
+
+    fn selection(&self) -> Selection {
+        Selection {
+            include: self.include_weights.clone(),
+            exclude: self.exclude_weights.clone(),
+        }
+    }
+
+    fn overrides(&self) -> Result<Vec<KvOverride>> {
+        let all = self.override_kv.iter().map(|text| KvOverride::parse(text));
+        all.collect::<Result<_, _>>().context("--override-kv")
     }
 }
 
@@ -274,11 +314,7 @@ fn recipe(args: &Args, target: Target) -> Result<Recipe> {
             .rules
             .extend(TensorRule::parse_file(&text).with_context(place)?);
     }
-    for text in &args.override_kv {
-        recipe
-            .overrides
-            .push(KvOverride::parse(text).context("--override-kv")?);
-    }
+    recipe.overrides = args.overrides()?;
     if let Some(text) = &args.prune_layers {
         recipe.prune = parse_layers(text).context("--prune-layers")?;
     }
@@ -291,11 +327,7 @@ fn recipe(args: &Args, target: Target) -> Result<Recipe> {
 fn importance(file: &str, args: &Args) -> Result<Option<Importance>> {
     let place = || format!("--imatrix '{file}'");
     let matrix = Imatrix::parse(&std::fs::read(file).with_context(place)?).with_context(place)?;
-    let selection = Selection {
-        include: args.include_weights.clone(),
-        exclude: args.exclude_weights.clone(),
-    };
-    let importance = Importance::from_file(&matrix, file, &selection)?;
+    let importance = Importance::from_file(&matrix, file, &args.selection())?;
     if importance.is_none() {
         eprintln!("warning: no weights of '{file}' are selected: quantizing without");
     }
@@ -332,9 +364,24 @@ fn list(error: &QuantError) {
 
 fn quantize(args: &Args) -> Result<()> {
     let start = Instant::now();
+    if let Some(width) = args.any_precision.width {
+        return take_width(args, width);
+    }
     let job = Job::new(args)?;
-    let recipe = recipe(args, job.target)?;
+    let target = match job.goal {
+        Goal::Usual(target) => target,
+        Goal::AnyPrecision(target) => return any_precision(args, &job, target),
+    };
+    if let Some(option) = args.any_precision.given() {
+        bail!("{option} is for any-precision targets such as AP3-8 or SQ4");
+    }
+    let recipe = recipe(args, target)?;
     let model = open_model(&args.input, true)?;
+    if AnyPrec::is(model.meta()) {
+        bail!(
+            "the model is any-precision: take one of its widths with --width, or start from the model it was made from"
+        );
+    }
     let plan = Plan::new(&model, &recipe)?;
     for warning in &plan.warnings {
         eprintln!("warning: {warning}");
@@ -344,7 +391,7 @@ fn quantize(args: &Args) -> Result<()> {
     }
     let mut out = BufWriter::new(io::stdout().lock());
     if args.dry_run {
-        show::write_plan(&plan, job.target, args.json, &mut out)?;
+        show::write_plan(&plan, target, args.json, &mut out)?;
         out.flush()?;
         plan.check().map_err(QuantError::from).inspect_err(list)?;
         return Ok(());
@@ -361,14 +408,7 @@ fn quantize(args: &Args) -> Result<()> {
     let report = run(&model, &plan, &job.out, options, &mut display);
     display.bar.finish_and_clear();
     let report = report.inspect_err(list)?;
-    show::write_report(
-        &plan,
-        &report,
-        job.target,
-        start.elapsed(),
-        args.json,
-        &mut out,
-    )?;
+    show::write_report(&plan, &report, target, start.elapsed(), args.json, &mut out)?;
     if args.verbose {
         for t in report.ternary.lossy() {
             eprintln!("  {}: {}", t.name, t.loss);

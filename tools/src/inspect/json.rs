@@ -33,13 +33,16 @@ pub fn write_json(report: &Report<'_>, out: &mut dyn Write) -> io::Result<()> {
         .iter()
         .map(|(ty, t)| (ty.to_string(), total(t)))
         .collect();
-    let whole = json!({
+    let mut whole = json!({
         "shards": shards,
         "tensors": report.tensors.iter().map(tensor).collect::<Vec<_>>(),
         "types": types,
         "total": total(&report.total),
         "file_bytes": report.file_bytes(),
     });
+    if let Ok(Some(any_precision)) = &report.any_precision {
+        whole["any_precision"] = any_precision.json();
+    }
     serde_json::to_writer_pretty(&mut *out, &whole).map_err(io::Error::from)?;
     writeln!(out)
 }

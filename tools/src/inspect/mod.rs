@@ -1,5 +1,6 @@
 //! What `rinspect` finds out about a model and how it shows it.
 
+mod anyprec;
 mod json;
 mod ternary;
 mod text;
@@ -10,9 +11,11 @@ use std::io;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use rayon::prelude::*;
 use sha2::{Digest, Sha256};
+use trine_formats::anyprec::{AnyPrec, Part};
 use trine_formats::gguf::{ModelFile, PackingOptions, TensorInfo, TensorView};
 use trine_formats::types::TypeId;
 
+pub use anyprec::{AnyPrecReport, WidthReport};
 pub use json::write_json;
 pub use ternary::{Reach, Ternary, check, check_packed};
 pub use text::{TextOptions, write_text};
@@ -71,6 +74,8 @@ pub struct Report<'a> {
     pub types: BTreeMap<TypeId, Total>,
     /// Sums over everything.
     pub total: Total,
+    /// What an any-precision file has, or what is wrong with it.
+    pub any_precision: Result<Option<AnyPrecReport>, String>,
 }
 
 impl<'a> Report<'a> {
@@ -87,6 +92,7 @@ impl<'a> Report<'a> {
                     .map(|t| (s, shard.gguf.data_offset + t.offset, t)),
             );
         }
+        let any_precision = AnyPrec::is(model.meta());
         let bar = progress_bar(rows.iter().map(|(_, _, t)| t.bytes).sum());
         let tensors: Vec<TensorReport> = rows
             .into_par_iter()
@@ -97,6 +103,8 @@ impl<'a> Report<'a> {
                 {
                     Some(Ok(ternary)) => (Some(Some(ternary)), None),
                     Some(Err(e)) => (None, Some(e)),
+                    // planes and tables are no matrices of weights
+                    None if any_precision && info.name.contains(Part::INFIX) => (None, None),
                     None => (view.as_ref().and_then(check), None),
                 };
                 let sha256 = view
@@ -125,12 +133,14 @@ impl<'a> Report<'a> {
             tensors,
             types,
             total,
+            any_precision: AnyPrecReport::new(model),
         }
     }
 
-    /// What is wrong with tensors, a line each that names it.
+    /// What is wrong, a line each that names the tensor or key.
     pub fn damage(&self) -> impl Iterator<Item = &str> {
-        self.tensors.iter().filter_map(|t| t.damage.as_deref())
+        let tensors = self.tensors.iter().filter_map(|t| t.damage.as_deref());
+        tensors.chain(self.any_precision.as_ref().err().map(String::as_str))
     }
 
     /// Size of all files together.

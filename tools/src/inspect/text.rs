@@ -49,6 +49,9 @@ pub fn write_text(
         tensor_table(report, options, out)?;
     }
     totals(report, out)?;
+    if let Ok(Some(any_precision)) = &report.any_precision {
+        any_precision.write(out)?;
+    }
     ternary(report, out)
 }
 

@@ -31,6 +31,9 @@ use crate::kernels::AlignedBytes;
 use crate::kernels::packed::{Encoding, Expansion, Packing};
 use crate::kernels::ternary::Quantizer;
 
+/// Tokens for which a group is expanded: up to here, taking it out of memory and unpacking it one after the other
+/// takes longer than multiplying it with every token by itself.
+const FROM: usize = 6;
 /// Columns of a block.
 const COLUMNS: usize = 256;
 const CHUNKS: usize = 13;
@@ -65,9 +68,10 @@ const fn with_scales(name: &'static str, pack: fn(&[u8], usize, &mut [u8]) -> bo
         act_bytes: t2::act_bytes_q8_k,
         arrange: t2::arrange_q8_k,
         multiply: multiply_blocks,
-        tile: 1,
+        tile: FROM,
         expansion: Some(Expansion {
             to: &t2::TQ2_0,
+            from: FROM,
             expand: expand_blocks,
         }),
     }
@@ -85,9 +89,10 @@ const fn whole_row(quantizer: Quantizer, acts: &'static str) -> Packing {
         act_bytes: |n| 64 + n.next_multiple_of(COLUMNS),
         arrange: t2::arrange_int8,
         multiply: multiply_rows,
-        tile: 1,
+        tile: FROM,
         expansion: Some(Expansion {
             to: &t2::ROWS_X256,
+            from: FROM,
             expand: expand_rows,
         }),
     }

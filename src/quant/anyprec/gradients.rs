@@ -1,0 +1,329 @@
+//! Sensitivities of weights from safetensors files: squared gradients, or gradients that are squared here.
+//!
+//! Those of Hugging Face checkpoints have the checkpoint's names and order of rows; for architectures whose `q`
+//! and `k` the converter reorders, the rows of the sensitivities are reordered with them.
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::io::{Read, Seek, SeekFrom};
+use std::path::{Path, PathBuf};
+
+use trine_formats::gguf::Metadata;
+use trine_formats::safetensors::{self, Dtype, Tensor};
+use trine_formats::types::TypeId;
+
+use super::plan::{Plan, is_block_matrix};
+use super::sensitivity::{SensitivityError, check_values};
+use crate::convert::reorders_heads;
+use crate::quant::plan::Row;
+
+/// Squared gradients, or gradients to be squared, in safetensors files.
+#[derive(Debug)]
+pub struct WeightFiles {
+    files: Vec<(PathBuf, File)>,
+    /// By the name of the matrix.
+    stored: HashMap<String, Stored>,
+    square: bool,
+}
+
+#[derive(Debug)]
+struct Stored {
+    file: usize,
+    tensor: Tensor,
+    /// Rows of a head whose halves are interleaved in the model.
+    head: Option<u64>,
+}
+
+impl WeightFiles {
+    /// Opens the files and finds in them the sensitivities of all matrices of a plan, by the names of a
+    /// checkpoint or by those of the model. `square` says that they are gradients. `meta` is the model's.
+    ///
+    /// # Errors
+    /// Files that cannot be read; matrices that are missing, too many or of another shape.
+    pub fn open(
+        paths: &[PathBuf],
+        square: bool,
+        meta: &Metadata,
+        plan: &Plan,
+    ) -> Result<WeightFiles, SensitivityError> {
+        let arch = meta.get_str("general.architecture")?.unwrap_or_default();
+        let matrices: HashMap<&str, &Row> = plan.matrices().map(|r| (r.name.as_str(), r)).collect();
+        let mut out = WeightFiles {
+            files: Vec::with_capacity(paths.len()),
+            stored: HashMap::with_capacity(matrices.len()),
+            square,
+        };
+        for path in paths {
+            let (file, tensors) = open(path)?;
+            let number = out.files.len();
+            out.files.push((path.clone(), file));
+            for tensor in tensors {
+                let (name, checkpoint) = match gguf_name(&tensor.name) {
+                    Some(name) => (name, true),
+                    None => (tensor.name.clone(), false),
+                };
+                let Some(row) = matrices.get(name.as_str()) else {
+                    if checkpoint || is_block_matrix(&name, &[1, 1]) {
+                        let name = tensor.name;
+                        return Err(SensitivityError::Extra { name });
+                    }
+                    continue; // norms and embeddings, which are not quantized
+                };
+                check_shape(&tensor, row)?;
+                let head = if checkpoint {
+                    head_rows(arch, meta, row)?
+                } else {
+                    None
+                };
+                let stored = Stored {
+                    file: number,
+                    tensor,
+                    head,
+                };
+                if out.stored.insert(name.clone(), stored).is_some() {
+                    return Err(SensitivityError::Twice { tensor: name });
+                }
+            }
+        }
+        let missing: Vec<&Row> = plan
+            .matrices()
+            .filter(|r| !out.stored.contains_key(&r.name))
+            .collect();
+        match missing.first() {
+            None => Ok(out),
+            Some(first) => Err(SensitivityError::Missing {
+                count: missing.len(),
+                all: plan.quantized.len(),
+                first: first.name.clone(),
+                wanted: checkpoint_name(&first.name),
+            }),
+        }
+    }
+
+    /// The files.
+    pub fn paths(&self) -> impl Iterator<Item = &Path> {
+        self.files.iter().map(|(path, _)| path.as_path())
+    }
+
+    /// Those of `rows` rows of a matrix from row `first` on.
+    pub(super) fn rows(
+        &mut self,
+        row: &Row,
+        first: u64,
+        rows: u64,
+    ) -> Result<Vec<f32>, SensitivityError> {
+        let columns = row.columns() as usize;
+        let mut out = vec![0.0; rows as usize * columns];
+        let Some(stored) = self.stored.get(&row.name) else {
+            return Ok(out); // never: all were found when the files were opened
+        };
+        let (path, file) = &mut self.files[stored.file];
+        let failed = |source| SensitivityError::Io {
+            path: path.clone(),
+            source,
+        };
+        let bytes = columns * stored.tensor.dtype.bytes() as usize;
+        let mut raw = vec![0; bytes];
+        let hint = if self.square {
+            ""
+        } else {
+            "; if these are gradients, have them squared with --sens-is-gradient"
+        };
+        for (r, out) in (first..).zip(out.chunks_exact_mut(columns.max(1))) {
+            let source = stored.source_row(r);
+            let place = stored.tensor.offset + source * bytes as u64;
+            file.seek(SeekFrom::Start(place)).map_err(failed)?;
+            file.read_exact(&mut raw).map_err(failed)?;
+            decode(stored.tensor.dtype, &raw, out);
+            if self.square {
+                out.iter_mut().for_each(|s| *s *= *s);
+            }
+            let index = source * columns as u64;
+            check_values(&stored.tensor.name, index, out, hint)?;
+        }
+        Ok(out)
+    }
+}
+
+impl Stored {
+    /// The row of the checkpoint that is row `r` of the model: of a head, `0, d/2, 1, d/2 + 1, …`.
+    fn source_row(&self, r: u64) -> u64 {
+        let Some(d) = self.head else { return r };
+        let (head, i) = (r / d, r % d);
+        head * d + (i % 2) * (d / 2) + i / 2
+    }
+}
+
+fn open(path: &Path) -> Result<(File, Vec<Tensor>), SensitivityError> {
+    let failed = |source| SensitivityError::Io {
+        path: path.to_owned(),
+        source,
+    };
+    let bad = |source| SensitivityError::Safetensors {
+        path: path.to_owned(),
+        source,
+    };
+    let mut file = File::open(path).map_err(failed)?;
+    let len = file.metadata().map_err(failed)?.len();
+    let mut start = Vec::new();
+    let read = |file: &mut File, n: u64, start: &mut Vec<u8>| {
+        Read::by_ref(file)
+            .take(n)
+            .read_to_end(start)
+            .map_err(failed)
+    };
+    read(&mut file, 8, &mut start)?;
+    let header = safetensors::header_len(&start, len).map_err(bad)?;
+    read(&mut file, header, &mut start)?;
+    let tensors = safetensors::parse(&start, len).map_err(bad)?;
+    Ok((file, tensors))
+}
+
+/// Names of a block's matrices in checkpoints and in GGUF.
+const NAMES: [(&str, &str); 7] = [
+    ("self_attn.q_proj", "attn_q"),
+    ("self_attn.k_proj", "attn_k"),
+    ("self_attn.v_proj", "attn_v"),
+    ("self_attn.o_proj", "attn_output"),
+    ("mlp.gate_proj", "ffn_gate"),
+    ("mlp.up_proj", "ffn_up"),
+    ("mlp.down_proj", "ffn_down"),
+];
+
+/// `model.layers.3.mlp.up_proj.weight` as `blk.3.ffn_up.weight`.
+fn gguf_name(checkpoint: &str) -> Option<String> {
+    let rest = checkpoint.strip_prefix("model.layers.")?;
+    let (layer, rest) = rest.split_once('.')?;
+    let kind = rest.strip_suffix(".weight")?;
+    let (_, name) = NAMES.iter().find(|(hf, _)| *hf == kind)?;
+    let counts = !layer.is_empty() && layer.bytes().all(|b| b.is_ascii_digit());
+    counts.then(|| format!("blk.{layer}.{name}.weight"))
+}
+
+fn checkpoint_name(gguf: &str) -> String {
+    let found = || {
+        let (layer, rest) = gguf.strip_prefix("blk.")?.split_once('.')?;
+        let kind = rest.strip_suffix(".weight")?;
+        let (hf, _) = NAMES.iter().find(|(_, name)| *name == kind)?;
+        Some(format!("model.layers.{layer}.{hf}.weight"))
+    };
+    found().unwrap_or_else(|| gguf.to_owned())
+}
+
+fn check_shape(tensor: &Tensor, row: &Row) -> Result<(), SensitivityError> {
+    let columns = row.columns();
+    let rows = row.weights() / columns.max(1);
+    let name = tensor.name.clone();
+    if tensor.shape != [rows, columns] {
+        return Err(SensitivityError::Shape {
+            name,
+            found: tensor.shape.clone(),
+            rows,
+            columns,
+        });
+    }
+    match tensor.dtype {
+        Dtype::F16 | Dtype::BF16 | Dtype::F32 | Dtype::F64 => Ok(()),
+        other => Err(SensitivityError::Dtype {
+            name,
+            dtype: other.name(),
+        }),
+    }
+}
+
+/// Rows of a head of `attn_q` and `attn_k` where the converter interleaves its halves.
+fn head_rows(arch: &str, meta: &Metadata, row: &Row) -> Result<Option<u64>, SensitivityError> {
+    let key = if row.name.ends_with(".attn_q.weight") {
+        "head_count"
+    } else if row.name.ends_with(".attn_k.weight") {
+        "head_count_kv"
+    } else {
+        return Ok(None);
+    };
+    match reorders_heads(arch) {
+        None => return Err(SensitivityError::Architecture(arch.to_owned())),
+        Some(false) => return Ok(None),
+        Some(true) => {}
+    }
+    let read = |key: &str| meta.get_u64(&format!("{arch}.attention.{key}"));
+    let heads = match read(key)? {
+        None => read("head_count")?, // without grouped queries there is one number
+        some => some,
+    };
+    let rows = row.weights() / row.columns().max(1);
+    match heads {
+        Some(heads) if heads > 0 && rows.is_multiple_of(2 * heads) => Ok(Some(rows / heads)),
+        _ => Err(SensitivityError::Heads {
+            arch: arch.to_owned(),
+            key,
+            rows,
+            tensor: row.name.clone(),
+        }),
+    }
+}
+
+fn decode(dtype: Dtype, raw: &[u8], out: &mut [f32]) {
+    let ty = match dtype {
+        Dtype::F16 => TypeId::F16,
+        Dtype::BF16 => TypeId::BF16,
+        Dtype::F64 => {
+            for (v, b) in out.iter_mut().zip(raw.as_chunks().0) {
+                *v = f64::from_le_bytes(*b) as f32;
+            }
+            return;
+        }
+        _ => TypeId::F32,
+    };
+    if let Some(decode) = ty.info().and_then(|t| t.decode) {
+        decode(raw, out);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_checkpoints() {
+        let pairs = [
+            (
+                "model.layers.0.self_attn.q_proj.weight",
+                "blk.0.attn_q.weight",
+            ),
+            (
+                "model.layers.31.mlp.down_proj.weight",
+                "blk.31.ffn_down.weight",
+            ),
+        ];
+        for (hf, gguf) in pairs {
+            assert_eq!(gguf_name(hf).as_deref(), Some(gguf));
+            assert_eq!(checkpoint_name(gguf), hf);
+        }
+        for other in [
+            "model.layers.0.self_attn.q_proj.bias",
+            "model.layers.x.self_attn.q_proj.weight",
+            "model.layers..self_attn.q_proj.weight",
+            "model.layers.0.input_layernorm.weight",
+            "model.embed_tokens.weight",
+        ] {
+            assert_eq!(gguf_name(other), None, "{other}");
+        }
+    }
+
+    #[test]
+    fn rows_of_heads_are_interleaved() {
+        let stored = Stored {
+            file: 0,
+            tensor: Tensor {
+                name: String::new(),
+                dtype: Dtype::F32,
+                shape: vec![8, 1],
+                offset: 0,
+                bytes: 32,
+            },
+            head: Some(4),
+        };
+        let rows: Vec<u64> = (0..8).map(|r| stored.source_row(r)).collect();
+        assert_eq!(rows, [0, 2, 1, 3, 4, 6, 5, 7]);
+    }
+}

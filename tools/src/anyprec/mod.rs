@@ -1,0 +1,270 @@
+//! rquantize for any-precision targets: `AP3-8`, `SQ4`, and one width out of such a file.
+
+mod show;
+
+use std::io::{self, BufWriter, Write};
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use anyhow::{Context, Result, bail};
+use clap::Args;
+use indicatif::ProgressBar;
+use sha2::{Digest, Sha256};
+use trine::quant::anyprec::outliers::Shares;
+use trine::quant::anyprec::{
+    Method, Plan, Progress, Recipe, Sensitivity, Target, WeightFiles, extract, run,
+};
+use trine::quant::{Importance, KvOverride, Selection};
+use trine_formats::anyprec::Calibration;
+use trine_formats::gguf::ModelFile;
+use trine_formats::imatrix::Imatrix;
+
+use crate::progress::{byte_bar, human_bytes};
+
+/// What the options of this kind of target stand under in help.
+const HEADING: &str = "Any-precision targets (AP3-8, AP4, AP, SQ4 ...)";
+
+/// The options of any-precision targets.
+#[derive(Args, Debug)]
+#[command(next_help_heading = HEADING)]
+pub struct AnyPrecArgs {
+    /// Bits of the clusters that are found first (AP3-8: 3); wider codes split them
+    #[arg(long, value_name = "N")]
+    pub seed_bits: Option<u8>,
+
+    /// Bits of the widest code (AP3-8: 8; AP: 8, 6 or 5 by the length of the rows)
+    #[arg(long, visible_alias = "upper", value_name = "N")]
+    pub parent_bits: Option<u8>,
+
+    /// Widths the model can run at; without it all from the seed's to the parent's. Each costs tables
+    #[arg(long, value_name = "N,N,...", value_delimiter = ',')]
+    pub widths: Option<Vec<u8>>,
+
+    /// Groups of columns with tables of their own in each row
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub row_groups: u32,
+
+    /// Sensitivities of all weights: safetensors files with squared gradients, in the names and the order
+    /// of rows of the Hugging Face checkpoint or of the GGUF file. May be repeated, one per shard. Without
+    /// it those of --imatrix count, and without that all weights alike
+    #[arg(long, value_name = "FILE", conflicts_with = "imatrix")]
+    pub sensitivity: Vec<PathBuf>,
+
+    /// The files of --sensitivity hold gradients, which are to be squared
+    #[arg(long, requires = "sensitivity")]
+    pub sens_is_gradient: bool,
+
+    /// Keep the most sensitive and the largest weights as they are: 0.05 % and 0.4 % (SQ: 0.45 %)
+    #[arg(long)]
+    pub outliers: bool,
+
+    /// Share of the most sensitive in percent; implies --outliers
+    #[arg(long, value_name = "PERCENT")]
+    pub outlier_sensitive: Option<f64>,
+
+    /// Share of the largest in percent; implies --outliers
+    #[arg(long, value_name = "PERCENT")]
+    pub outlier_magnitude: Option<f64>,
+
+    /// Cluster as the any-precision authors' program does, bit for bit: by chance, and a little worse. SEED
+    /// is its random state
+    #[arg(long, value_name = "SEED", num_args = 0..=1, default_missing_value = "0", require_equals = true)]
+    pub compat: Option<u32>,
+
+    /// Take one width out of an any-precision file: rquantize --width 4 IN.gguf OUT.gguf
+    #[arg(long, value_name = "N")]
+    pub width: Option<u8>,
+}
+
+impl AnyPrecArgs {
+    /// The first option that was given, without `--width`.
+    pub fn given(&self) -> Option<&'static str> {
+        let given = [
+            (self.seed_bits.is_some(), "--seed-bits"),
+            (self.parent_bits.is_some(), "--parent-bits"),
+            (self.widths.is_some(), "--widths"),
+            (self.row_groups != 1, "--row-groups"),
+            (!self.sensitivity.is_empty(), "--sensitivity"),
+            (self.outliers, "--outliers"),
+            (self.outlier_sensitive.is_some(), "--outlier-sensitive"),
+            (self.outlier_magnitude.is_some(), "--outlier-magnitude"),
+            (self.compat.is_some(), "--compat"),
+        ];
+        given.into_iter().find(|g| g.0).map(|g| g.1)
+    }
+
+    fn recipe(&self, target: Target) -> Recipe {
+        let mut recipe = Recipe::new(target);
+        recipe.seed_bits = self.seed_bits;
+        recipe.parent_bits = self.parent_bits;
+        recipe.widths.clone_from(&self.widths);
+        recipe.groups = self.row_groups;
+        if let Some(seed) = self.compat {
+            recipe.method = Method::Compat { seed };
+        }
+        let usual = Shares::default_of(target.rule);
+        let asked =
+            self.outliers || self.outlier_sensitive.is_some() || self.outlier_magnitude.is_some();
+        recipe.outliers = asked.then(|| Shares {
+            sensitive: self.outlier_sensitive.unwrap_or(usual.sensitive),
+            magnitude: self.outlier_magnitude.unwrap_or(usual.magnitude),
+        });
+        recipe
+    }
+}
+
+/// What the options that all targets share say.
+pub struct Job<'a> {
+    /// The model.
+    pub model: &'a ModelFile,
+    /// What is asked for.
+    pub target: Target,
+    /// The options of any-precision targets.
+    pub args: &'a AnyPrecArgs,
+    /// `--imatrix`, and for which tensors.
+    pub imatrix: Option<(&'a str, Selection)>,
+    /// `--allow-requantize`.
+    pub allow_requantize: bool,
+    /// `--override-kv`.
+    pub overrides: Vec<KvOverride>,
+    /// The output.
+    pub out: &'a Path,
+    /// 0: one per processor.
+    pub threads: usize,
+    /// Only show what would be done.
+    pub dry_run: bool,
+    /// As JSON.
+    pub json: bool,
+    /// A line per tensor.
+    pub verbose: bool,
+}
+
+/// Quantizes, or shows what would be done.
+///
+/// # Errors
+/// Requests that make no sense for the model, I/O, weights that cannot be clustered.
+pub fn quantize(job: Job<'_>) -> Result<()> {
+    let start = Instant::now();
+    let mut recipe = job.args.recipe(job.target);
+    recipe.allow_requantize = job.allow_requantize;
+    recipe.overrides = job.overrides;
+    let plan = Plan::new(job.model, &recipe)?;
+    let mut sensitivity = sensitivity(job.model, &plan, job.args, job.imatrix)?;
+    let remarks = sensitivity.check(&plan)?;
+    for warning in plan.warnings.iter().chain(&remarks) {
+        note!("warning: {warning}");
+    }
+    for line in &plan.notes {
+        note!("note: {line}");
+    }
+    let mut out = BufWriter::new(io::stdout().lock());
+    if job.dry_run {
+        show::write_plan(&plan, job.target, &sensitivity, job.json, &mut out)?;
+        return Ok(out.flush()?);
+    }
+    let matrices: u64 = plan.matrices().map(|r| r.bytes_from).sum();
+    let passes = u64::from(plan.outliers.is_some());
+    let all: u64 = plan.rows.iter().map(|r| r.bytes_from).sum();
+    let mut display = Display {
+        bar: byte_bar(all + passes * matrices),
+        verbose: job.verbose,
+    };
+    let report = run(
+        job.model,
+        &plan,
+        &mut sensitivity,
+        job.out,
+        job.threads,
+        &mut display,
+    );
+    display.bar.finish_and_clear();
+    let report = report?;
+    let done = show::Done {
+        report: &report,
+        out: job.out,
+        time: start.elapsed(),
+    };
+    show::write_report(&plan, job.target, &done, job.json, &mut out)?;
+    Ok(out.flush()?)
+}
+
+/// Takes one width out of an any-precision file.
+///
+/// # Errors
+/// Not such a file, or not such a width; I/O.
+pub fn take_width(model: &ModelFile, width: u8, out: &Path, json: bool) -> Result<()> {
+    let bar = byte_bar(model.tensors().map(|t| t.bytes).sum());
+    let mut display = Display {
+        bar,
+        verbose: false,
+    };
+    let done = extract(model, width, out, &mut display);
+    display.bar.finish_and_clear();
+    let done = done?;
+    let mut stdout = io::stdout().lock();
+    if json {
+        let value = serde_json::json!({
+            "files": [out.display().to_string()],
+            "width": width,
+            "file_bytes": done.file_bytes,
+            "bits_per_weight": done.bits,
+        });
+        return Ok(writeln!(stdout, "{value:#}")?);
+    }
+    Ok(writeln!(
+        stdout,
+        "{}: {width} bits, {}; {:.4} bits per weight in the matrices",
+        out.display(),
+        human_bytes(done.file_bytes),
+        done.bits
+    )?)
+}
+
+fn sensitivity(
+    model: &ModelFile,
+    plan: &Plan,
+    args: &AnyPrecArgs,
+    imatrix: Option<(&str, Selection)>,
+) -> Result<Sensitivity> {
+    if !args.sensitivity.is_empty() {
+        let files = WeightFiles::open(&args.sensitivity, args.sens_is_gradient, model.meta(), plan);
+        return Ok(Sensitivity::Weights(files.context("--sensitivity")?));
+    }
+    let Some((file, selection)) = imatrix else {
+        return Ok(Sensitivity::Uniform);
+    };
+    let place = || format!("--imatrix '{file}'");
+    let bytes = std::fs::read(file).with_context(place)?;
+    let matrix = Imatrix::parse(&bytes).with_context(place)?;
+    let known = |n: u32| Some(n).filter(|&n| n > 0);
+    let sha256 = Sha256::digest(&bytes);
+    let calibration = Calibration {
+        dataset: matrix.datasets.first().cloned(),
+        samples: known(matrix.chunk_count),
+        seq_len: known(matrix.chunk_size),
+        sha256: Some(sha256.iter().map(|b| format!("{b:02x}")).collect()),
+    };
+    match Importance::from_file(&matrix, file, &selection)? {
+        Some(importance) => Ok(Sensitivity::Columns(importance, calibration)),
+        None => bail!("no weights of '{file}' are selected: leave --imatrix out, or the selection"),
+    }
+}
+
+/// Shows the work on stderr.
+struct Display {
+    bar: ProgressBar,
+    verbose: bool,
+}
+
+impl Progress for Display {
+    fn tensor(&mut self, name: &str) {
+        self.bar.set_message(name.to_owned());
+        if self.verbose {
+            self.bar.suspend(|| note!("{name}"));
+        }
+    }
+
+    fn advance(&mut self, bytes: u64) {
+        self.bar.inc(bytes);
+    }
+}

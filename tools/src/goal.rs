@@ -1,0 +1,88 @@
+//! What rquantize can make: the names of all targets, and what help says of them.
+
+use std::fmt::Write as _;
+
+use trine::quant::lossless::Packed;
+use trine::quant::{Ftype, Group, Target, anyprec};
+
+/// What is to be made.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Goal {
+    /// What llama-quantize or bitnet.cpp make.
+    Usual(Target),
+    /// A file that runs at several widths, or a SqueezeLLM one.
+    AnyPrecision(anyprec::Target),
+}
+
+impl Goal {
+    /// Reads a name in any case, or a number of `general.file_type`.
+    pub fn parse(text: &str) -> Option<Goal> {
+        let usual = Target::parse(text).map(Goal::Usual);
+        usual.or_else(|| anyprec::Target::parse(text).map(Goal::AnyPrecision))
+    }
+
+    /// The name shown to people and used in a default file name.
+    pub fn name(self) -> String {
+        match self {
+            Goal::Usual(target) => target.name().to_owned(),
+            Goal::AnyPrecision(target) => target.name(),
+        }
+    }
+
+    /// Names that [`Goal::parse`] takes; of any-precision targets some.
+    pub fn names() -> impl Iterator<Item = &'static str> {
+        Target::names().chain(["AP", "AP3-8", "AP4", "SQ3", "SQ4"])
+    }
+}
+
+/// What stands below the options in `--help`.
+pub fn long_help() -> String {
+    let mut text = String::from(
+        "Examples:
+  rquantize model-F16.gguf model-Q4_K_M.gguf Q4_K_M
+  rquantize trilm-F16.gguf trilm-TQ2_0.gguf TQ2_0 4
+  rquantize --dry-run model-F16.gguf Q5_K_S
+  rquantize --verify bitnet-TQ2_0.gguf bitnet-I2_S.gguf I2_S      the same weights, for bitnet.cpp
+  rquantize --imatrix imatrix.gguf model-F16.gguf small.gguf Q2_K_S
+  rquantize --tensor-type 'blk\\.[0-3]\\.ffn_down=q8_0' model-F16.gguf out.gguf Q4_0
+  rquantize --allow-requantize --fallback model-Q8_0.gguf out.gguf Q4_K_M
+  rquantize --imatrix imatrix.gguf model-F16.gguf model-AP.gguf AP3-8     runs at 3, 4, 5, 6, 7 and 8 bits
+  rquantize --width 4 model-AP.gguf model-4.gguf                          one width of it
+  rquantize --dry-run model-F16.gguf AP --widths 3,6                      true sizes, tables included
+
+Types (the number of general.file_type, bits per weight of the main type, and what is particular):
+",
+    );
+    for &group in Group::ALL {
+        let _ = writeln!(text, "  {}", group.title());
+        for &t in Ftype::ALL.iter().filter(|t| t.group() == group) {
+            let bits = t.default_type().info().map_or(0.0, |i| i.bits_per_weight());
+            let line = format!(
+                "    {:<10} {:>2}  {bits:>6.3}  {}",
+                t.name(),
+                t as u32,
+                t.note()
+            );
+            let _ = writeln!(text, "{}", line.trim_end());
+        }
+    }
+    let _ = writeln!(text, "  bitnet.cpp");
+    for p in Packed::ALL {
+        let bits = p.type_id().info().map_or(0.0, |i| i.bits_per_weight());
+        let _ = writeln!(
+            text,
+            "    {:<10} {:>2}  {bits:>6.3}  {}",
+            p.name(),
+            p.file_type(),
+            p.note()
+        );
+    }
+    text += "  any-precision, for trine
+    APn-m           codes of n to m bits that are one another's beginnings; AP chooses m by the length of
+                    the rows: tables of 2^bits entries for each row are small only where rows are long
+    APn, SQn        codes of n bits; SQ is SqueezeLLM, with its rules for --outliers
+";
+    text += "  COPY           keeps every tensor, in the order and with the keys of a quantized file\n\n";
+    text += "Exit status: 0 done, 1 refused or failed, 2 wrong usage, 130 interrupted.";
+    text
+}

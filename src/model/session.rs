@@ -1,7 +1,7 @@
 //! A running context: the KV cache and the forward pass over micro-batches.
 
 use super::kv::LayerCache;
-use super::{Inner, Model};
+use super::{Inner, Model, WidthError};
 use crate::kernels::{Floats, Isa};
 use crate::math::tanhf;
 use crate::ops::attention::Attention;
@@ -55,6 +55,8 @@ pub struct Session {
     options: SessionOptions,
     cache: Vec<LayerCache>,
     n_past: usize,
+    /// Bits of any-precision weights; 0 where there are none.
+    bits: u8,
 }
 
 /// What a block needs of the forward pass it is part of.
@@ -64,17 +66,18 @@ pub struct Pass<'a> {
     tables: Vec<Table>,
     first: usize,
     tokens: usize,
+    bits: u8,
 }
 
 impl Pass<'_> {
     /// Activations of the residual width.
     pub fn activations<'x>(&self, x: &'x [f32]) -> Activations<'x> {
-        Activations::new(x, self.model.config.n_embd, self.isa())
+        Activations::new(x, self.model.config.n_embd, self.isa()).at_width(self.bits)
     }
 
     /// Activations of any width, one row per token.
     pub fn rows<'x>(&self, x: &'x [f32]) -> Activations<'x> {
-        Activations::new(x, x.len() / self.tokens, self.isa())
+        Activations::new(x, x.len() / self.tokens, self.isa()).at_width(self.bits)
     }
 
     /// RoPE on all heads of `x` with the model's table number `rope`.
@@ -115,13 +118,14 @@ impl Pass<'_> {
 }
 
 impl Session {
-    /// An empty context.
+    /// An empty context; any-precision models run at their widest width.
     pub fn new(model: &Model, options: SessionOptions) -> Session {
         let mut session = Session {
             model: model.clone(),
             options,
             cache: Vec::new(),
             n_past: 0,
+            bits: model.widths().last().copied().unwrap_or(0),
         };
         session.clear();
         session
@@ -140,6 +144,22 @@ impl Session {
     /// The model this session runs.
     pub fn model(&self) -> &Model {
         &self.model
+    }
+
+    /// Bits of an any-precision model's weights; `None` of any other model.
+    pub fn bits(&self) -> Option<u8> {
+        (self.bits > 0).then_some(self.bits)
+    }
+
+    /// Runs an any-precision model at `bits` from now on. What is in the context stays: keys and values are of the
+    /// same form at every width.
+    ///
+    /// # Errors
+    /// The model does not have the width; the message says which it has.
+    pub fn set_bits(&mut self, bits: u8) -> Result<(), WidthError> {
+        self.model.check_width(bits)?;
+        self.bits = bits;
+        Ok(())
     }
 
     /// Forgets every position from `n_past` on.
@@ -194,7 +214,8 @@ impl Session {
                 let wanted = from.saturating_sub(start).min(batch.len());
                 let x = self.forward(&model.inner, batch);
                 let n_embd = model.config().n_embd;
-                model.inner.logits(&x[wanted * n_embd..], &mut |i, logits| {
+                let x = &x[wanted * n_embd..];
+                model.inner.logits(x, self.bits, &mut |i, logits| {
                     sink(start + wanted + i, logits)
                 });
             }
@@ -213,6 +234,7 @@ impl Session {
             tables,
             first: self.n_past,
             tokens: tokens.len(),
+            bits: self.bits,
         };
         for block in &model.blocks {
             block.run(&mut x, &mut pass);
@@ -243,11 +265,11 @@ impl Inner {
     }
 
     /// Logits of every row of `x`, in order.
-    fn logits(&self, x: &[f32], sink: &mut dyn FnMut(usize, &[f32])) {
+    fn logits(&self, x: &[f32], bits: u8, sink: &mut dyn FnMut(usize, &[f32])) {
         let n = self.config.n_embd;
         for (block, x) in x.chunks(LOGITS_AT_ONCE * n).enumerate() {
             let u = norm::rms(self.isa, x, &self.output_norm, self.config.eps);
-            let acts = Activations::new(&u, n, self.isa);
+            let acts = Activations::new(&u, n, self.isa).at_width(bits);
             let [mut logits] = matmul([&self.output], &acts);
             if let Some(bias) = &self.output_bias {
                 ops::add_rows(&mut logits, bias);

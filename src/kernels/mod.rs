@@ -16,6 +16,7 @@ use trine_formats::types::{TypeId, TypeInfo};
 pub use aligned::{AlignedBytes, Floats};
 
 mod aligned;
+pub mod bitplane;
 pub mod elements;
 pub mod gemm;
 pub mod halves;

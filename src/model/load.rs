@@ -3,7 +3,8 @@
 use std::collections::HashSet;
 use std::fmt;
 
-use trine_formats::gguf::{ModelFile, TensorView};
+use trine_formats::anyprec::{AnyPrec, Part};
+use trine_formats::gguf::{Blob, ModelFile, TensorView};
 use trine_formats::types::TypeId;
 
 use super::{Arch, Config, LoadOptions, ModelError};
@@ -19,6 +20,7 @@ const CACHE: u64 = 24 << 20;
 /// all of them; [`Loader::finish`] must be asked before anything is used.
 pub struct Loader<'a> {
     file: &'a ModelFile,
+    anyprec: Option<&'a AnyPrec>,
     options: &'a LoadOptions,
     problems: Vec<String>,
     used: HashSet<String>,
@@ -29,10 +31,16 @@ pub struct Loader<'a> {
 }
 
 impl<'a> Loader<'a> {
-    pub fn new(file: &'a ModelFile, options: &'a LoadOptions) -> Loader<'a> {
+    /// Takes from `file`, of which `anyprec` is the description where it has one.
+    pub fn new(
+        file: &'a ModelFile,
+        anyprec: Option<&'a AnyPrec>,
+        options: &'a LoadOptions,
+    ) -> Loader<'a> {
         let weights: u64 = file.tensors().map(|t| t.bytes).sum();
         Loader {
             file,
+            anyprec,
             options,
             problems: Vec::new(),
             used: HashSet::new(),
@@ -44,12 +52,17 @@ impl<'a> Loader<'a> {
 
     /// Ends the loading: no problem was found and no tensor is left over.
     pub fn finish(mut self) -> Result<Layouts, ModelError> {
-        let unused: Vec<&str> = self
+        let mut unused: Vec<&str> = self
             .file
             .tensors()
-            .map(|t| t.name.as_str())
+            // the parts of an any-precision matrix count as it does
+            .map(|t| match t.name.find(Part::INFIX) {
+                Some(end) if self.anyprec.is_some() => &t.name[..end],
+                _ => &t.name[..],
+            })
             .filter(|n| !self.used.contains(*n))
             .collect();
+        unused.dedup();
         if self.problems.is_empty() && !unused.is_empty() {
             let more = if unused.len() > 8 {
                 format!(" and {} more", unused.len() - 8)
@@ -97,6 +110,9 @@ impl<'a> Loader<'a> {
 
     /// A matrix that may be absent.
     pub fn optional_matrix(&mut self, name: &str, cols: usize, rows: usize) -> Option<Matrix> {
+        if let Some(anyprec) = self.anyprec.filter(|a| a.tensor(name).is_some()) {
+            return self.any_precision(anyprec, name, cols, rows);
+        }
         let view = self.take(name, &[cols, rows])?;
         let info = view.info.ty.info();
         if info.is_some_and(|t| t.is_per_tensor()) {
@@ -120,6 +136,29 @@ impl<'a> Loader<'a> {
                 .push(format!("tensor {name}: trine cannot multiply by {ty} yet"));
         }
         matrix
+    }
+
+    /// A matrix at all widths of the file.
+    fn any_precision(
+        &mut self,
+        anyprec: &AnyPrec,
+        name: &str,
+        cols: usize,
+        rows: usize,
+    ) -> Option<Matrix> {
+        self.used.insert(name.to_owned());
+        let widths = anyprec.widths().iter();
+        let views: Result<Vec<_>, _> = widths.map(|&b| anyprec.view(self.file, name, b)).collect();
+        let views = views.map_err(|e| self.problems.push(e.to_string())).ok()?;
+        let matrix = Matrix::any_precision(self.options.number_path, views)?;
+        if (matrix.cols, matrix.rows) != (cols, rows) {
+            self.problems.push(format!(
+                "any-precision tensor {name} has {} columns and {} rows, expected {cols} and {rows}",
+                matrix.cols, matrix.rows
+            ));
+            return None;
+        }
+        Some(matrix)
     }
 
     /// A required matrix.
@@ -199,7 +238,9 @@ impl<'a> Loader<'a> {
     pub fn qkv(&mut self, layer: usize, c: &Config) -> [Linear; 3] {
         let (q, kv) = (c.n_head * c.head_dim, c.n_head_kv * c.head_dim);
         let fused = format!("blk.{layer}.attn_qkv");
-        if self.file.tensor_info(&format!("{fused}.weight")).is_none() {
+        let name = format!("{fused}.weight");
+        let in_planes = self.anyprec.and_then(|a| a.tensor(&name)).is_some();
+        if !in_planes && self.file.tensor_info(&name).is_none() {
             return [("attn_q", q), ("attn_k", kv), ("attn_v", kv)]
                 .map(|(name, rows)| self.linear(&format!("blk.{layer}.{name}"), c.n_embd, rows));
         }
@@ -220,6 +261,22 @@ impl<'a> Loader<'a> {
             }
         })
     }
+}
+
+/// Where in an any-precision file each width's own planes and tables are.
+pub fn sections(file: &ModelFile, anyprec: &AnyPrec) -> Vec<(u8, Blob)> {
+    let mut from = 0;
+    let section = |&width: &u8| {
+        let planes = (from..width).map(Part::Plane);
+        let parts: Vec<Part> = planes.chain([Part::Lut(width)]).collect();
+        from = width;
+        let names = anyprec.tensors().iter();
+        let names = names.flat_map(|t| parts.iter().map(|p| p.name(&t.name)));
+        let blobs = names.filter_map(|name| file.tensor(&name)).map(|v| v.data);
+        let whole = blobs.reduce(|a, b| a.span(&b).unwrap_or(a))?;
+        Some((width, whole))
+    };
+    anyprec.widths().iter().filter_map(section).collect()
 }
 
 /// The tensors before and after the blocks.

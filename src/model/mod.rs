@@ -11,9 +11,11 @@ mod session;
 
 use std::sync::Arc;
 
-use trine_formats::gguf::{GgufError, ModelFile, PackingOptions};
+use trine_formats::anyprec::{AnyPrec, AnyPrecError};
+use trine_formats::gguf::{Blob, GgufError, ModelFile, PackingOptions};
 
 use crate::kernels::Isa;
+pub use crate::kernels::bitplane::NumberPath;
 use crate::ops::matmul::Matrix;
 use crate::ops::rope::Rope;
 use crate::pool::Pool;
@@ -53,6 +55,9 @@ pub enum ModelError {
     /// A metadata value of the wrong type.
     #[error(transparent)]
     Gguf(#[from] GgufError),
+    /// An any-precision file that is damaged, or ends before its first width.
+    #[error(transparent)]
+    AnyPrecision(#[from] AnyPrecError),
     /// The thread pool could not be made.
     #[error("cannot start {threads} threads: {reason}")]
     Threads {
@@ -61,6 +66,19 @@ pub enum ModelError {
         /// What the system said.
         reason: String,
     },
+}
+
+/// Why a model cannot run at a width.
+#[derive(Debug, thiserror::Error)]
+pub enum WidthError {
+    /// The file has others.
+    #[error(transparent)]
+    Other(#[from] AnyPrecError),
+    /// The file has no widths to choose from.
+    #[error(
+        "the model is no any-precision file, so it has no {0}-bit form; make one with rquantize"
+    )]
+    Only(u8),
 }
 
 /// How to load a model.
@@ -73,6 +91,8 @@ pub struct LoadOptions {
     /// Copy the weights into layouts that the kernels read faster, where there are any; without it
     /// they are used where the file's bytes are. Changes no bit.
     pub repack: bool,
+    /// How products with any-precision weights are computed. Decides their bits.
+    pub number_path: NumberPath,
     /// What I2_S, TL1 and TL2 files do not say of themselves.
     pub packing: PackingOptions,
 }
@@ -83,6 +103,7 @@ impl Default for LoadOptions {
             isa: Isa::detect(),
             threads: 1,
             repack: true,
+            number_path: NumberPath::default(),
             packing: PackingOptions::default(),
         }
     }
@@ -103,6 +124,10 @@ struct Inner {
     isa: Isa,
     pool: Pool,
     layouts: Layouts,
+    /// What the file says of its any-precision matrices.
+    anyprec: Option<AnyPrec>,
+    /// What each width adds to the file.
+    sections: Vec<(u8, Blob)>,
     /// Token embeddings; also the output projection of models that tie the two.
     embedding: Matrix,
     output: Matrix,
@@ -126,7 +151,8 @@ impl Model {
     /// [`ModelError::Invalid`] lists every missing key, missing tensor and wrong shape at once.
     pub fn load(file: &ModelFile, options: &LoadOptions) -> Result<Model, ModelError> {
         let config = Config::read(file)?;
-        let mut loader = load::Loader::new(file, options);
+        let anyprec = AnyPrec::read(file)?;
+        let mut loader = load::Loader::new(file, anyprec.as_ref(), options);
         let load::Ends {
             embedding,
             output,
@@ -157,6 +183,10 @@ impl Model {
             isa: options.isa,
             pool,
             layouts,
+            sections: anyprec
+                .as_ref()
+                .map_or(Vec::new(), |a| load::sections(file, a)),
+            anyprec,
             embedding,
             output,
             output_tensor,
@@ -178,6 +208,40 @@ impl Model {
     /// In which layouts the weights are.
     pub fn layouts(&self) -> &Layouts {
         &self.inner.layouts
+    }
+
+    /// What an any-precision file says of itself.
+    pub fn any_precision(&self) -> Option<&AnyPrec> {
+        self.inner.anyprec.as_ref()
+    }
+
+    /// The widths in bits at which the model can run, ascending; none when it is no any-precision file. A file that
+    /// ends early has fewer than it was made with.
+    pub fn widths(&self) -> &[u8] {
+        self.any_precision().map_or(&[], AnyPrec::widths)
+    }
+
+    /// Checks that the model can run at `bits`.
+    ///
+    /// # Errors
+    /// It cannot; the message says at which it can.
+    pub fn check_width(&self, bits: u8) -> Result<(), WidthError> {
+        match self.any_precision() {
+            Some(anyprec) => Ok(anyprec.check_width(bits)?),
+            None => Err(WidthError::Only(bits)),
+        }
+    }
+
+    /// Says that no session will run at more than `bits` for now: the system may read ahead what these need, and forget
+    /// what only wider ones do. Changes no result; any width can still be used.
+    pub fn advise_width(&self, bits: u8) {
+        for (width, section) in &self.inner.sections {
+            if *width <= bits {
+                section.need();
+            } else {
+                section.release();
+            }
+        }
     }
 
     /// Number of logits per position.

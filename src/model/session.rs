@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::kv::LayerCache;
-use super::{Inner, Model};
+use super::{Inner, Model, WidthError};
 use crate::kernels::{Floats, Isa};
 use crate::math::tanhf;
 use crate::ops::attention::Attention;
@@ -59,6 +59,8 @@ pub struct Session {
     cache: Vec<LayerCache>,
     n_past: usize,
     observer: Option<Arc<dyn ActivationObserver>>,
+    /// Bits of any-precision weights; 0 where there are none.
+    bits: u8,
 }
 
 /// What a block needs of the forward pass it is part of.
@@ -69,19 +71,20 @@ pub struct Pass<'a> {
     first: usize,
     tokens: usize,
     observer: Option<Arc<dyn ActivationObserver>>,
+    bits: u8,
 }
 
 impl Pass<'_> {
     /// Activations of the residual width.
     pub fn activations<'x>(&self, x: &'x [f32]) -> Activations<'x> {
         let acts = Activations::new(x, self.model.config.n_embd, self.isa());
-        acts.observed_by(self.observer.clone())
+        acts.at_width(self.bits).observed_by(self.observer.clone())
     }
 
     /// Activations of any width, one row per token.
     pub fn rows<'x>(&self, x: &'x [f32]) -> Activations<'x> {
         let acts = Activations::new(x, x.len() / self.tokens, self.isa());
-        acts.observed_by(self.observer.clone())
+        acts.at_width(self.bits).observed_by(self.observer.clone())
     }
 
     /// RoPE on all heads of `x` with the model's table number `rope`.
@@ -122,7 +125,7 @@ impl Pass<'_> {
 }
 
 impl Session {
-    /// An empty context.
+    /// An empty context; any-precision models run at their widest width.
     pub fn new(model: &Model, options: SessionOptions) -> Session {
         let mut session = Session {
             model: model.clone(),
@@ -130,6 +133,7 @@ impl Session {
             cache: Vec::new(),
             n_past: 0,
             observer: None,
+            bits: model.widths().last().copied().unwrap_or(0),
         };
         session.clear();
         session
@@ -153,6 +157,22 @@ impl Session {
     /// From now on `observer` sees the activations of every weight matrix; `None` ends that.
     pub fn observe(&mut self, observer: Option<Arc<dyn ActivationObserver>>) {
         self.observer = observer;
+    }
+
+    /// Bits of an any-precision model's weights; `None` of any other model.
+    pub fn bits(&self) -> Option<u8> {
+        (self.bits > 0).then_some(self.bits)
+    }
+
+    /// Runs an any-precision model at `bits` from now on. What is in the context stays: keys and values are of the
+    /// same form at every width.
+    ///
+    /// # Errors
+    /// The model does not have the width; the message says which it has.
+    pub fn set_bits(&mut self, bits: u8) -> Result<(), WidthError> {
+        self.model.check_width(bits)?;
+        self.bits = bits;
+        Ok(())
     }
 
     /// Forgets every position from `n_past` on.
@@ -208,9 +228,11 @@ impl Session {
                 let x = self.forward(&model.inner, batch);
                 let n_embd = model.config().n_embd;
                 let (x, observer) = (&x[wanted * n_embd..], self.observer.clone());
-                model.inner.logits(x, observer, &mut |i, logits| {
-                    sink(start + wanted + i, logits)
-                });
+                model
+                    .inner
+                    .logits(x, self.bits, observer, &mut |i, logits| {
+                        sink(start + wanted + i, logits)
+                    });
             }
         });
         Ok(())
@@ -228,6 +250,7 @@ impl Session {
             first: self.n_past,
             tokens: tokens.len(),
             observer: self.observer.clone(),
+            bits: self.bits,
         };
         for block in &model.blocks {
             block.run(&mut x, &mut pass);
@@ -261,13 +284,16 @@ impl Inner {
     fn logits(
         &self,
         x: &[f32],
+        bits: u8,
         observer: Option<Arc<dyn ActivationObserver>>,
         sink: &mut dyn FnMut(usize, &[f32]),
     ) {
         let n = self.config.n_embd;
         for (block, x) in x.chunks(LOGITS_AT_ONCE * n).enumerate() {
             let u = norm::rms(self.isa, x, &self.output_norm, self.config.eps);
-            let acts = Activations::new(&u, n, self.isa).observed_by(observer.clone());
+            let acts = Activations::new(&u, n, self.isa)
+                .at_width(bits)
+                .observed_by(observer.clone());
             acts.observe(self.output_tensor);
             let [mut logits] = matmul([&self.output], &acts);
             if let Some(bias) = &self.output_bias {

@@ -5,11 +5,13 @@ use std::io;
 use std::sync::{Arc, Mutex};
 
 use rayon::prelude::*;
+use trine_formats::anyprec::ApView;
 use trine_formats::gguf::Blob;
 use trine_formats::types::TypeId;
 use trine_formats::types::ternary::{TernaryData, TernaryError};
 
 use super::observe::ActivationObserver;
+use crate::kernels::bitplane::{self, BitplaneMatrix, NumberPath};
 use crate::kernels::packed::{self, Arena, Encoding, Job, PackedMatrix, Packing};
 use crate::kernels::ternary::{self, Quantizer};
 use crate::kernels::{self, AlignedBytes, Floats, Isa, MatRows};
@@ -40,6 +42,8 @@ enum Weights {
     },
     /// Interleaved rows in memory of their own.
     Packed(PackedMatrix),
+    /// Bit planes of several widths as the file has them.
+    Planes(BitplaneMatrix),
 }
 
 #[derive(Clone, Copy)]
@@ -110,6 +114,18 @@ impl Matrix {
         })
     }
 
+    /// A matrix in any-precision form, from its views at several widths; `None` when there are none.
+    pub fn any_precision(path: NumberPath, views: Vec<ApView>) -> Option<Matrix> {
+        let (cols, rows) = views.first().map(|v| (v.columns, v.rows))?;
+        Some(Matrix {
+            ty: TypeId::I8,
+            cols,
+            rows,
+            weights: Weights::Planes(BitplaneMatrix::new(path, views)),
+            scale: None,
+        })
+    }
+
     /// A matrix of no rows, for loading to go on with after a problem was noted.
     pub(crate) fn empty() -> Matrix {
         let never: MatRows = |_, _, _, _, _| ();
@@ -128,21 +144,25 @@ impl Matrix {
 
     /// Rows `range` as a matrix of their own; `None` when they are not there or the matrix is packed.
     pub(crate) fn rows(&self, range: std::ops::Range<usize>) -> Option<Matrix> {
-        let Weights::Rows {
-            data,
-            row_bytes,
-            kernel,
-        } = &self.weights
-        else {
-            return None;
-        };
-        Some(Matrix {
-            rows: range.len(),
-            weights: Weights::Rows {
-                data: data.slice(range.start * row_bytes..range.end * row_bytes)?,
-                row_bytes: *row_bytes,
-                kernel: *kernel,
+        let (count, weights) = (
+            range.len(),
+            match &self.weights {
+                Weights::Rows {
+                    data,
+                    row_bytes,
+                    kernel,
+                } => Weights::Rows {
+                    data: data.slice(range.start * row_bytes..range.end * row_bytes)?,
+                    row_bytes: *row_bytes,
+                    kernel: *kernel,
+                },
+                Weights::Packed(_) => return None,
+                Weights::Planes(p) => Weights::Planes(p.rows(range)?),
             },
+        );
+        Some(Matrix {
+            rows: count,
+            weights,
             ..self.clone()
         })
     }
@@ -173,13 +193,13 @@ impl Matrix {
         Ok(self)
     }
 
-    /// Row `i`, encoded; empty when the matrix is packed.
+    /// Row `i`, encoded; empty when the matrix is packed or in planes.
     pub fn row(&self, i: usize) -> &[u8] {
         match &self.weights {
             Weights::Rows {
                 data, row_bytes, ..
             } => &data[i * row_bytes..][..*row_bytes],
-            Weights::Packed(_) => &[],
+            Weights::Packed(_) | Weights::Planes(_) => &[],
         }
     }
 
@@ -188,6 +208,7 @@ impl Matrix {
         match &self.weights {
             Weights::Rows { data, .. } => (None, data.len()),
             Weights::Packed(p) => (Some(p.packing().name), p.bytes()),
+            Weights::Planes(p) => (Some("bit planes"), p.bytes()),
         }
     }
 }
@@ -199,6 +220,8 @@ enum Form {
     Encoded(Encoding),
     /// Arranged for the packed layouts that read this arrangement.
     Arranged(&'static str),
+    /// Arranged for bit planes.
+    Planes(bitplane::Form),
 }
 
 /// Activation rows and their prepared forms, each made once however many matrices want it.
@@ -206,6 +229,7 @@ pub struct Activations<'a> {
     x: &'a [f32],
     cols: usize,
     isa: Isa,
+    width: u8,
     prepared: Mutex<Vec<(Form, Arc<AlignedBytes>)>>,
     observer: Option<Arc<dyn ActivationObserver>>,
 }
@@ -222,6 +246,7 @@ impl<'a> Activations<'a> {
             x,
             cols,
             isa,
+            width: 0,
             prepared: Mutex::new(Vec::new()),
             observer: None,
         }
@@ -237,6 +262,11 @@ impl<'a> Activations<'a> {
         if let Some(observer) = &self.observer {
             observer.observe(name, self.x, self.cols);
         }
+    }
+
+    /// The same rows, for products with any-precision matrices at `width` bits.
+    pub fn at_width(self, width: u8) -> Activations<'a> {
+        Activations { width, ..self }
     }
 
     /// Number of rows.
@@ -259,6 +289,13 @@ impl<'a> Activations<'a> {
                 encode(packing.encoding, self.isa, x, row);
                 (packing.arrange)(row, self.cols, out);
             });
+        })
+    }
+
+    fn for_planes(&self, form: bitplane::Form) -> Arc<AlignedBytes> {
+        let row_bytes = form.act_bytes(self.cols);
+        self.prepare(Form::Planes(form), row_bytes, |x, out| {
+            form.arrange(self.isa, x, out)
         })
     }
 
@@ -297,7 +334,8 @@ fn encode(encoding: Encoding, isa: Isa, x: &[f32], out: &mut [u8]) {
 }
 
 /// `out[t][r] = dot(w row r, activation row t)` with the bits of the type's `dot_ref`, or of
-/// [`trine_formats::types::ternary::tail`] for the types with one scale; for each of several matrices
+/// [`trine_formats::types::ternary::tail`] for the types with one scale, or in the canonical order of any-precision
+/// matrices at the width of the activations; for each of several matrices
 /// of the same width, so that threads need not meet between them.
 ///
 /// Every output is one independent dot product, so rows are split over threads freely.
@@ -309,9 +347,11 @@ pub fn matmul<const N: usize>(w: [&Matrix; N], acts: &Activations<'_>) -> [Float
     });
     let forms: [Option<Arc<AlignedBytes>>; N] = w.map(|w| match &w.weights {
         Weights::Packed(p) => Some(acts.arranged(p.packing())),
+        Weights::Planes(p) => Some(acts.for_planes(p.form(acts.isa, tokens))),
         Weights::Rows { .. } => None,
     });
     let mut jobs = Vec::with_capacity(N);
+    let mut in_planes = Vec::new();
     for ((w, out), form) in w.iter().zip(&mut outs).zip(&forms) {
         match (&w.weights, form) {
             (Weights::Packed(p), Some(acts)) => jobs.push(Job {
@@ -320,10 +360,19 @@ pub fn matmul<const N: usize>(w: [&Matrix; N], acts: &Activations<'_>) -> [Float
                 scale: w.scale,
                 out,
             }),
+            (Weights::Planes(p), Some(arranged)) => in_planes.push(bitplane::Job {
+                w: p,
+                width: acts.width,
+                form: p.form(acts.isa, tokens),
+                acts: arranged,
+                x: acts.x,
+                out,
+            }),
             _ => by_rows(w, acts, out),
         }
     }
     packed::multiply_all(&mut jobs, tokens);
+    bitplane::multiply_all(acts.isa, &mut in_planes, tokens);
     outs
 }
 

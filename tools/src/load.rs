@@ -4,9 +4,9 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
-use clap::Args;
+use clap::{Args, ValueEnum};
 use trine::kernels::Isa;
-use trine::model::{LoadOptions, Model};
+use trine::model::{LoadOptions, Model, NumberPath};
 use trine::tokenizer::Tokenizer;
 use trine_formats::gguf::ModelFile;
 
@@ -35,9 +35,32 @@ pub struct ModelArgs {
     #[arg(long)]
     pub no_repack: bool,
 
+    /// How an any-precision model computes, which decides the bits of the result: in 16-bit integers with 8-bit
+    /// activations, the fast way, or in single precision
+    #[arg(long, value_name = "i16|f32", value_enum, default_value_t)]
+    pub number_path: PathArg,
+
     #[command(flatten)]
     #[allow(missing_docs)]
     pub packing: PackingArgs,
+}
+
+/// Names of [`NumberPath`] on the command line.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+#[allow(missing_docs)]
+pub enum PathArg {
+    F32,
+    #[default]
+    I16,
+}
+
+impl From<PathArg> for NumberPath {
+    fn from(path: PathArg) -> NumberPath {
+        match path {
+            PathArg::F32 => NumberPath::F32,
+            PathArg::I16 => NumberPath::I16,
+        }
+    }
 }
 
 /// Parses a number above 0.
@@ -97,6 +120,7 @@ pub fn load(args: &ModelArgs) -> Result<Loaded> {
             isa,
             threads,
             repack: !args.no_repack,
+            number_path: args.number_path.into(),
             packing: args.packing.options(),
         },
     )

@@ -166,6 +166,16 @@ impl ByteStore for Mapped {
         #[cfg(not(unix))]
         let _ = range;
     }
+
+    fn need(&self, range: std::ops::Range<usize>) {
+        // Failure changes nothing.
+        #[cfg(unix)]
+        let _ = self
+            .0
+            .advise_range(memmap2::Advice::WillNeed, range.start, range.len());
+        #[cfg(not(unix))]
+        let _ = range;
+    }
 }
 
 /// What a file that is not GGUF seems to be.

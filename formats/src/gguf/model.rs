@@ -18,6 +18,11 @@ pub trait ByteStore: AsRef<[u8]> + Send + Sync {
     fn release(&self, range: Range<usize>) {
         let _ = range;
     }
+
+    /// Says that the bytes `range` will be wanted soon: of a mapped file they may be read ahead.
+    fn need(&self, range: Range<usize>) {
+        let _ = range;
+    }
 }
 
 impl ByteStore for Vec<u8> {}
@@ -49,6 +54,20 @@ impl Blob {
     /// Tells the owner that these bytes are not needed for now ([`ByteStore::release`]).
     pub fn release(&self) {
         self.owner.release(self.range.clone());
+    }
+
+    /// Tells the owner that these bytes will be wanted soon ([`ByteStore::need`]).
+    pub fn need(&self) {
+        self.owner.need(self.range.clone());
+    }
+
+    /// The blob from the beginning of the first of the two to the end of the last; `None` when they are not of one file.
+    pub fn span(&self, other: &Blob) -> Option<Blob> {
+        let (a, b) = (&self.range, &other.range);
+        Arc::ptr_eq(&self.owner, &other.owner).then(|| Blob {
+            owner: self.owner.clone(),
+            range: a.start.min(b.start)..a.end.max(b.end),
+        })
     }
 
     /// Bytes that nothing else owns.

@@ -8,6 +8,7 @@ use trine_formats::types::TypeId;
 use super::{Isa, MatRows, QuantizeAct, check, row_bytes};
 
 mod act;
+pub(super) mod bitplane;
 mod chain;
 mod codes;
 mod float;

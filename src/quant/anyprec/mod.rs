@@ -17,7 +17,7 @@ mod exact;
 mod extract;
 mod footprint;
 #[cfg(test)]
-mod golden;
+pub(crate) mod golden;
 mod gradients;
 mod keep;
 pub mod outliers;

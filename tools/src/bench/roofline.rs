@@ -108,6 +108,7 @@ pub fn run(args: &Args, subjects: &[Subject], out: &mut dyn Write) -> Result<()>
                 threads,
                 repack: !args.no_repack,
                 packing: args.packing.options(),
+                ..LoadOptions::default()
             };
             let model = Model::load(&file, &options).with_context(|| format!("'{name}'"))?;
             let cost = Cost::of(&file, model.config());

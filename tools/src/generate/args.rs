@@ -36,9 +36,10 @@ Examples:
   rgen -m model.gguf -p 'Roses are' --seed 7                           the same text for the same seed
   rgen -m model.gguf -f prompt.txt -n 200 > out.txt
   echo 'Dear diary,' | rgen -m model.gguf -n 50
-  rgen -m model.gguf -cnv -sys 'You answer in one sentence.'           chat; /clear and /quit
+  rgen -m model.gguf -cnv -sys 'You answer in one sentence.'           chat; /help lists its commands
   echo 'Who are you?' | rgen -m model.gguf -cnv -st                    one answer
   rgen -m model.gguf -p 'Once' -n 0 --logits-sha256 | sha256sum        one hash for all logits
+  rgen -m model-ap.gguf --bits 4 -p 'Once upon a time'                 any-precision: 4 bits of the file's
   rgen -m model.gguf --tokens ids.txt -n 8 --temp 0 --json | jq .tokens
 
 --logits-sha256 prints, instead of the text, one line per evaluated position: POS TOKEN SHA256, the
@@ -69,6 +70,10 @@ pub struct Args {
     /// context is full; -2: until the context is full, even past the end of the text
     #[arg(short = 'n', long, value_name = "N", default_value_t = -1, allow_negative_numbers = true, value_parser = clap::value_parser!(i64).range(-2..))]
     pub predict: i64,
+
+    /// Bits per weight of an any-precision model, one of the widths in its file; without it the widest
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=8))]
+    pub bits: Option<u8>,
 
     /// Size of the context in tokens; 0: as the model was trained
     #[arg(

@@ -14,6 +14,28 @@ use super::output::Output;
 use crate::load::Loaded;
 use crate::{interrupt, text};
 
+const HELP: &str = "\
+/bits      at which width an any-precision model runs, and at which it can
+/bits N    go on at N bits per weight; what was said stays in the context
+/clear     forget what was said
+/quit      end, as does Ctrl-D; Ctrl-C ends an answer
+A backslash at the end of a line continues the message on the next.";
+
+/// Carries out `/bits` or `/bits N`.
+fn change_bits(command: &str, loaded: &Loaded, engine: &mut Engine) -> Result<()> {
+    if let Some(n) = command.split_whitespace().nth(1) {
+        let bits = n
+            .parse()
+            .with_context(|| format!("'{n}' is no number of bits"))?;
+        engine.set_bits(bits)?;
+    }
+    match engine.bits() {
+        Some(bits) => note!("{}", super::widths(loaded, bits)),
+        None => bail!("the model is no any-precision file, it has one width only"),
+    }
+    Ok(())
+}
+
 /// Talks until the user has enough.
 pub fn run(args: &Args, loaded: &Loaded, engine: &mut Engine) -> Result<()> {
     let template = template(args, loaded)?;
@@ -39,7 +61,7 @@ pub fn run(args: &Args, loaded: &Loaded, engine: &mut Engine) -> Result<()> {
     let mut next = args.prompt.as_ref().map(unescaped).transpose()?;
     let terminal = io::stdin().is_terminal();
     if terminal && !args.single_turn {
-        note!("Ctrl-C ends an answer; /clear starts anew, /quit or Ctrl-D ends.");
+        note!("Ctrl-C ends an answer; /clear starts anew, /quit or Ctrl-D ends, /help lists all.");
     }
     loop {
         let said = match next.take() {
@@ -54,6 +76,18 @@ pub fn run(args: &Args, loaded: &Loaded, engine: &mut Engine) -> Result<()> {
             "/quit" => break,
             "/clear" => {
                 talk.clone_from(&beginning);
+                continue;
+            }
+            "/help" => {
+                note!("{HELP}");
+                continue;
+            }
+            command if command == "/bits" || command.starts_with("/bits ") => {
+                match change_bits(command, loaded, engine) {
+                    Ok(()) => {}
+                    Err(e) if terminal => note!("{e:#}"),
+                    Err(e) => return Err(e),
+                }
                 continue;
             }
             _ => {}

@@ -83,8 +83,16 @@ impl Engine {
             n_ctx,
             n_ubatch: args.ubatch_size,
         };
+        let mut session = Session::new(&loaded.model, options);
+        if let Some(bits) = args.bits {
+            let name = || format!("'{}'", args.model.model.display());
+            session.set_bits(bits).with_context(name)?;
+        }
+        if let Some(bits) = session.bits() {
+            loaded.model.advise_width(bits);
+        }
         Ok(Engine {
-            session: Session::new(&loaded.model, options),
+            session,
             sampler: Sampler::new(args.sampler(seed, n_ctx, banned))?,
             seed,
             n_batch: args.batch_size,
@@ -105,6 +113,18 @@ impl Engine {
     /// Size of the context.
     pub fn n_ctx(&self) -> usize {
         self.session.n_ctx()
+    }
+
+    /// Bits per weight of an any-precision model.
+    pub fn bits(&self) -> Option<u8> {
+        self.session.bits()
+    }
+
+    /// Runs an any-precision model at `bits` from now on; what is in the context stays.
+    pub fn set_bits(&mut self, bits: u8) -> Result<()> {
+        self.session.set_bits(bits)?;
+        self.session.model().advise_width(bits);
+        Ok(())
     }
 
     /// Whether a prompt of `n` tokens fits, with some room for an answer if one is wanted.

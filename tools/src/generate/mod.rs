@@ -36,6 +36,9 @@ pub fn run(args: &Args) -> Result<()> {
     let n_ctx = context_size(args, &loaded);
     let seed = args.seed();
     let mut engine = Engine::new(args, &loaded, n_ctx, seed, start)?;
+    if let Some(bits) = engine.bits() {
+        note!("{}", widths(&loaded, bits));
+    }
     let Some(prompt) = prompt else {
         return chat::run(args, &loaded, &mut engine);
     };
@@ -110,6 +113,21 @@ fn context_size(args: &Args, loaded: &Loaded) -> usize {
     n_ctx
 }
 
+/// At which width an any-precision model runs, and at which it could.
+fn widths(loaded: &Loaded, bits: u8) -> String {
+    let list = |widths: &[u8]| {
+        let widths: Vec<String> = widths.iter().map(u8::to_string).collect();
+        widths.join(", ")
+    };
+    let there = loaded.model.widths();
+    let mut text = format!("any-precision: {bits} bits, of {}", list(there));
+    if let Some(anyprec) = loaded.model.any_precision().filter(|a| !a.is_whole()) {
+        let made = list(&anyprec.header().bits);
+        text += &format!("; the file ends early, it was made for {made}");
+    }
+    text
+}
+
 /// Continues the prompt once.
 fn complete(args: &Args, loaded: &Loaded, engine: &mut Engine, prompt: &[u32]) -> Result<()> {
     engine.check_room(prompt.len(), args.predict != 0)?;
@@ -134,6 +152,9 @@ fn complete(args: &Args, loaded: &Loaded, engine: &mut Engine, prompt: &[u32]) -
             "stop": stop.name(),
             "timings": engine.timings.to_json(),
         });
+        if let Some(bits) = engine.bits() {
+            report["bits"] = bits.into();
+        }
         if args.logits_sha256 {
             report["logits_sha256"] = done.proofs.into();
         }

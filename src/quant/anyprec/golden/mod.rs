@@ -1,6 +1,6 @@
 //! Against what the reference and an independent exact solver computed (`testdata/anyprec`).
 
-mod npz;
+pub(crate) mod npz;
 
 use half::f16;
 use npz::Npz;

@@ -1,0 +1,413 @@
+//! Every kernel against the canonical products, bit for bit.
+
+use trine_formats::anyprec::{
+    ApView, FixedLut, SparseView, add_sparse, dot_f32, dot_i16, pack_row, quantize_activations,
+    words,
+};
+use trine_formats::gguf::Blob;
+use trine_formats::types::num::{f16_to_f32, f32_to_f16};
+
+use super::*;
+use crate::kernels::tests::{Random, isas, same};
+use crate::pool::Pool;
+use crate::quant::anyprec::golden::npz::Npz;
+
+const PATHS: [NumberPath; 2] = [NumberPath::F32, NumberPath::I16];
+
+type Multiply = Box<dyn Fn(&Rows<'_>, Form, &[u8], usize, &mut [f32])>;
+
+/// The kernels that this processor runs, among them those that it has better ones for.
+fn kernels() -> Vec<(String, Isa, Multiply)> {
+    let by_isa = |isa: Isa| -> (String, Isa, Multiply) {
+        let run = move |rows: &Rows<'_>, form, acts: &[u8], tokens, out: &mut [f32]| {
+            multiply(isa, rows, form, acts, tokens, out);
+        };
+        (isa.to_string(), isa, Box::new(run))
+    };
+    let mut all: Vec<_> = isas().map(by_isa).collect();
+    #[cfg(target_arch = "x86_64")]
+    if Isa::detect() >= Isa::Avx2 {
+        use crate::kernels::x86::bitplane::{self, Level};
+        let plain = |rows: &Rows<'_>, form, acts: &[u8], tokens, out: &mut [f32]| {
+            rows.check(form, acts, tokens, out);
+            // SAFETY: the processor has AVX2, the lengths were checked.
+            unsafe { bitplane::multiply(Level::Avx2, rows, form, acts, tokens, out) };
+        };
+        all.push(("avx2 without gfni".to_owned(), Isa::Avx2, Box::new(plain)));
+    }
+    all
+}
+
+/// Rows with all they need.
+struct Matrix {
+    columns: usize,
+    groups: usize,
+    planes: Vec<Vec<u8>>,
+    lut: Vec<u8>,
+}
+
+impl Matrix {
+    fn rows(&self) -> usize {
+        self.planes[0].len() / (8 * words(self.columns))
+    }
+
+    /// Bits of the planes and of their padding at random; `centroid` draws a half float.
+    fn random(
+        random: &mut Random,
+        (rows, columns, groups): (usize, usize, usize),
+        width: usize,
+        mut centroid: impl FnMut(&mut Random) -> u16,
+    ) -> Matrix {
+        let bytes = 8 * words(columns) * rows;
+        Matrix {
+            columns,
+            groups,
+            planes: (0..width).map(|_| random.bytes(bytes)).collect(),
+            lut: (0..rows * groups << width)
+                .flat_map(|_| centroid(random).to_le_bytes())
+                .collect(),
+        }
+    }
+
+    fn with<R>(&self, f: impl FnOnce(&Rows<'_>) -> R) -> R {
+        let planes: Vec<&[u8]> = self.planes.iter().map(|p| &p[..]).collect();
+        f(&Rows {
+            columns: self.columns,
+            groups: self.groups,
+            planes: &planes,
+            lut: &self.lut,
+        })
+    }
+
+    fn view(&self, sparse: Option<SparseView>) -> ApView {
+        ApView {
+            width: self.planes.len() as u8,
+            columns: self.columns,
+            rows: self.rows(),
+            groups: self.groups,
+            planes: self.planes.iter().cloned().map(Blob::from_vec).collect(),
+            lut: Blob::from_vec(self.lut.clone()),
+            sparse,
+        }
+    }
+
+    /// `[row][token]`.
+    fn expected(&self, path: NumberPath, x: &[f32]) -> Vec<f32> {
+        let view = self.view(None);
+        let mut out = Vec::new();
+        for row in 0..self.rows() {
+            let entries = view.entries(row);
+            for x in x.chunks_exact(self.columns) {
+                out.push(match path {
+                    NumberPath::F32 => dot_f32(view.dense_row(row), x),
+                    NumberPath::I16 => {
+                        let lut = FixedLut::new(view.row_lut(row));
+                        let centroids = entries.iter().map(|&e| lut.centroids[e]);
+                        dot_i16(centroids, lut.scale, &quantize_activations(x))
+                    }
+                });
+            }
+        }
+        out
+    }
+}
+
+/// All rows of `x` in the form for `tokens` of them.
+fn arranged(form: Form, isa: Isa, x: &[f32], columns: usize) -> AlignedBytes {
+    let bytes = form.act_bytes(columns);
+    let mut out = AlignedBytes::new(x.len() / columns * bytes);
+    for (x, out) in x.chunks_exact(columns).zip(out.chunks_exact_mut(bytes)) {
+        form.arrange(isa, x, out);
+    }
+    out
+}
+
+fn compare(m: &Matrix, x: &[f32], what: &str) {
+    let tokens = x.len() / m.columns;
+    for path in PATHS {
+        let expected = m.expected(path, x);
+        for (name, isa, multiply) in kernels() {
+            let form = Form::of(path, isa, tokens, m.columns, m.groups);
+            let acts = arranged(form, isa, x, m.columns);
+            let mut out = vec![f32::from_bits(0x7FC1_2345); expected.len()];
+            m.with(|rows| multiply(rows, form, &acts, tokens, &mut out));
+            for (i, (a, b)) in out.iter().zip(&expected).enumerate() {
+                let (width, columns, groups) = (m.planes.len(), m.columns, m.groups);
+                assert!(
+                    same(*a, *b),
+                    "{name} {path:?} {what}: {width} bits, {columns} columns, {groups} groups, row {}, token {} of {tokens}: {a:e} {:08x} is not {b:e} {:08x}",
+                    i / tokens,
+                    i % tokens,
+                    a.to_bits(),
+                    b.to_bits()
+                );
+            }
+        }
+    }
+}
+
+fn normal(random: &mut Random) -> u16 {
+    f32_to_f16(random.float())
+}
+
+#[test]
+fn kernels_give_the_golden_products() {
+    let (a, i) = (
+        Npz::open("a_main_64x256.npz"),
+        Npz::open("i_gemv_canonical_8x256.npz"),
+    );
+    let (codes, x) = (a.u8("labels8"), i.f32("x"));
+    for width in 3..=8usize {
+        let mut m = Matrix {
+            columns: 256,
+            groups: 1,
+            planes: vec![Vec::new(); width],
+            lut: a.f32(&format!("lut{width}_f32"))[..8 << width]
+                .iter()
+                .flat_map(|&c| f32_to_f16(c).to_le_bytes())
+                .collect(),
+        };
+        for codes in codes.chunks_exact(256).take(8) {
+            let mut planes = vec![[0; 32]; 8];
+            let mut places: Vec<&mut [u8]> = planes.iter_mut().map(|p| &mut p[..]).collect();
+            pack_row(codes, &mut places);
+            for (all, plane) in m.planes.iter_mut().zip(&planes) {
+                all.extend_from_slice(plane);
+            }
+        }
+        for (path, name) in [(NumberPath::F32, "f32"), (NumberPath::I16, "i16")] {
+            let expected = i.f32(&format!("y_{name}_b{width}"));
+            for (kernel, isa, multiply) in kernels() {
+                for tokens in [1, 2, 9] {
+                    let form = Form::of(path, isa, tokens, 256, 1);
+                    let acts = arranged(form, isa, &x.repeat(tokens), 256);
+                    let mut out = vec![0.0; 8 * tokens];
+                    m.with(|rows| multiply(rows, form, &acts, tokens, &mut out));
+                    for (i, y) in out.iter().enumerate() {
+                        let want = expected[i / tokens];
+                        assert_eq!(y.to_bits(), want.to_bits(), "{kernel} {name} {width} {i}");
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn kernels_give_the_canonical_products_of_any_shape() {
+    let mut random = Random(1);
+    for width in 1..=8 {
+        for columns in [1, 5, 63, 64, 65, 130, 512, 576, 577, 1000, 1088] {
+            for (rows, tokens) in [(1, 1), (2, 2), (3, 5), (11, 1), (9, 3), (2, 15)] {
+                let m = Matrix::random(&mut random, (rows, columns, 1), width, normal);
+                let x: Vec<f32> = (0..columns * tokens).map(|_| random.float()).collect();
+                compare(&m, &x, "shape");
+            }
+        }
+    }
+}
+
+#[test]
+fn kernels_give_the_canonical_products_of_groups() {
+    let mut random = Random(2);
+    for width in 1..=8 {
+        // whole blocks, and groups that end inside one
+        for (columns, groups) in [(128, 2), (1152, 2), (640, 5), (96, 2), (200, 8), (3, 3)] {
+            for (rows, tokens) in [(3, 1), (2, 4)] {
+                let shape = (rows, columns, groups);
+                let m = Matrix::random(&mut random, shape, width, normal);
+                let x: Vec<f32> = (0..columns * tokens).map(|_| random.float()).collect();
+                compare(&m, &x, "groups");
+            }
+        }
+    }
+}
+
+#[test]
+fn kernels_give_the_canonical_products_of_odd_tables() {
+    let mut random = Random(3);
+    type Draw = fn(&mut Random) -> u16;
+    let draws: [(&str, Draw); 6] = [
+        ("any bits", |r| r.next() as u16),
+        ("finite", |r| {
+            let c = r.next() as u16;
+            if c & 0x7C00 == 0x7C00 { c & 0x83FF } else { c }
+        }),
+        ("subnormal", |r| r.next() as u16 & 0x83FF),
+        ("zeros", |r| r.next() as u16 & 0x8000),
+        ("infinity", |r| [0x7C00, 0x3C00][r.below(40).min(1)]),
+        ("NaN", |r| [0x7E01, 0xB800][r.below(40).min(1)]),
+    ];
+    for (name, draw) in draws {
+        for width in 1..=8 {
+            for (columns, groups, tokens) in [(70, 1, 1), (576, 1, 1), (640, 2, 3), (96, 4, 2)] {
+                let m = Matrix::random(&mut random, (9, columns, groups), width, draw);
+                let x: Vec<f32> = (0..columns * tokens).map(|_| random.float()).collect();
+                compare(&m, &x, name);
+            }
+        }
+    }
+}
+
+#[test]
+fn kernels_give_the_canonical_products_of_odd_activations() {
+    let mut random = Random(4);
+    for width in [3, 5, 6, 7, 8] {
+        for columns in [64, 100, 576] {
+            let m = Matrix::random(&mut random, (5, columns, 1), width, normal);
+            for odd in [
+                0.0,
+                -0.0,
+                1e-40,
+                -1e-44,
+                3e38,
+                f32::NAN,
+                f32::INFINITY,
+                f32::NEG_INFINITY,
+            ] {
+                let plain: Vec<f32> = (0..3 * columns).map(|_| random.float()).collect();
+                compare(&m, &vec![odd; columns], "all odd");
+                let mut x = plain.clone();
+                x[random.below(columns)] = odd;
+                compare(&m, &x, "one odd");
+                x.truncate(columns);
+                compare(&m, &x, "one odd");
+            }
+            // every magnitude there is, which the rounding of the quants has to take
+            let wide: Vec<f32> = (0..columns)
+                .map(|_| f32::from_bits(random.next() as u32 & 0xBFFF_FFFF))
+                .collect();
+            compare(&m, &wide, "wide");
+            // products that vanish, of either sign
+            let tiny: Vec<f32> = (0..columns)
+                .map(|_| f32::from_bits(random.next() as u32 & 0x8000_0003))
+                .collect();
+            compare(&m, &tiny, "tiny");
+        }
+    }
+}
+
+#[test]
+fn quants_are_rounded_to_even() {
+    // 127 / 254 is a half: odd values lie between two quants
+    let mut x: Vec<f32> = (0..64).map(|i| (2 * i - 63) as f32).collect();
+    x[5] = 254.0;
+    let expected = quantize_activations(&x);
+    for isa in isas() {
+        for form in [Form::Bytes, Form::Words] {
+            let acts = arranged(form, isa, &x, 64);
+            let value = |i: usize| match form {
+                Form::Bytes => acts[i] as i8,
+                _ => acts[i / 4 * 4 + i % 4 / 2 * 64 + i % 2 * 2] as i8,
+            };
+            let values: Vec<i8> = (0..64).map(value).collect();
+            assert_eq!(values, expected.values, "{isa} {form:?}");
+        }
+    }
+}
+
+/// Some weights of each row, and none of some rows.
+fn sparse(random: &mut Random, rows: usize, columns: usize) -> SparseView {
+    let (mut ptr, mut col, mut val) = (vec![0i32], Vec::new(), Vec::new());
+    for row in 0..rows {
+        for column in 0..columns {
+            if row % 5 != 3 && random.below(29) == 0 {
+                col.push(column as i32);
+                val.push(normal(random));
+            }
+        }
+        ptr.push(col.len() as i32);
+    }
+    let ints = |v: Vec<i32>| Blob::from_vec(v.into_iter().flat_map(i32::to_le_bytes).collect());
+    SparseView {
+        ptr: ints(ptr),
+        col: ints(col),
+        val: Blob::from_vec(val.into_iter().flat_map(u16::to_le_bytes).collect()),
+    }
+}
+
+#[test]
+fn matrices_give_the_canonical_products_on_any_number_of_threads() {
+    let mut random = Random(5);
+    // enough that threads share rows and tokens
+    let (rows, columns, groups) = (400, 1152, 3);
+    let wide = Matrix::random(&mut random, (rows, columns, groups), 6, normal);
+    let narrow = Matrix {
+        planes: wide.planes[..4].to_vec(),
+        ..Matrix::random(&mut random, (rows, columns, groups), 4, normal)
+    };
+    let sparse = sparse(&mut random, rows, columns);
+    for path in PATHS {
+        let views = [&narrow, &wide].map(|m| m.view(Some(sparse.clone())));
+        let whole = BitplaneMatrix::new(path, views);
+        let part = whole.rows(100..301).expect("they are there");
+        assert!(whole.rows(100..401).is_none());
+        for m in [&narrow, &wide] {
+            for tokens in [1, 3, 130] {
+                let x: Vec<f32> = (0..columns * tokens).map(|_| random.float()).collect();
+                let mut expected = m.expected(path, &x);
+                let view = m.view(Some(sparse.clone()));
+                for (i, y) in expected.iter_mut().enumerate() {
+                    let (row, token) = (i / tokens, i % tokens);
+                    let dense = view.dense_row(row);
+                    let entries = sparse.row(row).map(|(c, w)| (c, w, dense[c]));
+                    *y = add_sparse(*y, entries, &x[token * columns..][..columns]);
+                }
+                for isa in isas().filter(|isa| *isa > Isa::Scalar || tokens < 5) {
+                    for threads in [1, 3] {
+                        let form = whole.form(isa, tokens);
+                        let acts = arranged(form, isa, &x, columns);
+                        let (mut all, mut some) =
+                            (vec![0.0; tokens * rows], vec![0.0; tokens * 201]);
+                        let width = m.planes.len() as u8;
+                        let job = |w, out| Job {
+                            w,
+                            width,
+                            form,
+                            acts: &acts,
+                            x: &x,
+                            out,
+                        };
+                        let pool = Pool::new(threads).expect("threads");
+                        pool.install(|| {
+                            let mut jobs = [job(&whole, &mut all[..]), job(&part, &mut some[..])];
+                            multiply_all(isa, &mut jobs, tokens);
+                        });
+                        for (i, want) in expected.iter().enumerate() {
+                            let (row, token) = (i / tokens, i % tokens);
+                            let what = format!("{isa} {path:?} {threads} {width} {row} {token}");
+                            let got = all[token * rows + row];
+                            assert_eq!(got.to_bits(), want.to_bits(), "{what}");
+                            if (100..301).contains(&row) {
+                                let got = some[token * 201 + row - 100];
+                                assert_eq!(got.to_bits(), want.to_bits(), "part, {what}");
+                            }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn values_of_half_floats_are_exact() {
+    // the two ways from the tables to single precision agree
+    let m = Matrix {
+        columns: 64,
+        groups: 1,
+        planes: vec![vec![0; 8]],
+        lut: [0x3555u16, 0xBEEF]
+            .iter()
+            .flat_map(|c| c.to_le_bytes())
+            .collect(),
+    };
+    let mut x = vec![0.0; 64];
+    x[7] = 1.0;
+    for (_, isa, multiply) in kernels() {
+        let acts = arranged(Form::Floats, isa, &x, 64);
+        let mut out = [0.0];
+        m.with(|rows| multiply(rows, Form::Floats, &acts, 1, &mut out));
+        assert_eq!(out[0].to_bits(), f16_to_f32(0x3555).to_bits());
+    }
+}

@@ -1,0 +1,114 @@
+//! Kernels for any-precision rows.
+
+use std::cell::RefCell;
+use std::ops::Range;
+
+use crate::kernels::Isa;
+use crate::kernels::bitplane::{Form, RowMemory, Rows, arrange_with};
+
+mod codes256;
+mod codes512;
+mod fused512;
+mod lut;
+mod odd;
+mod rows256;
+mod rows512;
+mod tiles;
+
+/// What the kernels are made of.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(in crate::kernels) enum Level {
+    /// AVX2, FMA and F16C.
+    Avx2,
+    /// The above, and bits are transposed by an instruction.
+    Gfni,
+    /// AVX-512 with VNNI, which also permutes bytes and transposes bits.
+    Vbmi,
+}
+
+impl Level {
+    /// Of a processor that has `isa`, which is not scalar.
+    pub(in crate::kernels) fn of(isa: Isa) -> Level {
+        let gfni = is_x86_feature_detected!("gfni");
+        match isa {
+            Isa::Avx512 if gfni && is_x86_feature_detected!("avx512vbmi") => Level::Vbmi,
+            _ if gfni => Level::Gfni,
+            _ => Level::Avx2,
+        }
+    }
+}
+
+/// [`Form::arrange`], once lengths were checked and AVX2 was found.
+pub(in crate::kernels) fn arrange(form: Form, x: &[f32], out: &mut [u8]) {
+    #[target_feature(enable = "avx2,fma")]
+    fn compiled(form: Form, x: &[f32], out: &mut [u8]) {
+        arrange_with(form, x, out);
+    }
+    // SAFETY: the caller has found AVX2 and FMA.
+    unsafe { compiled(form, x, out) }
+}
+
+thread_local! {
+    static MEMORY: RefCell<RowMemory> = RefCell::default();
+}
+
+/// Rows that are looked up before the tokens run over them: a load of activations serves both.
+const PAIR: usize = 2;
+
+/// `f(rows, range, memory)`: puts the weights of a pair of rows, or of one, into `memory`, each in as many bytes and
+/// arranged as the activations of the form are; their scales.
+type LookUp = unsafe fn(&Rows<'_>, Range<usize>, &mut [u8]) -> [f32; PAIR];
+
+/// All tokens times the rows that were looked up.
+type Tile = unsafe fn(&tiles::Call<'_>, &mut [f32]);
+
+/// [`crate::kernels::bitplane::multiply`], once lengths were checked.
+///
+/// # Safety
+/// The processor has the level.
+pub(in crate::kernels) unsafe fn multiply(
+    level: Level,
+    rows: &Rows<'_>,
+    form: Form,
+    acts: &[u8],
+    tokens: usize,
+    out: &mut [f32],
+) {
+    if level == Level::Vbmi && tokens == 1 && rows.in_blocks() && form != Form::Words {
+        // SAFETY: the instructions are there, the lengths fit, and groups are whole blocks.
+        return unsafe { fused512::multiply(rows, form, acts, out) };
+    }
+    let (look_up, tile): (LookUp, Tile) = match (level, form) {
+        (Level::Vbmi, Form::Floats) => (rows512::floats, tiles::floats512),
+        (Level::Vbmi, _) => (rows512::words, tiles::words512),
+        (Level::Gfni, Form::Floats) => (rows256::floats::<true>, tiles::floats256),
+        (Level::Gfni, _) => (rows256::words::<true>, tiles::words256),
+        (Level::Avx2, Form::Floats) => (rows256::floats::<false>, tiles::floats256),
+        (Level::Avx2, _) => (rows256::words::<false>, tiles::words256),
+    };
+    let act_bytes = form.act_bytes(rows.columns);
+    MEMORY.with_borrow_mut(|memory| {
+        if memory.len() < PAIR * act_bytes {
+            *memory = RowMemory::scratch(PAIR * act_bytes);
+        }
+        for (i, out) in out.chunks_mut(PAIR * tokens).enumerate() {
+            let count = out.len() / tokens;
+            let range = PAIR * i..PAIR * i + count;
+            // SAFETY: as above, and the memory has room for the rows in this form.
+            unsafe {
+                let scales = look_up(rows, range, memory);
+                tile(
+                    &tiles::Call {
+                        weights: &memory[..count * act_bytes],
+                        scales,
+                        acts,
+                        blocks: rows.blocks(),
+                        act_bytes,
+                        tokens,
+                    },
+                    out,
+                );
+            }
+        }
+    });
+}

@@ -1,0 +1,6 @@
+//! Models that run at several widths from one file.
+
+#[path = "../common/mod.rs"]
+mod common;
+mod fixture;
+mod widths;

@@ -62,6 +62,11 @@ fn written(dir: &TempDir, mut command: Command, name: &str) -> Vec<u8> {
     fs::read(dir.path().join(name)).unwrap()
 }
 
+fn sha256(bytes: &[u8]) -> String {
+    let hash = Sha256::digest(bytes);
+    hash.iter().map(|b| format!("{b:02x}")).collect()
+}
+
 #[track_caller]
 fn assert_error(mut command: Command, expected: &str) {
     let output = command.output().unwrap();
@@ -139,10 +144,50 @@ fn batching_orders_the_sums_as_in_the_reference() {
         ),
     ] {
         let file = written(&dir, collect(&dir, &format!("-o out {words}")), "out");
-        let hash = Sha256::digest(file);
-        let hash: String = hash.iter().map(|b| format!("{b:02x}")).collect();
-        assert_eq!(hash, sha256, "{words}");
+        assert_eq!(self::sha256(&file), sha256, "{words}");
     }
+}
+
+/// TriLM with its embedding once more, as the output matrix.
+fn untied() -> Vec<u8> {
+    use trine_formats::gguf::write::{Layout, NewTensor};
+    use trine_formats::gguf::{Gguf, Limits};
+    let file = fs::read(trilm()).unwrap();
+    let gguf = Gguf::parse(&file, &Limits::default()).unwrap();
+    let embedding = gguf.tensors.iter().find(|t| t.name == "token_embd.weight");
+    let embedding = embedding.unwrap();
+    let mut tensors: Vec<NewTensor> = gguf.tensors.iter().map(NewTensor::from).collect();
+    let output = NewTensor {
+        name: "output.weight".to_owned(),
+        ..NewTensor::from(embedding)
+    };
+    tensors.push(output);
+    let mut out = Layout::new(&gguf.meta, &tensors).unwrap().header().to_vec();
+    for t in gguf.tensors.iter().chain([embedding]) {
+        let start = (gguf.data_offset + t.offset) as usize;
+        out.extend_from_slice(&file[start..][..t.bytes as usize]);
+        out.resize(out.len().next_multiple_of(32), 0);
+    }
+    out
+}
+
+#[test]
+fn the_output_matrix_is_collected_where_it_is_asked_for() {
+    let dir = folder();
+    fs::write(dir.path().join("untied.gguf"), untied()).unwrap();
+    let words = "-m untied.gguf -f im/calib.txt -c 128 --chunks 5 -o o";
+    let without = written(&dir, command(&dir, words), "o");
+    let with = written(
+        &dir,
+        command(&dir, &format!("{words} --process-output")),
+        "o",
+    );
+    assert!(without != with);
+    // Written by llama-imatrix with these options for that model.
+    assert_eq!(
+        sha256(&with),
+        "6f6afd3e4dc50c10c4f756ff9f9c3364fa06f659233d29182bcf7a48b96cb3ab"
+    );
 }
 
 #[test]

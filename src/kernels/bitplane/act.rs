@@ -35,9 +35,7 @@ pub(in crate::kernels) fn arrange_with(form: Form, x: &[f32], out: &mut [u8]) {
     let (whole, last) = x.as_chunks::<BLOCK>();
     let mut filled = [0f32; BLOCK];
     filled[..last.len()].copy_from_slice(last);
-    let all = whole
-        .iter()
-        .chain((!last.is_empty()).then_some(&filled).into_iter());
+    let all = whole.iter().chain((!last.is_empty()).then_some(&filled));
     for ((out, scale), x) in outs.zip(all) {
         let (d, q) = quantize(x);
         *scale = d.to_le_bytes();

@@ -61,7 +61,7 @@ impl<'a> Rows<'a> {
 
     /// Bytes of the tables of a row.
     fn lut_bytes(&self) -> usize {
-        2 * self.groups << self.width()
+        (2 * self.groups) << self.width()
     }
 
     /// The bytes of row `i` of every plane, the leading bits first, and its tables.

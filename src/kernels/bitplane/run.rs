@@ -67,7 +67,7 @@ impl BitplaneMatrix {
                     .iter()
                     .map(|p| slice(p, 8 * v.words(), 0))
                     .collect::<Option<_>>()?,
-                lut: slice(&v.lut, 2 * v.groups << v.width, 0)?,
+                lut: slice(&v.lut, (2 * v.groups) << v.width, 0)?,
                 sparse,
                 ..v.clone()
             })
@@ -114,7 +114,7 @@ impl AtWidth {
     /// Bytes that a product reads for a row.
     fn row_bytes(&self) -> usize {
         let v = &self.view;
-        usize::from(v.width) * 8 * v.words() + (2 * v.groups << v.width)
+        usize::from(v.width) * 8 * v.words() + ((2 * v.groups) << v.width)
     }
 
     /// Some rows times some tokens, `[row][token]`.
@@ -129,7 +129,7 @@ impl AtWidth {
     ) {
         let v = &self.view;
         let tokens = out.len() / rows.len();
-        let (plane, lut) = (8 * v.words(), 2 * v.groups << v.width);
+        let (plane, lut) = (8 * v.words(), (2 * v.groups) << v.width);
         let mut planes = [&[][..]; trine_formats::anyprec::MAX_BITS as usize];
         for (part, all) in planes.iter_mut().zip(&v.planes) {
             *part = &all[rows.start * plane..rows.end * plane];

@@ -63,7 +63,7 @@ impl Matrix {
             columns,
             groups,
             planes: (0..width).map(|_| random.bytes(bytes)).collect(),
-            lut: (0..rows * groups << width)
+            lut: (0..(rows * groups) << width)
                 .flat_map(|_| centroid(random).to_le_bytes())
                 .collect(),
         }

@@ -65,7 +65,7 @@ pub fn run(args: &Args, model: &ModelArgs, text: &Path, target: &Path) -> Result
         .with_context(|| format!("cannot start {threads} threads"))?;
     let packing = model.packing.options();
     let mut fisher = pool
-        .install(|| Fisher::load(&opened, &packing, isa))
+        .install(|| Fisher::load(&opened, &packing, isa).map_err(anyhow::Error::new))
         .with_context(name)?;
     drop(opened);
     let mut state = State::default();

@@ -1,5 +1,10 @@
 //! Several tokens: a pair of rows that were looked up times a few rows of activations in the same arrangement.
 
+#![allow(
+    clippy::needless_range_loop,
+    reason = "registers are indexed by part, half and token alike"
+)]
+
 use std::arch::x86_64::*;
 
 use super::PAIR;

@@ -11,7 +11,7 @@
 
 use std::fmt;
 
-use trine_formats::types::{TypeId, TypeInfo};
+use trine_formats::types::{DecodeFn, EncodeFn, TypeId, TypeInfo};
 
 pub use aligned::{AlignedBytes, Floats};
 
@@ -27,6 +27,8 @@ pub mod ternary;
 #[cfg(target_arch = "x86_64")]
 mod x86;
 
+#[cfg(test)]
+mod encode_tests;
 #[cfg(test)]
 pub(crate) mod tests;
 
@@ -162,6 +164,29 @@ pub fn quantize_act(act: TypeId, isa: Isa) -> QuantizeAct {
         Some(f) => f,
         None => panic!("{act} is no activation type"),
     }
+}
+
+/// The decoder of a type: the bits of its own `decode`, for every byte pattern. `None` when it has none.
+pub fn decode_rows(ty: TypeId, isa: Isa) -> Option<DecodeFn> {
+    let definition = ty.info()?.decode?;
+    #[cfg(target_arch = "x86_64")]
+    if let Some(f) = x86::decode_rows(ty, isa.min(Isa::detect())) {
+        return Some(f);
+    }
+    let _ = isa;
+    Some(definition)
+}
+
+/// The encoder of a type: the bytes of its own `encode`, for all inputs, with and without importance. `None`
+/// when it has none.
+pub fn encode_rows(ty: TypeId, isa: Isa) -> Option<EncodeFn> {
+    let definition = ty.info()?.encode?;
+    #[cfg(target_arch = "x86_64")]
+    if let Some(f) = x86::encode_rows(ty, isa.min(Isa::detect())) {
+        return Some(f);
+    }
+    let _ = isa;
+    Some(definition)
 }
 
 /// Bytes of a row of `n` weights.

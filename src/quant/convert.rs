@@ -3,6 +3,8 @@
 use rayon::prelude::*;
 use trine_formats::types::{DecodeFn, EncodeFn, TypeId};
 
+use crate::kernels::{self, Isa};
+
 use super::plan::Row;
 use super::source::Chunk;
 use super::ternary::{Loss, is_ternary_type};
@@ -47,17 +49,13 @@ struct Scratch {
 impl<'a> Converter<'a> {
     /// `importance` has one weight per column and stacked matrix. Types that cannot be converted are
     /// copied: the plan has refused them before.
-    pub fn new(row: &Row, importance: Option<&'a [f32]>) -> Converter<'a> {
+    pub fn new(row: &Row, importance: Option<&'a [f32]>, isa: Isa) -> Converter<'a> {
         let codec = || {
-            let (from, to) = (row.from.info()?, row.to.info()?);
+            let to = row.to.info()?;
             Some(Codec {
-                decode: from.decode?,
-                encode: to.encode?,
-                decode_back: if is_ternary_type(row.to) {
-                    to.decode
-                } else {
-                    None
-                },
+                decode: kernels::decode_rows(row.from, isa)?,
+                encode: kernels::encode_rows(row.to, isa)?,
+                decode_back: kernels::decode_rows(row.to, isa).filter(|_| is_ternary_type(row.to)),
                 row_bytes: usize::try_from(to.row_bytes(row.columns())?).ok()?,
             })
         };

@@ -15,6 +15,8 @@ use trine_formats::gguf::{GgufError, ModelFile, Value, split};
 use trine_formats::types::TypeId;
 use trine_formats::types::ternary::TernaryError;
 
+use crate::kernels::Isa;
+
 use super::convert::{Converter, RowFault};
 use super::lossless::{CarryFault, MoveReport, carry};
 use super::plan::{Plan, PlanError, Row};
@@ -24,6 +26,8 @@ use super::ternary::{TensorLoss, TernaryReport, is_ternary_type};
 /// How to run.
 #[derive(Clone, Copy, Debug)]
 pub struct RunOptions {
+    /// Instruction set of the codecs; changes no bit.
+    pub isa: Isa,
     /// Threads that convert; 0: one per processor.
     pub threads: usize,
     /// Go on when tensors made ternary were not.
@@ -303,7 +307,7 @@ impl Work<'_> {
                 }
                 (bytes, None)
             } else {
-                let converter = Converter::new(row, importance);
+                let converter = Converter::new(row, importance, self.options.isa);
                 self.pool
                     .install(|| converter.convert(chunk))
                     .map_err(|fault| blame(row, fault))?

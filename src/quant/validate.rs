@@ -58,22 +58,58 @@ fn floats(ty: TypeId) -> Floats {
 /// The first block of `data` with an infinity or a NaN, and which of the two it is.
 pub fn first_bad(ty: TypeId, data: &[u8]) -> Option<(usize, &'static str)> {
     let bytes = ty.info()?.bytes;
-    let blocks = data.chunks_exact(bytes).enumerate();
-    let mut named = blocks.map(|(i, b)| (i, bad_block(ty, b)));
-    // the type is matched per block, which the compiler hoists for the hot one-element types
-    named.find_map(|(i, bad)| bad.map(|what| (i, what)))
+    let floats = floats(ty);
+    // Models are hardly ever damaged: look whether there is anything at all before looking where.
+    let all_good = match floats {
+        Floats::None => true,
+        Floats::F16([0]) if bytes == 2 => {
+            none_of(data, |v| is_full(u16::from_le_bytes(*v), 0x7c00))
+        }
+        Floats::Bf16 => none_of(data, |v| is_full(u16::from_le_bytes(*v), 0x7f80)),
+        Floats::F32 if bytes == 4 => none_of(data, |v| {
+            u32::from_le_bytes(*v) & 0x7f80_0000 == 0x7f80_0000
+        }),
+        _ => false,
+    };
+    if all_good {
+        return None;
+    }
+    let mut blocks = data.chunks_exact(bytes).enumerate();
+    blocks.find_map(|(i, b)| bad_block(&floats, b).map(|what| (i, what)))
 }
 
-#[inline]
-fn bad_block(ty: TypeId, block: &[u8]) -> Option<&'static str> {
-    let u16_at = |at: usize| u32::from(block[at]) | u32::from(block[at + 1]) << 8;
+/// Values that are looked at together, without a branch in between.
+const TOGETHER: usize = 256;
+
+/// Whether all bits of `exponent` are set.
+#[inline(always)]
+fn is_full(bits: u16, exponent: u16) -> bool {
+    bits & exponent == exponent
+}
+
+/// Whether no value of `N` bytes is bad.
+#[inline(always)]
+fn none_of<const N: usize>(data: &[u8], is_bad: impl Fn(&[u8; N]) -> bool) -> bool {
+    data.as_chunks::<N>()
+        .0
+        .chunks(TOGETHER)
+        .all(|values| !values.iter().fold(false, |bad, v| bad | is_bad(v)))
+}
+
+#[inline(always)]
+fn f16_at(block: &[u8], at: usize) -> u32 {
+    u32::from(block[at]) | u32::from(block[at + 1]) << 8
+}
+
+fn bad_block(floats: &Floats, block: &[u8]) -> Option<&'static str> {
+    let u16_at = |at: usize| f16_at(block, at);
     let verdict = |exponent_full: bool, mantissa: bool| match (exponent_full, mantissa) {
         (false, _) => None,
         (true, false) => Some("an infinity"),
         (true, true) => Some("a NaN"),
     };
     let f16 = |h: u32| verdict(h & 0x7c00 == 0x7c00, h & 0x03ff != 0);
-    match floats(ty) {
+    match floats {
         Floats::None => None,
         Floats::F16(offsets) => offsets.iter().find_map(|&at| f16(u16_at(at))),
         Floats::Bf16 => verdict(u16_at(0) & 0x7f80 == 0x7f80, u16_at(0) & 0x7f != 0),
@@ -130,6 +166,25 @@ mod tests {
                 assert_eq!(first_bad(ty, &data), Some((2, "a NaN")), "{ty}");
                 data[2 * bytes + at + 1] = 0x7b;
                 assert_eq!(first_bad(ty, &data), None, "{ty}");
+            }
+        }
+    }
+
+    /// The fast look over many blocks misses none.
+    #[test]
+    fn finds_one_among_many() {
+        for info in REGISTRY {
+            let n = 3 * TOGETHER + 5;
+            let mut data = vec![0u8; n * info.bytes];
+            for at in [0, 1, TOGETHER - 1, TOGETHER, n - 1] {
+                let block = at * info.bytes..(at + 1) * info.bytes;
+                data[block.clone()].fill(0xff);
+                let found = first_bad(info.id, &data);
+                match floats(info.id) {
+                    Floats::None => assert_eq!(found, None, "{}", info.name),
+                    _ => assert_eq!(found, Some((at, "a NaN")), "{}", info.name),
+                }
+                data[block].fill(0);
             }
         }
     }

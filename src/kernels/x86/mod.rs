@@ -11,6 +11,7 @@ mod act;
 pub(super) mod bitplane;
 mod chain;
 mod codes;
+mod encode;
 mod float;
 mod lanes;
 mod packed;
@@ -19,6 +20,7 @@ mod quantize;
 mod quantize512;
 
 use codes::Codes;
+pub(super) use encode::{decode_rows, encode_rows};
 use float::Float;
 use lanes::LaneCodes;
 pub(super) use packed::packings;

@@ -21,7 +21,7 @@ pub(super) fn definition(act: TypeId) -> EncodeFn {
 /// The largest magnitude, if all values are finite.
 #[inline]
 #[target_feature(enable = "avx2,fma,f16c")]
-fn finite_amax(x: &[f32]) -> Option<f32> {
+pub(super) fn finite_amax(x: &[f32]) -> Option<f32> {
     // The bits of magnitudes are ordered as integers, NaN above infinity.
     let mut most = _mm256_setzero_si256();
     for x in x.chunks_exact(8) {
@@ -35,7 +35,7 @@ fn finite_amax(x: &[f32]) -> Option<f32> {
 /// 32 integers within i8 to bytes, in order.
 #[inline]
 #[target_feature(enable = "avx2,fma,f16c")]
-fn pack32(v: [__m256i; 4]) -> __m256i {
+pub(super) fn pack32(v: [__m256i; 4]) -> __m256i {
     let words = _mm256_packs_epi16(
         _mm256_packs_epi32(v[0], v[1]),
         _mm256_packs_epi32(v[2], v[3]),
@@ -45,7 +45,7 @@ fn pack32(v: [__m256i; 4]) -> __m256i {
 
 #[inline]
 #[target_feature(enable = "avx2,fma,f16c")]
-fn store32(to: &mut [u8], v: __m256i) {
+pub(super) fn store32(to: &mut [u8], v: __m256i) {
     let to = &mut to[..32];
     // SAFETY: `to` has 32 bytes; the store asks for no alignment.
     unsafe { _mm256_storeu_si256(to.as_mut_ptr().cast(), v) }
@@ -111,7 +111,7 @@ fn q8_1_blocks(x: &[f32], out: &mut [u8]) {
 /// The first element whose magnitude is `amax`.
 #[inline]
 #[target_feature(enable = "avx2,fma,f16c")]
-fn first_extreme(x: &[f32], amax: f32) -> f32 {
+pub(super) fn first_extreme(x: &[f32], amax: f32) -> f32 {
     for x in x.chunks_exact(8) {
         let magnitude = _mm256_andnot_ps(_mm256_set1_ps(-0.0), load8(x));
         let equal =
@@ -180,7 +180,7 @@ pub(super) fn check_lengths(act: TypeId, x: &[f32], out: &[u8]) {
 
 macro_rules! encoder {
     ($name:ident, $act:ident, $blocks:ident) => {
-        fn $name(x: &[f32], out: &mut [u8]) {
+        pub(super) fn $name(x: &[f32], out: &mut [u8]) {
             check_lengths(TypeId::$act, x, out);
             // SAFETY: `quantize_act` hands this out only where AVX2, FMA and F16C were detected.
             unsafe { $blocks(x, out) }

@@ -8,6 +8,7 @@ use std::time::Instant;
 use anyhow::{Context, Result, anyhow, bail};
 use clap::Parser;
 use indicatif::ProgressBar;
+use trine::kernels::Isa;
 use trine::quant::{
     Importance, KvOverride, Plan, Progress, QuantError, Recipe, Row, RunOptions, Selection, Target,
     TensorRule, anyprec, nearest, parse_layers, parse_type, run,
@@ -402,6 +403,7 @@ fn quantize(args: &Args) -> Result<()> {
         verbose: args.verbose,
     };
     let options = RunOptions {
+        isa: Isa::from_env()?,
         threads: job.threads,
         force: args.force,
     };

@@ -309,7 +309,7 @@ fn pieces_in_any_order_make_the_same_file() {
     writer.tensor("b", &[2; 16]).unwrap();
     writer.finish().unwrap();
 
-    let mut writer = ScatterWriter::create(&path("scattered"), plan(), &[]).unwrap();
+    let writer = ScatterWriter::create(&path("scattered"), plan(), &[]).unwrap();
     let pieces = [(1, 8, 8), (0, 0, 30), (1, 0, 8), (2, 0, 0), (0, 30, 2)];
     for (tensor, start, len) in pieces {
         let data = vec![tensor as u8 + 1; len];
@@ -333,10 +333,47 @@ fn pieces_in_any_order_make_the_same_file() {
 }
 
 #[test]
+fn threads_may_write_pieces_together() {
+    let dir = tempfile::tempdir().unwrap();
+    let target = dir.path().join("m.gguf");
+    let tensors: Vec<NewTensor> = (0..5)
+        .map(|i| NewTensor::new(format!("t{i}"), [1001 + i], TypeId::F32))
+        .collect();
+    let layout = Layout::new(&Metadata::default(), &tensors).unwrap();
+    let writer = ScatterWriter::create(&target, layout.clone(), &[]).unwrap();
+    std::thread::scope(|scope| {
+        for thread in 0..4usize {
+            let (writer, layout) = (&writer, &layout);
+            scope.spawn(move || {
+                for (t, info) in layout.tensors().iter().enumerate() {
+                    for start in (0..info.bytes).step_by(64).skip(thread).step_by(4) {
+                        let data = vec![t as u8 + 1; (info.bytes - start).min(64) as usize];
+                        writer.write(t, start, &data).unwrap();
+                    }
+                    writer.sync().unwrap();
+                }
+            });
+        }
+    });
+    // every byte is there, so one more is too much
+    assert!(matches!(
+        writer.write(0, 0, &[1]),
+        Err(WriteError::Outside { .. })
+    ));
+    writer.finish(&layout).unwrap();
+    let mut expected = layout.header().to_vec();
+    for (t, info) in layout.tensors().iter().enumerate() {
+        expected.resize(expected.len() + info.bytes as usize, t as u8 + 1);
+        expected.resize(expected.len().next_multiple_of(32), 0);
+    }
+    assert_eq!(fs::read(&target).unwrap(), expected);
+}
+
+#[test]
 fn scattered_pieces_that_are_missing_are_named() {
     let dir = tempfile::tempdir().unwrap();
     let target = dir.path().join("m.gguf");
-    let mut writer = ScatterWriter::create(&target, plan(), &[]).unwrap();
+    let writer = ScatterWriter::create(&target, plan(), &[]).unwrap();
     writer.write(0, 0, &[1; 32]).unwrap();
     writer.write(1, 8, &[1; 8]).unwrap();
     let error = writer.finish(&plan()).unwrap_err().to_string();
@@ -344,7 +381,7 @@ fn scattered_pieces_that_are_missing_are_named() {
         error,
         "the file is not whole: tensor 'b' lacks 8 of its bytes"
     );
-    let mut writer = ScatterWriter::create(&target, plan(), &[]).unwrap();
+    let writer = ScatterWriter::create(&target, plan(), &[]).unwrap();
     writer.write(0, 0, &[1; 32]).unwrap();
     writer.write(1, 0, &[1; 16]).unwrap();
     let other = Layout::new(

@@ -3,7 +3,7 @@
 use trine_formats::types::{REGISTRY, TypeId, TypeInfo};
 
 use super::tests::{Random, isas};
-use super::{decode_rows, encode_rows};
+use super::{compare_rows, decode_rows, encode_rows};
 
 /// Types whose encoders have kernels.
 const ENCODED: &[TypeId] = &[
@@ -176,6 +176,33 @@ fn all_halves_decode_to_the_bits_of_the_definitions() {
                     .all(|(a, b)| a.to_bits() == b.to_bits()),
                 "{ty} {isa}"
             );
+        }
+    }
+}
+
+#[test]
+fn rows_are_equal_or_not() {
+    let mut random = Random(0xC0DE);
+    for n in [1, 5, 16, 31, 256, 300] {
+        let a: Vec<f32> = (0..n).map(|_| random.below(3) as f32 - 1.0).collect();
+        let nonzero = a.iter().filter(|v| **v != 0.0).count();
+        for isa in isas() {
+            let compare = compare_rows(isa);
+            let mut b = a.clone();
+            b.iter_mut().filter(|v| **v == 0.0).for_each(|v| *v = -0.0);
+            assert_eq!(compare(&a, &b), Some(nonzero), "{isa} {n}");
+            for at in 0..n {
+                let kept = b[at];
+                for other in [kept + 1e-6, f32::NAN] {
+                    b[at] = other;
+                    assert_eq!(compare(&a, &b), None, "{isa} {n} {at}");
+                    assert_eq!(
+                        compare(&b, &b),
+                        (!other.is_nan()).then_some(b.iter().filter(|v| **v != 0.0).count())
+                    );
+                }
+                b[at] = kept;
+            }
         }
     }
 }

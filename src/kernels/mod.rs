@@ -189,6 +189,20 @@ pub fn encode_rows(ty: TypeId, isa: Isa) -> Option<EncodeFn> {
     Some(definition)
 }
 
+/// `compare_rows(a, b)`: how many values are not zero, when all of the two rows, which are as long, are equal;
+/// `None` when one pair is not. A NaN equals nothing, and zeros are equal whatever their signs.
+pub type CompareRows = fn(a: &[f32], b: &[f32]) -> Option<usize>;
+
+/// The comparison of two rows.
+pub fn compare_rows(isa: Isa) -> CompareRows {
+    #[cfg(target_arch = "x86_64")]
+    if let Some(f) = x86::compare_rows(isa.min(Isa::detect())) {
+        return f;
+    }
+    let _ = isa;
+    scalar::compare_rows
+}
+
 /// Bytes of a row of `n` weights.
 fn row_bytes(info: &TypeInfo, n: usize) -> usize {
     assert!(

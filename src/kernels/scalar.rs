@@ -50,3 +50,14 @@ fn encode<const ID: u32>(x: &[f32], out: &mut [u8]) {
     };
     encode(x, None, out);
 }
+
+#[inline(always)]
+pub(super) fn compare_rows(a: &[f32], b: &[f32]) -> Option<usize> {
+    // Without a branch but for the last, so that it goes into vectors: most rows are equal.
+    let (mut differ, mut nonzero) = (0u32, 0u32);
+    for (a, b) in a.iter().zip(b) {
+        differ |= u32::from(a != b);
+        nonzero += u32::from(*a != 0.0);
+    }
+    (differ == 0).then_some(nonzero as usize)
+}

@@ -21,6 +21,7 @@ mod run;
 mod source;
 mod ternary;
 mod validate;
+mod work;
 
 pub use choose::can_write;
 pub use ftype::{Ftype, Group, Target, nearest};

@@ -1,37 +1,31 @@
-//! Carries out a plan: reads, converts and writes in chunks, three stages at once.
-//!
-//! One thread reads chunks of whole rows, a pool decodes and encodes the rows of a chunk, one thread
-//! writes. A few chunks are in memory, never a tensor, whatever its size. The bytes do not depend on the
-//! number of threads: every row is encoded on its own.
+//! Carries out a plan: see [`super::work`] for how the threads share it.
 
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
-use std::thread;
+use std::sync::atomic::AtomicBool;
 
 use thiserror::Error;
-use trine_formats::gguf::write::{Layout, NewTensor, WriteError, Writer};
+use trine_formats::gguf::write::{Layout, NewTensor, ScatterWriter, WriteError};
 use trine_formats::gguf::{GgufError, ModelFile, Value, split};
 use trine_formats::types::TypeId;
 use trine_formats::types::ternary::TernaryError;
 
-use crate::kernels::Isa;
-
-use super::convert::{Converter, RowFault};
-use super::lossless::{CarryFault, MoveReport, carry};
+use super::convert::RowFault;
+use super::lossless::{CarryFault, MoveReport};
 use super::plan::{Plan, PlanError, Row};
-use super::source::{Chunk, ReadError, ShardReader};
-use super::ternary::{TensorLoss, TernaryReport, is_ternary_type};
+use super::source::{ReadError, ShardReader};
+use super::ternary::TernaryReport;
+use super::work::Work;
+use crate::kernels::Isa;
 
 /// How to run.
 #[derive(Clone, Copy, Debug)]
 pub struct RunOptions {
-    /// Instruction set of the codecs; changes no bit.
-    pub isa: Isa,
     /// Threads that convert; 0: one per processor.
     pub threads: usize,
     /// Go on when tensors made ternary were not.
     pub force: bool,
+    /// Instruction set of the codecs; the bytes do not depend on it.
+    pub isa: Isa,
 }
 
 /// Is told how far the work is.
@@ -144,8 +138,8 @@ pub fn run(
     let files = output_paths(plan, out);
     let inputs: Vec<&Path> = model.shards().iter().map(|s| s.path.as_path()).collect();
     let mut writers = Vec::with_capacity(files.len());
-    for (path, layout) in files.iter().zip(layouts) {
-        writers.push(Writer::create(path, layout, &inputs)?);
+    for (path, layout) in files.iter().zip(&layouts) {
+        writers.push(ScatterWriter::create(path, layout.clone(), &inputs)?);
     }
     let readers = model
         .shards()
@@ -160,33 +154,22 @@ pub fn run(
             why: e.to_string(),
         })?;
 
-    let measure_only = AtomicBool::new(false);
-    let ((ternary, moves), writers) = thread::scope(|scope| {
-        let (to_convert, chunks) = sync_channel(2);
-        let (to_write, converted) = sync_channel(2);
-        let reader = scope.spawn(|| read_all(plan, readers, to_convert, &measure_only));
-        let writer = scope.spawn(move || write_all(plan, writers, converted));
-        let work = Work {
-            plan,
-            pool: &pool,
-            options,
-            measure_only: &measure_only,
-        };
-        let ternary = work.convert_all(chunks, to_write, progress);
-        // The stages before and after end when their channels do. A failed write shows here as an
-        // early end, and a failed read as a file that is not whole: the cause comes first.
-        let written = join(writer);
-        join(reader)?;
-        Ok::<_, QuantError>((ternary?, written?))
-    })?;
+    let work = Work {
+        plan,
+        readers: &readers,
+        writers: &writers,
+        options,
+        measure_only: AtomicBool::new(false),
+    };
+    let (ternary, moves) = work.run(&pool, progress)?;
     if !options.force && ternary.worst().is_some() {
         return Err(QuantError::NotTernary(ternary));
     }
     if !options.force && !moves.is_exact() {
         return Err(QuantError::NotExact(moves));
     }
-    for writer in writers {
-        writer.finish()?;
+    for (writer, layout) in writers.into_iter().zip(&layouts) {
+        writer.finish(layout)?;
     }
     Ok(Report {
         files,
@@ -194,12 +177,6 @@ pub fn run(
         ternary,
         moves,
     })
-}
-
-pub(super) fn join<T>(handle: thread::ScopedJoinHandle<'_, T>) -> T {
-    handle
-        .join()
-        .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }
 
 /// The header of one output file. ggml's writer knows no alignment but 32.
@@ -229,116 +206,7 @@ fn layout(plan: &Plan, shard: &super::plan::OutShard) -> Result<Layout, QuantErr
     Ok(layout)
 }
 
-/// First stage: chunks of all tensors in order; of ternary ones only when the rest is of no use.
-fn read_all(
-    plan: &Plan,
-    mut readers: Vec<ShardReader>,
-    to_convert: SyncSender<(usize, Chunk)>,
-    measure_only: &AtomicBool,
-) -> Result<(), QuantError> {
-    for (index, row) in plan.rows.iter().enumerate() {
-        for mut chunk in Chunk::split(row) {
-            let measured = row.moves.is_some() || (row.converts() && is_ternary_type(row.to));
-            if measure_only.load(Ordering::Relaxed) && !measured {
-                break;
-            }
-            readers[row.source.shard].read(row, &mut chunk)?;
-            if to_convert.send((index, chunk)).is_err() {
-                return Ok(());
-            }
-        }
-    }
-    Ok(())
-}
-
-/// Last stage: the bytes of all tensors in order, each file in turn.
-fn write_all(
-    plan: &Plan,
-    mut writers: Vec<Writer>,
-    converted: Receiver<(usize, Vec<u8>)>,
-) -> Result<Vec<Writer>, QuantError> {
-    let mut shard = 0;
-    for (index, bytes) in converted {
-        while !plan.shards[shard].rows.contains(&index) {
-            shard += 1;
-        }
-        writers[shard].write(&bytes)?;
-    }
-    Ok(writers)
-}
-
-struct Work<'a> {
-    plan: &'a Plan,
-    pool: &'a rayon::ThreadPool,
-    options: RunOptions,
-    measure_only: &'a AtomicBool,
-}
-
-impl Work<'_> {
-    /// Middle stage. Returns early, without an error of its own, when the writer has given up.
-    fn convert_all(
-        &self,
-        chunks: Receiver<(usize, Chunk)>,
-        to_write: SyncSender<(usize, Vec<u8>)>,
-        progress: &mut dyn Progress,
-    ) -> Result<(TernaryReport, MoveReport), QuantError> {
-        let mut report = TernaryReport::default();
-        let mut moves = MoveReport::default();
-        let mut to_write = Some(to_write);
-        let mut current = None;
-        for (index, chunk) in chunks {
-            let row = &self.plan.rows[index];
-            if current.replace(index) != Some(index) {
-                progress.tensor(index, row);
-            }
-            let importance = self
-                .plan
-                .importance
-                .get(&row.source.name)
-                .map(Vec::as_slice);
-            let read = chunk.data.len() as u64;
-            let (bytes, loss) = if let Some(how) = row.moves {
-                let carried = self.pool.install(|| carry(row, how, &chunk.data));
-                let (bytes, moved) = carried.map_err(|fault| blame_move(row, fault))?;
-                moves.tensors.push(moved);
-                if !self.options.force && !moves.is_exact() {
-                    self.measure_only.store(true, Ordering::Relaxed);
-                    to_write = None;
-                }
-                (bytes, None)
-            } else {
-                let converter = Converter::new(row, importance, self.options.isa);
-                self.pool
-                    .install(|| converter.convert(chunk))
-                    .map_err(|fault| blame(row, fault))?
-            };
-            if let Some(loss) = loss {
-                match report.tensors.last_mut() {
-                    Some(last) if last.name == row.name => last.loss.add(&loss),
-                    _ => report.tensors.push(TensorLoss {
-                        name: row.name.clone(),
-                        ty: row.to,
-                        loss,
-                    }),
-                }
-                if !self.options.force && !loss.is_lossless() {
-                    // nothing will be kept: only find out how bad it is
-                    self.measure_only.store(true, Ordering::Relaxed);
-                    to_write = None;
-                }
-            }
-            if let Some(send) = &to_write
-                && send.send((index, bytes)).is_err()
-            {
-                break;
-            }
-            progress.advance(read);
-        }
-        Ok((report, moves))
-    }
-}
-
-fn blame_move(row: &Row, fault: CarryFault) -> QuantError {
+pub(super) fn blame_move(row: &Row, fault: CarryFault) -> QuantError {
     let tensor = row.name.clone();
     match fault {
         CarryFault::Row(fault) => blame(row, fault),
@@ -348,7 +216,7 @@ fn blame_move(row: &Row, fault: CarryFault) -> QuantError {
     }
 }
 
-fn blame(row: &Row, fault: RowFault) -> QuantError {
+pub(super) fn blame(row: &Row, fault: RowFault) -> QuantError {
     let tensor = row.name.clone();
     match fault {
         RowFault::Input { block, what } => QuantError::BadInput {

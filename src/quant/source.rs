@@ -1,17 +1,20 @@
-//! Reads tensors in chunks of whole rows, through the file rather than a map of it: what is read once
-//! need not stay in memory.
+//! Cuts tensors into pieces or chunks of rows, and reads them: through the file rather than a map of it, because what is
+//! read once need not stay in memory.
 
 use std::fs::File;
-use std::io::{self, Read, Seek, SeekFrom};
+use std::io;
 use std::path::PathBuf;
 
+use rayon::prelude::*;
 use thiserror::Error;
+use trine_formats::gguf::file::SharedFile;
 use trine_formats::gguf::{Bytes, Shard};
 
 use super::plan::Row;
 
-/// Weights in a chunk: 8 MiB of f32, enough work for a pool and little enough to hold a few of.
-const CHUNK_WEIGHTS: u64 = 1 << 21;
+/// Input bytes of a piece: what a core's own cache holds, with room for the output, so that a piece is
+/// still there when it is decoded, and again when its result is written.
+const PIECE_BYTES: u64 = 1 << 19;
 
 /// A tensor could not be read.
 #[derive(Error, Debug)]
@@ -36,7 +39,10 @@ pub enum ReadError {
     },
 }
 
-/// Rows of one tensor.
+/// Weights in a chunk: enough work for a pool and little enough to hold a few of.
+const CHUNK_WEIGHTS: u64 = 1 << 21;
+
+/// Rows of one tensor, for all threads together.
 #[derive(Debug, PartialEq)]
 pub struct Chunk {
     /// The first row, counted through all matrices of the tensor.
@@ -48,12 +54,11 @@ pub struct Chunk {
 }
 
 impl Chunk {
-    /// The chunks of a tensor, in order and yet to be read. A tensor that is moved is one chunk, as is one
-    /// whose rows cannot be taken apart.
+    /// The chunks of a tensor, in order and yet to be read. A tensor whose rows cannot be taken apart is one
+    /// chunk.
     pub fn split(row: &Row) -> impl Iterator<Item = Chunk> + use<> {
         let rows: u64 = row.shape.iter().skip(1).product();
-        let whole = row.moves.is_some() || row.from.info().is_some_and(|t| t.is_per_tensor());
-        let step = if whole {
+        let step = if row.from.info().is_some_and(|t| t.is_per_tensor()) {
             rows.max(1)
         } else {
             (CHUNK_WEIGHTS / row.columns().max(1)).max(1)
@@ -70,14 +75,82 @@ impl Chunk {
     }
 }
 
-/// One input file.
+/// A stretch of a tensor: what one thread reads, converts and writes.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Piece {
+    /// Its first unit: a row where the type changes, a block where it stays.
+    pub first: u64,
+    /// Where it starts in the tensor of the input.
+    pub from: u64,
+    /// Its bytes there.
+    pub from_bytes: usize,
+    /// Where it starts in the tensor of the output.
+    pub to: u64,
+    /// Its bytes there.
+    pub to_bytes: usize,
+}
+
+/// How a tensor is cut: into equal pieces of whole units, the last one shorter.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Cut {
+    units: u64,
+    /// Units of a piece.
+    step: u64,
+    /// Bytes of a unit in the input and in the output.
+    unit: (u64, u64),
+}
+
+impl Cut {
+    /// The cut of a tensor that is not moved.
+    pub fn of(row: &Row) -> Cut {
+        let (units, unit) = if row.converts() {
+            let rows = row.shape.iter().skip(1).product::<u64>().max(1);
+            (rows, (row.bytes_from / rows, row.bytes / rows))
+        } else {
+            let block = match row.from.info() {
+                Some(info) if !info.is_per_tensor() => info.bytes as u64,
+                _ => 1,
+            };
+            (row.bytes_from / block, (block, block))
+        };
+        Cut {
+            units,
+            step: (PIECE_BYTES / unit.0.max(1)).max(1),
+            unit,
+        }
+    }
+
+    /// Number of pieces.
+    pub fn pieces(&self) -> u64 {
+        if self.unit.0 == 0 {
+            0
+        } else {
+            self.units.div_ceil(self.step)
+        }
+    }
+
+    /// Piece `i`.
+    pub fn piece(&self, i: u64) -> Piece {
+        let first = i * self.step;
+        let units = self.step.min(self.units - first);
+        Piece {
+            first,
+            from: first * self.unit.0,
+            from_bytes: (units * self.unit.0) as usize,
+            to: first * self.unit.1,
+            to_bytes: (units * self.unit.1) as usize,
+        }
+    }
+}
+
+/// One input file, read by any number of threads.
 pub struct ShardReader {
     path: PathBuf,
     bytes: From,
 }
 
 enum From {
-    File(File),
+    File(SharedFile),
     /// A model that did not come from a file.
     Memory(Bytes),
 }
@@ -90,7 +163,7 @@ impl ShardReader {
     pub fn open(shard: &Shard) -> Result<ShardReader, ReadError> {
         let path = shard.path.clone();
         let bytes = match File::open(&path) {
-            Ok(file) => From::File(file),
+            Ok(file) => From::File(file.into()),
             Err(e) if e.kind() == io::ErrorKind::NotFound => From::Memory(shard.bytes.clone()),
             Err(source) => return Err(ReadError::Open { path, source }),
         };
@@ -101,47 +174,143 @@ impl ShardReader {
     ///
     /// # Errors
     /// I/O; a file that has become shorter than its header says.
-    pub fn read(&mut self, row: &Row, chunk: &mut Chunk) -> Result<(), ReadError> {
+    pub fn read(&self, row: &Row, chunk: &mut Chunk) -> Result<(), ReadError> {
         let rows: u64 = row.shape.iter().skip(1).product();
         let row_bytes = row.bytes_from / rows.max(1);
-        let start = row.source.offset + chunk.first_row * row_bytes;
         let bytes = if chunk.rows == rows {
             row.bytes_from // of some types more than the rows have
         } else {
             chunk.rows * row_bytes
         };
-        self.read_at(start, bytes, &mut chunk.data)
-            .map_err(|source| ReadError::Tensor {
-                tensor: row.source.name.clone(),
-                path: self.path.clone(),
-                source,
-            })
+        let too_large = |_| self.failed(row, io::ErrorKind::OutOfMemory.into());
+        let bytes = usize::try_from(bytes).map_err(too_large)?;
+        let mut buffer = Vec::new();
+        let start = chunk.first_row * row_bytes;
+        chunk.data = match self.read_piece(row, start, bytes, &mut buffer)? {
+            read if matches!(self.bytes, From::Memory(_)) => read.to_vec(),
+            _ => buffer,
+        };
+        Ok(())
     }
 
-    fn read_at(&mut self, start: u64, len: u64, out: &mut Vec<u8>) -> io::Result<()> {
-        let short = || io::Error::from(io::ErrorKind::UnexpectedEof);
-        match &mut self.bytes {
+    /// `len` bytes of the tensor of `row` from `start` on, in `buffer` where they have to be read.
+    ///
+    /// # Errors
+    /// As above.
+    pub fn read_piece<'a>(
+        &'a self,
+        row: &Row,
+        start: u64,
+        len: usize,
+        buffer: &'a mut Vec<u8>,
+    ) -> Result<&'a [u8], ReadError> {
+        let start = row.source.offset + start;
+        let bytes = match &self.bytes {
             From::File(file) => {
-                file.seek(SeekFrom::Start(start))?;
-                out.reserve_exact(usize::try_from(len).map_err(|_| short())?);
-                let got = file.take(len).read_to_end(out)?;
-                if got as u64 == len {
-                    Ok(())
-                } else {
-                    Err(short())
+                // A buffer keeps its length from piece to piece: its pages are cleared once.
+                if buffer.len() < len {
+                    buffer.resize(len, 0);
                 }
+                let buffer = &mut buffer[..len];
+                file.read_exact_at(buffer, start).map(|()| &*buffer)
             }
-            From::Memory(bytes) => {
-                let range = usize::try_from(start)
-                    .ok()
-                    .zip(usize::try_from(start + len).ok());
-                let bytes: &[u8] = (**bytes).as_ref();
-                let part = range
-                    .and_then(|(from, to)| bytes.get(from..to))
-                    .ok_or_else(short)?;
-                out.extend_from_slice(part);
-                Ok(())
+            From::Memory(bytes) => part(bytes, start, len),
+        };
+        bytes.map_err(|source| self.failed(row, source))
+    }
+
+    /// The whole tensor of `row`, read by all threads of the current pool.
+    ///
+    /// # Errors
+    /// As above.
+    pub fn read_whole(&self, row: &Row) -> Result<Vec<u8>, ReadError> {
+        let (offset, failed) = (row.source.offset, |e| self.failed(row, e));
+        let too_large = |_| failed(io::ErrorKind::OutOfMemory.into());
+        let len = usize::try_from(row.bytes_from).map_err(too_large)?;
+        match &self.bytes {
+            From::File(file) => {
+                let mut bytes = vec![0; len];
+                let step = PIECE_BYTES as usize;
+                let pieces = bytes.par_chunks_mut(step).enumerate();
+                pieces
+                    .try_for_each(|(i, piece)| {
+                        file.read_exact_at(piece, offset + (i * step) as u64)
+                    })
+                    .map_err(failed)?;
+                Ok(bytes)
             }
+            From::Memory(bytes) => part(bytes, offset, len).map(<[u8]>::to_vec).map_err(failed),
         }
+    }
+
+    fn failed(&self, row: &Row, source: io::Error) -> ReadError {
+        ReadError::Tensor {
+            tensor: row.source.name.clone(),
+            path: self.path.clone(),
+            source,
+        }
+    }
+}
+
+fn part(bytes: &Bytes, start: u64, len: usize) -> io::Result<&[u8]> {
+    let bytes: &[u8] = (**bytes).as_ref();
+    usize::try_from(start)
+        .ok()
+        .and_then(|start| bytes.get(start..start.checked_add(len)?))
+        .ok_or_else(|| io::ErrorKind::UnexpectedEof.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::quant::plan::{Reason, Source};
+    use trine_formats::types::TypeId;
+
+    fn row(shape: &[u64], from: TypeId, to: TypeId) -> Row {
+        let bytes = |ty: TypeId| {
+            let rows = shape.iter().skip(1).product();
+            ty.info().unwrap().tensor_bytes(shape[0], rows).unwrap()
+        };
+        Row {
+            name: String::new(),
+            source: Source {
+                name: String::new(),
+                shard: 0,
+                offset: 0,
+            },
+            shape: shape.to_vec(),
+            from,
+            to,
+            bytes_from: bytes(from),
+            bytes: bytes(to),
+            reason: Reason::Default,
+            weighted: false,
+            moves: None,
+        }
+    }
+
+    #[test]
+    fn pieces_cover_a_tensor_once() {
+        let rows = [
+            row(&[1536, 700, 2], TypeId::F16, TypeId::Q4_K),
+            row(&[1 << 20, 3], TypeId::F32, TypeId::Q8_0),
+            row(&[768], TypeId::F32, TypeId::F32),
+            row(&[4096, 999], TypeId::Q6_K, TypeId::Q6_K),
+            row(&[1280, 1000], TypeId::I2_S, TypeId::I2_S),
+        ];
+        for row in rows {
+            let cut = Cut::of(&row);
+            let (mut from, mut to, mut units) = (0, 0, 0);
+            for i in 0..cut.pieces() {
+                let piece = cut.piece(i);
+                assert_eq!((piece.first, piece.from, piece.to), (units, from, to));
+                assert!(piece.from_bytes > 0 && piece.to_bytes > 0);
+                units += piece.from_bytes as u64 / cut.unit.0;
+                from += piece.from_bytes as u64;
+                to += piece.to_bytes as u64;
+            }
+            assert_eq!((from, to), (row.bytes_from, row.bytes), "{:?}", row.shape);
+        }
+        assert_eq!(Cut::of(&row(&[0, 4], TypeId::F32, TypeId::F16)).pieces(), 0);
     }
 }

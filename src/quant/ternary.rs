@@ -8,6 +8,8 @@ use std::fmt;
 
 use trine_formats::types::TypeId;
 
+use crate::kernels::CompareRows;
+
 /// Weights per block of both types.
 const BLOCK: usize = 256;
 
@@ -28,13 +30,13 @@ pub struct Loss {
 
 impl Loss {
     /// Compares a row of the source with what was decoded from the output, a ternary type.
-    pub fn of_row(source: &[f32], decoded: &[f32]) -> Loss {
+    pub fn of_row(source: &[f32], decoded: &[f32], compare: CompareRows) -> Loss {
         let mut loss = Loss {
             weights: source.len() as u64,
             ..Loss::default()
         };
         for (s, d) in source.chunks(BLOCK).zip(decoded.chunks(BLOCK)) {
-            match equal(s, d) {
+            match compare(s, d) {
                 Some(nonzero) => loss.add_equal_block(s, nonzero),
                 None => loss.add_block(s, d),
             }
@@ -43,9 +45,9 @@ impl Loss {
     }
 
     /// Nothing is lost where every weight came back, with a magnitude that all share.
-    fn add_equal_block(&mut self, source: &[f32], nonzero: u32) {
+    fn add_equal_block(&mut self, source: &[f32], nonzero: usize) {
         if let Some(&a) = source.iter().find(|&&x| x != 0.0) {
-            self.energy += f64::from(a) * f64::from(a) * f64::from(nonzero);
+            self.energy += f64::from(a) * f64::from(a) * nonzero as f64;
         }
     }
 
@@ -99,17 +101,6 @@ impl Loss {
             0.0
         }
     }
-}
-
-/// How many weights of a block are not zero, when all of the two blocks are equal. Without a branch but
-/// for the last: most blocks are.
-fn equal(a: &[f32], b: &[f32]) -> Option<u32> {
-    let (mut differ, mut nonzero) = (0, 0);
-    for (a, b) in a.iter().zip(b) {
-        differ |= u32::from(a != b);
-        nonzero += u32::from(*a != 0.0);
-    }
-    (differ == 0).then_some(nonzero)
 }
 
 /// The loss of one tensor.
@@ -194,6 +185,11 @@ impl fmt::Display for TernaryReport {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::kernels::{Isa, compare_rows};
+
+    fn loss_of(source: &[f32], decoded: &[f32]) -> Loss {
+        Loss::of_row(source, decoded, compare_rows(Isa::detect()))
+    }
 
     fn block(values: &[f32]) -> Vec<f32> {
         values.iter().copied().cycle().take(BLOCK).collect()
@@ -202,12 +198,12 @@ mod tests {
     #[test]
     fn ternary_blocks_are_lossless() {
         let source = block(&[0.5, -0.5, 0.0, -0.0]);
-        let loss = Loss::of_row(&source, &source);
+        let loss = loss_of(&source, &source);
         assert!(loss.is_lossless() && loss.scale_error == 0.0 && loss.relative_error() == 0.0);
         // a scale that f16 rounds
         let decoded = block(&[0.25, -0.25, 0.0]);
         let source = block(&[0.2501, -0.2501, 0.0]);
-        let loss = Loss::of_row(&source, &decoded);
+        let loss = loss_of(&source, &decoded);
         assert!(loss.is_lossless());
         assert_eq!(loss.scale_error, (0.2501f32 - 0.25).abs() / 0.2501);
     }
@@ -218,21 +214,21 @@ mod tests {
         let mut source = block(&[0.5, -0.5, 0.0]);
         let decoded = source.clone();
         source[7] = 0.25;
-        let loss = Loss::of_row(&source, &decoded);
+        let loss = loss_of(&source, &decoded);
         assert_eq!((loss.changed, loss.weights), (1, 256));
         // a digit that comes back as another one
         let source = block(&[0.5, -0.5, 0.0]);
         let mut decoded = source.clone();
         decoded[0] = 0.0;
-        assert_eq!(Loss::of_row(&source, &decoded).changed, 1);
+        assert_eq!(loss_of(&source, &decoded).changed, 1);
         decoded[0] = -0.5;
-        assert_eq!(Loss::of_row(&source, &decoded).changed, 1);
+        assert_eq!(loss_of(&source, &decoded).changed, 1);
         // a scale that f16 loses
-        let loss = Loss::of_row(&block(&[1e-10, 0.0]), &block(&[0.0]));
+        let loss = loss_of(&block(&[1e-10, 0.0]), &block(&[0.0]));
         assert_eq!((loss.changed, loss.relative_error()), (128, 1.0));
         assert!(!loss.is_lossless());
         // values that are not numbers never count as ternary
-        assert!(!Loss::of_row(&block(&[f32::NAN]), &block(&[0.0])).is_lossless());
+        assert!(!loss_of(&block(&[f32::NAN]), &block(&[0.0])).is_lossless());
     }
 
     #[test]
@@ -240,7 +236,7 @@ mod tests {
         let one = |name: &str, source: &[f32]| TensorLoss {
             name: name.into(),
             ty: TypeId::TQ2_0,
-            loss: Loss::of_row(&block(source), &block(&[1.0, 0.0])),
+            loss: loss_of(&block(source), &block(&[1.0, 0.0])),
         };
         let good = TernaryReport {
             tensors: vec![one("a", &[1.0, 0.0])],

@@ -146,6 +146,52 @@ fn threads_and_sources_do_not_change_a_bit() {
     assert_eq!(at("a.gguf"), at("ggml-model-Q4_K_M.gguf"));
 }
 
+/// The bytes are those of the definitions, which is what `scalar` stands for; `files_equal_llama_quantize`
+/// runs on the best instruction set.
+#[test]
+fn instruction_sets_do_not_change_a_bit() {
+    let dir = bundle();
+    let run = |isa: &str, out: &str, words: &str| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_rquantize"));
+        let mut args: Vec<&str> = words.split_ascii_whitespace().collect();
+        args.insert(args.len() - 1, out);
+        command.current_dir(dir.path()).env("TRINE_ISA", isa);
+        command.args(args).output().unwrap()
+    };
+    let bytes = |name: &str| fs::read(dir.path().join(name)).unwrap();
+    for words in [
+        "TQ2_0",
+        "Q2_K",
+        "Q4_K_M",
+        "--imatrix trilm-F16.imatrix.gguf Q3_K_M",
+    ] {
+        let (ty, options) = match words.rsplit_once(' ') {
+            Some((options, ty)) => (ty, options),
+            None => (words, ""),
+        };
+        let words = format!("{options} {TRILM} {ty}");
+        assert!(run("scalar", "scalar.gguf", &words).status.success());
+        for isa in ["avx2", "avx512"] {
+            let output = run(isa, "vectors.gguf", &words);
+            let stderr = String::from_utf8(output.stderr).unwrap();
+            if stderr.contains("this processor has only") {
+                continue;
+            }
+            assert!(output.status.success(), "{isa} {words}: {stderr}");
+            assert!(
+                bytes("vectors.gguf") == bytes("scalar.gguf"),
+                "{isa} {words}"
+            );
+        }
+    }
+    let output = run("sse9", "no.gguf", &format!("{TRILM} TQ2_0"));
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    assert!(
+        !output.status.success() && stderr.contains("TRINE_ISA"),
+        "{stderr}"
+    );
+}
+
 #[test]
 fn ternary_is_proved() {
     let dir = bundle();

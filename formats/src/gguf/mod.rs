@@ -6,6 +6,7 @@
 mod cursor;
 mod dialect;
 mod error;
+pub mod file;
 mod foreign;
 mod layout;
 mod metadata;

@@ -1,24 +1,25 @@
 //! Writes a GGUF file whose tensors come in another order than they lie in, a piece of each at a time.
 
-use std::fs::File;
-use std::io::{self, Seek, SeekFrom, Write};
+use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 
+use super::file::SharedFile;
 use super::layout::Layout;
 use super::write::{TempFile, WriteError, check_target};
 
-/// Writes one file at any places of its [`Layout`], every byte once. The header comes last, so that its
-/// values may be found out on the way.
+/// Writes one file at any places of its [`Layout`], every byte once, from any number of threads. The header
+/// comes last, so that its values may be found out on the way.
 ///
 /// Like [`Writer`](super::write::Writer) it works on a temporary file beside the target, which goes away
 /// unless the file is finished.
 pub struct ScatterWriter {
-    file: File,
+    file: SharedFile,
     temp: TempFile,
     target: PathBuf,
     layout: Layout,
     /// Bytes that each tensor still lacks.
-    missing: Vec<u64>,
+    missing: Vec<AtomicU64>,
 }
 
 impl ScatterWriter {
@@ -36,9 +37,10 @@ impl ScatterWriter {
         let need = layout.file_bytes();
         file.set_len(need) // what is not written is zero: all padding
             .map_err(|e| WriteError::io("write", &target, need, e))?;
-        let missing = layout.tensors().iter().map(|t| t.bytes).collect();
+        let tensors = layout.tensors().iter();
+        let missing = tensors.map(|t| AtomicU64::new(t.bytes)).collect();
         Ok(ScatterWriter {
-            file,
+            file: file.into(),
             temp,
             target,
             layout,
@@ -50,19 +52,40 @@ impl ScatterWriter {
     ///
     /// # Errors
     /// More bytes than the tensor has; I/O.
-    pub fn write(&mut self, index: usize, start: u64, data: &[u8]) -> Result<(), WriteError> {
+    pub fn write(&self, index: usize, start: u64, data: &[u8]) -> Result<(), WriteError> {
+        let len = data.len() as u64;
         let Some(tensor) = self.layout.tensors().get(index) else {
-            return Err(WriteError::TooMuch(data.len() as u64));
+            return Err(WriteError::TooMuch(len));
         };
-        let end = start.saturating_add(data.len() as u64);
-        if end > tensor.bytes || data.len() as u64 > self.missing[index] {
-            let name = tensor.name.clone();
-            return Err(WriteError::Outside { name, start, end });
+        let outside = |end| WriteError::Outside {
+            name: tensor.name.clone(),
+            start,
+            end,
+        };
+        let end = start.saturating_add(len);
+        if end > tensor.bytes {
+            return Err(outside(end));
         }
         let place = self.layout.header().len() as u64 + tensor.offset + start;
-        put(&mut self.file, place, data).map_err(|e| self.failed("write", e))?;
-        self.missing[index] -= data.len() as u64;
-        Ok(())
+        // Only the number of bytes is shared: a thread that finishes the file has waited for the others.
+        let missing = &self.missing[index];
+        missing
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |m| m.checked_sub(len))
+            .map_err(|_| outside(end))?;
+        self.file.write_all_at(data, place).map_err(|e| {
+            missing.fetch_add(len, Ordering::Relaxed);
+            self.failed("write", e)
+        })
+    }
+
+    /// Brings what was written to the disk, so that less is left to be done in the end. Others may write
+    /// meanwhile.
+    ///
+    /// # Errors
+    /// I/O.
+    pub fn sync(&self) -> Result<(), WriteError> {
+        let synced = self.file.file().sync_data();
+        synced.map_err(|e| self.failed("write", e))
     }
 
     /// Writes the header of `layout`, which has the same tensors in the same places as that of the start
@@ -70,20 +93,22 @@ impl ScatterWriter {
     ///
     /// # Errors
     /// Missing data; another layout; I/O. The target is untouched then.
-    pub fn finish(mut self, layout: &Layout) -> Result<u64, WriteError> {
-        if let Some(i) = self.missing.iter().position(|&m| m > 0) {
-            return Err(WriteError::Unfinished {
-                name: self.layout.tensors()[i].name.clone(),
-                missing: self.missing[i],
-            });
+    pub fn finish(self, layout: &Layout) -> Result<u64, WriteError> {
+        for (tensor, missing) in self.layout.tensors().iter().zip(&self.missing) {
+            let missing = missing.load(Ordering::Relaxed);
+            if missing > 0 {
+                let name = tensor.name.clone();
+                return Err(WriteError::Unfinished { name, missing });
+            }
         }
         if layout.header().len() != self.layout.header().len()
             || layout.tensors() != self.layout.tensors()
         {
             return Err(WriteError::OtherHeader);
         }
-        put(&mut self.file, 0, layout.header())
-            .and_then(|()| self.file.sync_all())
+        self.file
+            .write_all_at(layout.header(), 0)
+            .and_then(|()| self.file.file().sync_all())
             .map_err(|e| self.failed("write", e))?;
         let (target, need) = (self.target, self.layout.file_bytes());
         self.temp
@@ -95,9 +120,4 @@ impl ScatterWriter {
     fn failed(&self, action: &'static str, source: io::Error) -> WriteError {
         WriteError::io(action, &self.target, self.layout.file_bytes(), source)
     }
-}
-
-fn put(file: &mut File, place: u64, data: &[u8]) -> io::Result<()> {
-    file.seek(SeekFrom::Start(place))?;
-    file.write_all(data)
 }

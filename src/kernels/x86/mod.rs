@@ -20,7 +20,7 @@ mod quantize;
 mod quantize512;
 
 use codes::Codes;
-pub(super) use encode::{decode_rows, encode_rows};
+pub(super) use encode::{compare_rows, decode_rows, encode_rows};
 use float::Float;
 use lanes::LaneCodes;
 pub(super) use packed::packings;

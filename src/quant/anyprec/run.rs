@@ -23,7 +23,6 @@ use super::plan::{Places, Plan};
 use super::sensitivity::Sensitivity;
 use super::work::{Kept, Work, decode};
 use crate::quant::plan::Row;
-use crate::quant::run::join;
 use crate::quant::source::{Chunk, ReadError, ShardReader};
 use crate::quant::validate::first_bad;
 
@@ -85,6 +84,12 @@ pub fn run(
         stop.store(true, Ordering::Relaxed); // after an error nobody waits for the hashes
         report
     })
+}
+
+fn join<T>(handle: thread::ScopedJoinHandle<'_, T>) -> T {
+    handle
+        .join()
+        .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }
 
 /// Hashes of the model's files, and of a single other one.

@@ -158,7 +158,7 @@ unsafe fn weighted<V: Vector, const AFFINE: bool, const FIVE: bool, const BYTES:
                 step: STEP,
                 last: LAST,
             };
-            let Some(fit) = fit_affine::<V, BLOCK, false>(&tiled, &w, grid) else {
+            let [Some(fit)] = fit_affine::<V, BLOCK, 1, false>(&[tiled], &[w], grid) else {
                 return false;
             };
             for (k, (x, out)) in blocks {

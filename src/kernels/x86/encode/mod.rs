@@ -7,6 +7,7 @@
 use trine_formats::types::{DecodeFn, EncodeFn, TypeId};
 
 use super::{Isa, quantize};
+use crate::kernels::{CompareRows, scalar};
 
 mod block32;
 mod decode;
@@ -21,8 +22,8 @@ mod vector;
 
 /// Hands a kernel out as a safe function.
 macro_rules! safe {
-    (fn($($arg:ident: $ty:ty),*) = $kernel:path) => {{
-        fn call($($arg: $ty),*) {
+    (fn($($arg:ident: $ty:ty),*) $(-> $out:ty)? = $kernel:path) => {{
+        fn call($($arg: $ty),*) $(-> $out)? {
             // SAFETY: the tables below hand this out only where the instruction set was detected.
             unsafe { $kernel($($arg),*) }
         }
@@ -87,4 +88,23 @@ pub(in crate::kernels) fn encode_rows(ty: TypeId, isa: Isa) -> Option<EncodeFn> 
         (TypeId::Q6_K, Isa::Avx512) => kernel!(q6_k::avx512),
         _ => return None,
     })
+}
+
+#[target_feature(enable = "avx2,fma,f16c")]
+fn compare_avx2(a: &[f32], b: &[f32]) -> Option<usize> {
+    scalar::compare_rows(a, b)
+}
+
+#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512vnni")]
+fn compare_avx512(a: &[f32], b: &[f32]) -> Option<usize> {
+    scalar::compare_rows(a, b)
+}
+
+/// The comparison of rows for an instruction set that the processor has.
+pub(in crate::kernels) fn compare_rows(isa: Isa) -> Option<CompareRows> {
+    match isa {
+        Isa::Scalar => None,
+        Isa::Avx2 => Some(safe!(fn(a: &[f32], b: &[f32]) -> Option<usize> = compare_avx2)),
+        Isa::Avx512 => Some(safe!(fn(a: &[f32], b: &[f32]) -> Option<usize> = compare_avx512)),
+    }
 }

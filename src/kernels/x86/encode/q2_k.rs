@@ -62,37 +62,40 @@ impl Fitted {
     }
 }
 
+/// Fits the groups of a block, which are `VECTORS` vectors.
+///
 /// # Safety
 /// The processor has the instruction set.
 #[inline(always)]
-unsafe fn fit<V: Vector>(block: &Blocks<'_>, sigma2: f32) -> Fitted {
+unsafe fn fit<V: Vector, const VECTORS: usize>(block: &Blocks<'_>, sigma2: f32) -> Fitted {
+    const { assert!(VECTORS * V::LANES == GROUPS) };
     let mut fitted = Fitted::NONE;
     // SAFETY: as the caller says.
     unsafe {
-        for k in 0..GROUPS / V::LANES {
+        let mut x = [[V::splat(0.0); GROUP]; VECTORS];
+        let mut w = x;
+        for k in 0..VECTORS {
             let at = k * V::LANES * GROUP;
-            let x = tile::<V, GROUP>(&block.x[at..]);
-            let fit;
-            let weights;
-            match block.importance {
-                None => {
-                    let mut w = x;
-                    for w in &mut w {
-                        *w = V::abs(*w);
-                    }
-                    fit = fit_affine::<V, GROUP, true>(&x, &w, PLAIN);
-                    weights = [0.0; MAX_LANES];
-                }
-                Some(importance) => {
-                    let importance = tile::<V, GROUP>(&importance[at..]);
-                    let w = weigh::<V, GROUP>(&x, &importance, V::splat(sigma2));
-                    fit = fit_affine::<V, GROUP, false>(&x, &w, IMPORTANT);
-                    weights = sums::<V, GROUP>(&w);
+            x[k] = tile::<V, GROUP>(&block.x[at..]);
+            if let Some(importance) = block.importance {
+                let importance = tile::<V, GROUP>(&importance[at..]);
+                w[k] = weigh::<V, GROUP>(&x[k], &importance, V::splat(sigma2));
+            } else {
+                for (w, &x) in w[k].iter_mut().zip(&x[k]) {
+                    *w = V::abs(x);
                 }
             }
+        }
+        let fits = if block.importance.is_some() {
+            fit_affine::<V, GROUP, VECTORS, false>(&x, &w, IMPORTANT)
+        } else {
+            fit_affine::<V, GROUP, VECTORS, true>(&x, &w, PLAIN)
+        };
+        for k in 0..VECTORS {
             let groups = k * V::LANES..(k + 1) * V::LANES;
+            let weights = sums::<V, GROUP>(&w[k]);
             fitted.weights[groups.clone()].copy_from_slice(&weights[..V::LANES]);
-            if let Some(fit) = fit {
+            if let Some(fit) = fits[k] {
                 fitted.values[0][groups.clone()].copy_from_slice(&fit.scale[..V::LANES]);
                 fitted.values[1][groups].copy_from_slice(&fit.neg_min[..V::LANES]);
                 fitted.fits[k] = Some(fit);
@@ -196,7 +199,11 @@ unsafe fn write<V: Vector>(block: Blocks<'_>, fitted: &Fitted, rounded: &Rounded
 /// # Safety
 /// The processor has the instruction set.
 #[inline(always)]
-unsafe fn encode<V: Vector>(x: &[f32], importance: Option<&[f32]>, out: &mut [u8]) {
+unsafe fn encode<V: Vector, const VECTORS: usize>(
+    x: &[f32],
+    importance: Option<&[f32]>,
+    out: &mut [u8],
+) {
     let mut row = Blocks {
         x,
         importance,
@@ -223,7 +230,7 @@ unsafe fn encode<V: Vector>(x: &[f32], importance: Option<&[f32]>, out: &mut [u8
             let mut blocks = batch.again();
             let mut b = 0;
             while let Some(block) = blocks.take(1) {
-                fitted[b] = fit::<V>(&block, sigma2[b]);
+                fitted[b] = fit::<V, VECTORS>(&block, sigma2[b]);
                 b += 1;
             }
             if important {
@@ -250,11 +257,11 @@ unsafe fn encode<V: Vector>(x: &[f32], importance: Option<&[f32]>, out: &mut [u8
 #[target_feature(enable = "avx2,fma,f16c")]
 pub(super) fn avx2(x: &[f32], importance: Option<&[f32]>, row: &mut [u8]) {
     // SAFETY: the instruction set of this function.
-    unsafe { encode::<Eight>(x, importance, row) }
+    unsafe { encode::<Eight, 2>(x, importance, row) }
 }
 
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512vnni")]
 pub(super) fn avx512(x: &[f32], importance: Option<&[f32]>, row: &mut [u8]) {
     // SAFETY: as above.
-    unsafe { encode::<Sixteen>(x, importance, row) }
+    unsafe { encode::<Sixteen, 1>(x, importance, row) }
 }

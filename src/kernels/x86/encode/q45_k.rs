@@ -19,6 +19,8 @@ const SCALE_TOP: u8 = 63;
 
 /// Vectors of groups that are fitted before their scales are rounded together.
 const FITS: usize = 4;
+/// Blocks that these vectors have at most.
+const BATCH: usize = FITS * MAX_LANES / GROUPS;
 
 /// How a type searches, and how large it is.
 struct Kind {
@@ -87,44 +89,58 @@ fn round_plain(values: &[f32]) -> (f32, Fields) {
     (max / f32::from(SCALE_TOP), fields)
 }
 
-/// Fits the groups of up to `V::LANES / 8` blocks. The second value is the sum of each group's weights.
+/// The groups of some blocks, fitted.
+struct Fitted {
+    /// Scales, then minima, of each block.
+    values: [[[f32; GROUPS]; BATCH]; 2],
+    /// Sums of the error weights.
+    weights: [[f32; GROUPS]; BATCH],
+    /// Of each vector of groups; `None` where that is left to the definition.
+    fits: [Option<AffineFit>; FITS],
+}
+
+/// Fits `VECTORS` vectors of groups, from vector `first` of the batch on.
 ///
 /// # Safety
 /// The processor has the instruction set.
 #[inline(always)]
-unsafe fn fit<V: Vector>(
+unsafe fn fit<V: Vector, const VECTORS: usize>(
     kind: &Kind,
-    blocks: &Blocks<'_>,
-    sigma2: &[f32],
-) -> (Option<AffineFit>, [f32; MAX_LANES]) {
+    batch: &Blocks<'_>,
+    sigma2: &[f32; BATCH],
+    first: usize,
+    fitted: &mut Fitted,
+) {
+    let per_fit = V::LANES / GROUPS;
     // SAFETY: as the caller says.
     unsafe {
-        let x = tile::<V, GROUP>(blocks.x);
+        let mut x = [[V::splat(0.0); GROUP]; VECTORS];
         let mut w = x;
-        let (from, step, last) = match blocks.importance {
-            None => {
+        for v in 0..VECTORS {
+            let block = (first + v) * per_fit;
+            x[v] = tile::<V, GROUP>(&batch.x[block * BLOCK..]);
+            if let Some(importance) = batch.importance {
+                let mut per_lane = [0.0; MAX_LANES];
+                for (lanes, s) in per_lane.chunks_mut(GROUPS).zip(&sigma2[block..]) {
+                    lanes.fill(*s);
+                }
+                let importance = tile::<V, GROUP>(&importance[block * BLOCK..]);
+                w[v] = weigh::<V, GROUP>(&x[v], &importance, V::load(per_lane.as_ptr()));
+            } else {
                 let mut squares = V::splat(0.0);
-                for &x in &x {
+                for &x in &x[v] {
                     squares = V::add(squares, V::mul(x, x));
                 }
                 let rms = V::sqrt(V::div(squares, V::splat(GROUP as f32)));
-                for w in &mut w {
-                    *w = V::add(rms, V::abs(*w));
+                for (w, &x) in w[v].iter_mut().zip(&x[v]) {
+                    *w = V::add(rms, V::abs(x));
                 }
-                kind.plain
             }
-            Some(importance) => {
-                let mut per_lane = [0.0; MAX_LANES];
-                for (lanes, s) in per_lane.chunks_mut(GROUPS).zip(sigma2) {
-                    lanes.fill(*s);
-                }
-                w = weigh::<V, GROUP>(
-                    &x,
-                    &tile::<V, GROUP>(importance),
-                    V::load(per_lane.as_ptr()),
-                );
-                IMPORTANT
-            }
+        }
+        let (from, step, last) = if batch.importance.is_some() {
+            IMPORTANT
+        } else {
+            kind.plain
         };
         let grid = Grid {
             top: kind.top,
@@ -132,8 +148,20 @@ unsafe fn fit<V: Vector>(
             step,
             last,
         };
-        let fit = fit_affine::<V, GROUP, false>(&x, &w, grid);
-        (fit, sums::<V, GROUP>(&w))
+        let fits = fit_affine::<V, GROUP, VECTORS, false>(&x, &w, grid);
+        for v in 0..VECTORS {
+            fitted.fits[first + v] = fits[v];
+            let weights = sums::<V, GROUP>(&w[v]);
+            let Some(fit) = &fits[v] else {
+                continue;
+            };
+            for b in 0..per_fit {
+                let (block, lanes) = ((first + v) * per_fit + b, GROUPS * b..GROUPS * (b + 1));
+                fitted.values[0][block].copy_from_slice(&fit.scale[lanes.clone()]);
+                fitted.values[1][block].copy_from_slice(&fit.neg_min[lanes.clone()]);
+                fitted.weights[block].copy_from_slice(&weights[lanes]);
+            }
+        }
     }
 }
 
@@ -195,50 +223,46 @@ unsafe fn encode<V: Vector>(kind: &Kind, x: &[f32], importance: Option<&[f32]>, 
         out,
         bytes,
     };
-    while let Some(mut batch) = row.take(FITS * per_fit) {
+    while let Some(mut batch) = row.take(FITS * V::LANES / GROUPS) {
         if !batch.is_ordinary() {
             batch.define(kind.ty);
             continue;
         }
         // Of each block: the scale of its fields and the fields, for scales and for minima.
-        let mut rounded = [[(0.0, [0; GROUPS]); 2]; 2 * FITS];
-        let mut fits = [None; FITS];
-        let important = batch.importance.is_some();
+        let mut rounded = [[(0.0, [0; GROUPS]); 2]; BATCH];
+        let mut fitted = Fitted {
+            values: [[[0.0; GROUPS]; BATCH]; 2],
+            weights: [[0.0; GROUPS]; BATCH],
+            fits: [None; FITS],
+        };
         // SAFETY: as the caller says.
         unsafe {
-            let mut sigma2 = [0.0; 2 * FITS];
-            if important {
-                sigma2 = sums_of_squares(batch.x).map(|sum| 2.0 * sum / BLOCK as f32);
-            }
-            let mut values = [[[0.0; GROUPS]; 2 * FITS]; 2];
-            let mut weights = [[0.0; GROUPS]; 2 * FITS];
-            let mut rest = batch.again();
-            let mut k = 0;
-            while let Some(blocks) = rest.take(per_fit) {
-                let first = k * per_fit;
-                let (fit, group_weights) = fit::<V>(kind, &blocks, &sigma2[first..]);
-                if let Some(fit) = &fit {
-                    for b in 0..per_fit {
-                        let lanes = GROUPS * b..GROUPS * (b + 1);
-                        values[0][first + b].copy_from_slice(&fit.scale[lanes.clone()]);
-                        values[1][first + b].copy_from_slice(&fit.neg_min[lanes.clone()]);
-                        weights[first + b].copy_from_slice(&group_weights[lanes]);
-                    }
+            let mut sigma2 = [0.0; BATCH];
+            if batch.importance.is_some() {
+                sigma2 = sums_of_squares(batch.x);
+                for s in &mut sigma2 {
+                    *s = 2.0 * *s / BLOCK as f32;
                 }
-                fits[k] = fit;
-                k += 1;
             }
-            if important {
-                round_important::<V>(kind, &values, &weights, &mut rounded);
+            let vectors = (batch.x.len() / BLOCK).div_ceil(per_fit);
+            for first in (0..vectors / 2 * 2).step_by(2) {
+                fit::<V, 2>(kind, &batch, &sigma2, first, &mut fitted);
+            }
+            if vectors % 2 == 1 {
+                fit::<V, 1>(kind, &batch, &sigma2, vectors - 1, &mut fitted);
+            }
+            if batch.importance.is_some() {
+                round_important::<V>(kind, &fitted, &mut rounded);
             } else {
-                for (b, rounded) in rounded.iter_mut().enumerate() {
-                    *rounded = [round_plain(&values[0][b]), round_plain(&values[1][b])];
+                let [scales, mins] = &fitted.values;
+                for (rounded, (s, m)) in rounded.iter_mut().zip(scales.iter().zip(mins)) {
+                    *rounded = [round_plain(s), round_plain(m)];
                 }
             }
         }
         let mut b = 0;
         while let Some(block) = batch.take(1) {
-            match &fits[b / per_fit] {
+            match &fitted.fits[b / per_fit] {
                 None => block.define(kind.ty),
                 Some(fit) => {
                     let [(d, scales), (dmin, mins)] = &rounded[b];
@@ -261,15 +285,14 @@ unsafe fn encode<V: Vector>(kind: &Kind, x: &[f32], importance: Option<&[f32]>, 
 #[inline(always)]
 unsafe fn round_important<V: Vector>(
     kind: &Kind,
-    values: &[[[f32; GROUPS]; 2 * FITS]; 2],
-    weights: &[[f32; GROUPS]; 2 * FITS],
-    rounded: &mut [[(f32, Fields); 2]; 2 * FITS],
+    fitted: &Fitted,
+    rounded: &mut [[(f32, Fields); 2]; BATCH],
 ) {
     let blocks = V::LANES / 2;
     let (mut x, mut w) = ([[0.0; GROUPS]; MAX_LANES], [[0.0; GROUPS]; MAX_LANES]);
-    for (i, values) in values.iter().enumerate() {
+    for (i, values) in fitted.values.iter().enumerate() {
         x[i * blocks..][..blocks].copy_from_slice(&values[..blocks]);
-        w[i * blocks..][..blocks].copy_from_slice(&weights[..blocks]);
+        w[i * blocks..][..blocks].copy_from_slice(&fitted.weights[..blocks]);
     }
     // SAFETY: as the caller says.
     unsafe {

@@ -48,80 +48,109 @@ const ROUNDS: f32 = 4_194_303.0;
 /// finite. `None` where a code would be taken from a value too large to be rounded, which happens to groups
 /// that are all but flat.
 ///
+/// A candidate waits for the one before, and its sums are chains: with two vectors at a time the processor has
+/// something else to do meanwhile.
+///
 /// # Safety
 /// The processor has the instruction set.
 #[inline(always)]
-pub(in super::super) unsafe fn fit_affine<V: Vector, const N: usize, const ABSOLUTE: bool>(
-    x: &[V::F; N],
-    w: &[V::F; N],
+pub(in super::super) unsafe fn fit_affine<
+    V: Vector,
+    const N: usize,
+    const VECTORS: usize,
+    const ABSOLUTE: bool,
+>(
+    x: &[[V::F; N]; VECTORS],
+    w: &[[V::F; N]; VECTORS],
     grid: Grid,
-) -> Option<AffineFit> {
+) -> [Option<AffineFit>; VECTORS] {
     // SAFETY: the caller has the instruction set.
     unsafe {
         let (zero, one, top) = (V::splat(0.0), V::splat(1.0), V::splat(grid.top));
-        let (mut lo, mut hi) = (x[0], x[0]);
-        let (mut sum_w, mut sum_x) = (w[0], V::mul(w[0], x[0]));
-        for i in 1..N {
-            lo = V::or_below(x[i], lo);
-            hi = V::or_above(x[i], hi);
-            sum_w = V::add(sum_w, w[i]);
-            sum_x = V::add(sum_x, V::mul(w[i], x[i]));
+        let zeros = [zero; VECTORS];
+        let (mut lo, mut hi, mut sum_w, mut sum_x) = (zeros, zeros, zeros, zeros);
+        for v in 0..VECTORS {
+            (lo[v], hi[v], sum_w[v]) = (x[v][0], x[v][0], w[v][0]);
+            sum_x[v] = V::mul(w[v][0], x[v][0]);
+            for i in 1..N {
+                lo[v] = V::or_below(x[v][i], lo[v]);
+                hi[v] = V::or_above(x[v][i], hi[v]);
+                sum_w[v] = V::add(sum_w[v], w[v][i]);
+                sum_x[v] = V::add(sum_x[v], V::mul(w[v][i], x[v][i]));
+            }
+            lo[v] = V::select(V::gt(lo[v], zero), zero, lo[v]);
         }
-        let lo = V::select(V::gt(lo, zero), zero, lo);
-        let is_flat = V::eq(hi, lo);
-
-        let mut inverse = V::div(top, V::sub(hi, lo));
-        let mut scale = V::div(one, inverse);
-        if !in_range::<V>(is_flat, inverse, lo, [lo, hi]) {
-            return None;
+        let (mut inverse, mut scale) = (zeros, zeros);
+        let mut is_flat = [V::gt(zero, zero); VECTORS];
+        let mut is_fitted = [true; VECTORS];
+        let mut codes = [[zero; N]; VECTORS];
+        for v in 0..VECTORS {
+            is_flat[v] = V::eq(hi[v], lo[v]);
+            inverse[v] = V::div(top, V::sub(hi[v], lo[v]));
+            scale[v] = V::div(one, inverse[v]);
+            is_fitted[v] = in_range::<V>(is_flat[v], inverse[v], lo[v], [lo[v], hi[v]]);
+            for i in 0..N {
+                codes[v][i] = code::<V>(inverse[v], lo[v], x[v][i], top);
+            }
         }
-        let mut codes = [zero; N];
-        for i in 0..N {
-            codes[i] = code::<V>(inverse, lo, x[i], top);
-        }
-        let mut best = error::<V, N, ABSOLUTE>(x, w, &codes, scale, lo);
+        let mut best = error::<V, N, VECTORS, ABSOLUTE>(x, w, &codes, &scale, &lo);
         let (mut min, mut offset) = (lo, lo);
 
         for step in 0..=grid.last {
             let numerator = V::splat(grid.from + grid.step * f32::from(step) + grid.top);
-            let inv = V::div(numerator, V::sub(hi, min));
-            if !in_range::<V>(is_flat, inv, min, [lo, hi]) {
-                return None;
+            let mut inv = zeros;
+            for v in 0..VECTORS {
+                inv[v] = V::div(numerator, V::sub(hi[v], min[v]));
+                is_fitted[v] &= in_range::<V>(is_flat[v], inv[v], min[v], [lo[v], hi[v]]);
             }
-            let (mut sum_l, mut sum_l2, mut sum_xl) = (zero, zero, zero);
+            let (mut sum_l, mut sum_l2, mut sum_xl) = (zeros, zeros, zeros);
             for i in 0..N {
-                let l = code::<V>(inv, min, x[i], top);
-                let wl = V::mul(w[i], l);
-                sum_l = V::add(sum_l, wl);
-                sum_l2 = V::add(sum_l2, V::mul(wl, l));
-                sum_xl = V::add(sum_xl, V::mul(wl, x[i]));
-                codes[i] = l;
+                for v in 0..VECTORS {
+                    let l = code::<V>(inv[v], min[v], x[v][i], top);
+                    let wl = V::mul(w[v][i], l);
+                    sum_l[v] = V::add(sum_l[v], wl);
+                    sum_l2[v] = V::add(sum_l2[v], V::mul(wl, l));
+                    sum_xl[v] = V::add(sum_xl[v], V::mul(wl, x[v][i]));
+                    codes[v][i] = l;
+                }
             }
-            let det = V::sub(V::mul(sum_w, sum_l2), V::mul(sum_l, sum_l));
-            let of_scale = V::sub(V::mul(sum_w, sum_xl), V::mul(sum_x, sum_l));
-            let of_min = V::sub(V::mul(sum_l2, sum_x), V::mul(sum_l, sum_xl));
-            let (solved_scale, solved_min) = (V::div(of_scale, det), V::div(of_min, det));
-            let positive = V::gt(solved_min, zero);
-            let new_min = V::select(positive, zero, solved_min);
-            let new_scale = V::select(positive, V::div(sum_xl, sum_l2), solved_scale);
-            let error = error::<V, N, ABSOLUTE>(x, w, &codes, new_scale, new_min);
-            let better = V::and(V::gt(det, zero), V::gt(best, error));
-            best = V::select(better, error, best);
-            inverse = V::select(better, inv, inverse);
-            offset = V::select(better, min, offset);
-            scale = V::select(better, new_scale, scale);
-            min = V::select(better, new_min, min);
+            let (mut det, mut new_scale, mut new_min) = (zeros, zeros, zeros);
+            for v in 0..VECTORS {
+                let (l, l2, xl) = (sum_l[v], sum_l2[v], sum_xl[v]);
+                det[v] = V::sub(V::mul(sum_w[v], l2), V::mul(l, l));
+                let of_scale = V::sub(V::mul(sum_w[v], xl), V::mul(sum_x[v], l));
+                let of_min = V::sub(V::mul(l2, sum_x[v]), V::mul(l, xl));
+                let solved_min = V::div(of_min, det[v]);
+                let positive = V::gt(solved_min, zero);
+                new_min[v] = V::select(positive, zero, solved_min);
+                new_scale[v] = V::select(positive, V::div(xl, l2), V::div(of_scale, det[v]));
+            }
+            let error = error::<V, N, VECTORS, ABSOLUTE>(x, w, &codes, &new_scale, &new_min);
+            for v in 0..VECTORS {
+                let better = V::and(V::gt(det[v], zero), V::gt(best[v], error[v]));
+                best[v] = V::select(better, error[v], best[v]);
+                inverse[v] = V::select(better, inv[v], inverse[v]);
+                offset[v] = V::select(better, min[v], offset[v]);
+                scale[v] = V::select(better, new_scale[v], scale[v]);
+                min[v] = V::select(better, new_min[v], min[v]);
+            }
         }
 
-        let min = V::select(is_flat, lo, min);
-        Some(AffineFit {
-            scale: lanes::<V>(V::select(is_flat, zero, scale)),
-            neg_min: lanes::<V>(V::neg(min)),
-            inverse: lanes::<V>(inverse),
-            offset: lanes::<V>(offset),
-            flat: lanes::<V>(V::select(is_flat, one, zero)),
-            top: grid.top as i32,
-        })
+        let mut fits = [None; VECTORS];
+        for v in 0..VECTORS {
+            if is_fitted[v] {
+                let min = V::select(is_flat[v], lo[v], min[v]);
+                fits[v] = Some(AffineFit {
+                    scale: lanes::<V>(V::select(is_flat[v], zero, scale[v])),
+                    neg_min: lanes::<V>(V::neg(min)),
+                    inverse: lanes::<V>(inverse[v]),
+                    offset: lanes::<V>(offset[v]),
+                    flat: lanes::<V>(V::select(is_flat[v], one, zero)),
+                    top: grid.top as i32,
+                });
+            }
+        }
+        fits
     }
 }
 
@@ -156,24 +185,27 @@ unsafe fn code<V: Vector>(inverse: V::F, min: V::F, x: V::F, top: V::F) -> V::F 
 /// # Safety
 /// The processor has the instruction set.
 #[inline(always)]
-unsafe fn error<V: Vector, const N: usize, const ABSOLUTE: bool>(
-    x: &[V::F; N],
-    w: &[V::F; N],
-    codes: &[V::F; N],
-    scale: V::F,
-    min: V::F,
-) -> V::F {
+unsafe fn error<V: Vector, const N: usize, const VECTORS: usize, const ABSOLUTE: bool>(
+    x: &[[V::F; N]; VECTORS],
+    w: &[[V::F; N]; VECTORS],
+    codes: &[[V::F; N]; VECTORS],
+    scale: &[V::F; VECTORS],
+    min: &[V::F; VECTORS],
+) -> [V::F; VECTORS] {
     // SAFETY: as the caller says.
     unsafe {
-        let mut error = V::splat(0.0);
+        let mut error = [V::splat(0.0); VECTORS];
         for i in 0..N {
-            let diff = V::sub(V::add(V::mul(scale, codes[i]), min), x[i]);
-            let loss = if ABSOLUTE {
-                V::abs(diff)
-            } else {
-                V::mul(diff, diff)
-            };
-            error = V::add(error, V::mul(w[i], loss));
+            for v in 0..VECTORS {
+                let diff = V::add(V::mul(scale[v], codes[v][i]), min[v]);
+                let diff = V::sub(diff, x[v][i]);
+                let loss = if ABSOLUTE {
+                    V::abs(diff)
+                } else {
+                    V::mul(diff, diff)
+                };
+                error[v] = V::add(error[v], V::mul(w[v][i], loss));
+            }
         }
         error
     }

@@ -14,4 +14,5 @@ pub mod ops;
 pub mod pool;
 pub mod quant;
 pub mod sample;
+pub mod speculate;
 pub mod tokenizer;

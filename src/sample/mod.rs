@@ -86,6 +86,7 @@ pub enum SampleError {
 }
 
 /// A sampler with its random numbers and its memory of recent tokens.
+#[derive(Clone)]
 pub struct Sampler {
     options: SamplerOptions,
     rng: Mt19937,

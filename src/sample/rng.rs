@@ -1,6 +1,7 @@
 //! The random numbers of the reference sampler: MT19937 and 53-bit uniform doubles.
 
 /// The 32-bit Mersenne Twister of Matsumoto and Nishimura (1998), C++'s `std::mt19937`.
+#[derive(Clone)]
 pub struct Mt19937 {
     state: [u32; Self::N],
     next: usize,

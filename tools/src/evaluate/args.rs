@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use anyhow::{Result, anyhow};
+use anyhow::{Result, anyhow, bail};
 use clap::Parser;
 
 use crate::load::{ModelArgs, positive};
@@ -26,6 +26,7 @@ Examples:
   rperplexity -m model.gguf -f wiki.test.raw                 the whole text
   rperplexity -m model.gguf -f wiki.test.raw --chunks 20     its first 20 chunks
   rperplexity -m model.gguf -f wiki.test.raw --json | jq .ppl
+  rperplexity -m model-ap.gguf -f wiki.test.raw --bits 3,4,6     several widths of one file
 
 How much does quantizing cost? Save what the original predicts, then compare:
   rperplexity -m model-F16.gguf -f wiki.test.raw --kl-divergence-base model-F16.kld
@@ -49,6 +50,11 @@ pub struct Args {
         required_unless_present = "kl_divergence"
     )]
     pub file: Option<PathBuf>,
+
+    /// Widths of an any-precision model in bits, separated by commas; more than one give a table, a line for each. Without it
+    /// the widest
+    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = clap::value_parser!(u8).range(1..=8))]
+    pub bits: Vec<u8>,
 
     /// Tokens per chunk; without it 512, or what the base file says
     #[arg(short, long, value_name = "N", allow_negative_numbers = true, value_parser = positive)]
@@ -85,6 +91,27 @@ pub struct Args {
 }
 
 impl Args {
+    /// The widths asked for, each once; what a table of them cannot be together with is refused.
+    pub(super) fn widths(&self) -> Result<Vec<u8>> {
+        let mut widths: Vec<u8> = Vec::new();
+        for &bits in &self.bits {
+            if !widths.contains(&bits) {
+                widths.push(bits);
+            }
+        }
+        if widths.len() > 1 {
+            for (name, given) in [
+                ("--kl-divergence-base", self.kl_divergence_base.is_some()),
+                ("--ppl-output-type", self.ppl_output_type != 0),
+            ] {
+                if given {
+                    bail!("{name} is for one width: give --bits one number");
+                }
+            }
+        }
+        Ok(widths)
+    }
+
     /// The base file, where there must be one.
     pub(super) fn base(&self) -> Result<&Path> {
         self.kl_divergence_base

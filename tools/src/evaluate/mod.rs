@@ -2,6 +2,7 @@
 
 pub mod args;
 mod progress;
+mod widths;
 
 use std::fs::File;
 use std::io::{self, BufReader, BufWriter, Write};
@@ -29,6 +30,7 @@ const OPTION: &str = "--kl-divergence-base";
 /// # Errors
 /// Whatever the user or the model did wrong, in one line.
 pub fn run(args: &Args) -> Result<()> {
+    let widths = args.widths()?;
     // Before the model is loaded, so that mistakes are told at once.
     let text = args.file.as_deref().map(text::read_prompt).transpose()?;
     let base = if args.kl_divergence {
@@ -54,6 +56,7 @@ pub fn run(args: &Args) -> Result<()> {
     }
     let result = match (base, text) {
         (Some(base), text) => divergence(args, &loaded, base, text),
+        (None, Some(text)) if widths.len() > 1 => widths::table(args, &loaded, &widths, &text),
         (None, Some(text)) => estimate(args, &loaded, &text, out),
         (None, None) => Err(anyhow!("there is no text: give one with -f FILE")),
     };
@@ -86,7 +89,8 @@ fn bos(loaded: &Loaded) -> Option<u32> {
         .filter(|_| loaded.tokenizer.add_bos())
 }
 
-fn session(args: &Args, loaded: &Loaded, n_ctx: usize) -> Session {
+/// A session at the first of the widths asked for.
+fn session(args: &Args, loaded: &Loaded, n_ctx: usize) -> Result<Session> {
     let trained = loaded.model.config().n_ctx_train;
     if n_ctx > trained {
         note!(
@@ -97,7 +101,12 @@ fn session(args: &Args, loaded: &Loaded, n_ctx: usize) -> Session {
         n_ctx,
         n_ubatch: args.ubatch_size,
     };
-    Session::new(&loaded.model, options)
+    let mut session = Session::new(&loaded.model, options);
+    if let Some(&bits) = args.bits.first() {
+        let name = || format!("'{}'", args.model.model.display());
+        session.set_bits(bits).with_context(name)?;
+    }
+    Ok(session)
 }
 
 type Observed = Result<(), Box<dyn std::error::Error + Send + Sync>>;
@@ -116,7 +125,7 @@ fn estimate(args: &Args, loaded: &Loaded, text: &str, out: Option<OutFile>) -> R
     note!("tokenizing the input ..");
     let tokens = loaded.tokenizer.encode(text, true, false)?;
     let chunks = Chunks::new(tokens, n_ctx, bos(loaded), args.chunks)?;
-    let mut session = session(args, loaded, n_ctx);
+    let mut session = session(args, loaded, n_ctx)?;
     note!("weights: {}", loaded.model.layouts());
     note!(
         "calculating perplexity over {} chunks, n_ctx={n_ctx}, batch_size={}, threads={}",
@@ -258,7 +267,7 @@ fn divergence(
             );
         }
     }
-    let mut session = session(args, loaded, n_ctx);
+    let mut session = session(args, loaded, n_ctx)?;
     let count = base.chunks().count();
     note!(
         "computing over {count} chunks, n_ctx={n_ctx}, batch_size={}, threads={}",

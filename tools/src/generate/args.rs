@@ -40,6 +40,7 @@ Examples:
   echo 'Who are you?' | rgen -m model.gguf -cnv -st                    one answer
   rgen -m model.gguf -p 'Once' -n 0 --logits-sha256 | sha256sum        one hash for all logits
   rgen -m model-ap.gguf --bits 4 -p 'Once upon a time'                 any-precision: 4 bits of the file's
+  rgen -m model-ap.gguf --bits 8 --draft-bits 3 -p 'Once'              the text of 8 bits, drafted at 3
   rgen -m model.gguf --tokens ids.txt -n 8 --temp 0 --json | jq .tokens
 
 --logits-sha256 prints, instead of the text, one line per evaluated position: POS TOKEN SHA256, the
@@ -74,6 +75,19 @@ pub struct Args {
     /// Bits per weight of an any-precision model, one of the widths in its file; without it the widest
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=8))]
     pub bits: Option<u8>,
+
+    /// Draft tokens at N bits of the same any-precision file and verify them together. The text is the same;
+    /// drafting stops where it does not make it faster
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=8))]
+    pub draft_bits: Option<u8>,
+
+    /// How many tokens to draft before they are verified
+    #[arg(long, value_name = "N", default_value = "4", value_parser = positive, requires = "draft_bits")]
+    pub draft: usize,
+
+    /// Draft even where it does not make the text faster
+    #[arg(long, requires = "draft_bits")]
+    pub draft_always: bool,
 
     /// Size of the context in tokens; 0: as the model was trained
     #[arg(

@@ -117,7 +117,7 @@ pub fn run(args: &Args, loaded: &Loaded, engine: &mut Engine) -> Result<()> {
         match stop {
             Stop::Context => note!("(the context of {} tokens is full)", engine.n_ctx()),
             Stop::Interrupted if !terminal => {
-                engine.timings.print();
+                summary(engine);
                 note!("interrupted");
                 std::process::exit(interrupt::EXIT_CODE);
             }
@@ -128,8 +128,15 @@ pub fn run(args: &Args, loaded: &Loaded, engine: &mut Engine) -> Result<()> {
             break;
         }
     }
-    engine.timings.print();
+    summary(engine);
     Ok(())
+}
+
+fn summary(engine: &Engine) {
+    engine.timings.print();
+    if let Some(speculator) = engine.speculator() {
+        super::draft::print(speculator);
+    }
 }
 
 fn template(args: &Args, loaded: &Loaded) -> Result<ChatTemplate> {

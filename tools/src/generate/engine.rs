@@ -6,6 +6,7 @@ use anyhow::{Context, Result, bail};
 use sha2::{Digest, Sha256};
 use trine::model::{Session, SessionOptions};
 use trine::sample::Sampler;
+use trine::speculate::Speculator;
 
 use super::args::Args;
 use super::output::Output;
@@ -54,6 +55,7 @@ pub struct Engine {
     evaluated: Vec<u32>,
     /// Logits after the last of them.
     logits: Vec<f32>,
+    speculator: Option<Speculator>,
     /// What took how long.
     pub timings: Timings,
 }
@@ -91,8 +93,20 @@ impl Engine {
         if let Some(bits) = session.bits() {
             loaded.model.advise_width(bits);
         }
+        let speculator = match args.draft_bits {
+            None => None,
+            Some(draft) => {
+                let speculator = Speculator::new(&session, draft, args.draft);
+                let mut speculator = speculator.context("--draft-bits")?;
+                if args.draft_always {
+                    speculator.always();
+                }
+                Some(speculator)
+            }
+        };
         Ok(Engine {
             session,
+            speculator,
             sampler: Sampler::new(args.sampler(seed, n_ctx, banned))?,
             seed,
             n_batch: args.batch_size,
@@ -122,9 +136,21 @@ impl Engine {
 
     /// Runs an any-precision model at `bits` from now on; what is in the context stays.
     pub fn set_bits(&mut self, bits: u8) -> Result<()> {
+        let before = self.session.bits();
         self.session.set_bits(bits)?;
+        if let Some(speculator) = &mut self.speculator
+            && let Err(e) = speculator.follow(&self.session)
+        {
+            before.map_or(Ok(()), |bits| self.session.set_bits(bits))?;
+            return Err(e.into());
+        }
         self.session.model().advise_width(bits);
         Ok(())
+    }
+
+    /// How drafting went, where it was asked for.
+    pub fn speculator(&self) -> Option<&Speculator> {
+        self.speculator.as_ref()
     }
 
     /// Whether a prompt of `n` tokens fits, with some room for an answer if one is wanted.
@@ -154,6 +180,9 @@ impl Engine {
             .count();
         // The last token is evaluated again for its logits.
         let keep = same.min(tokens.len().saturating_sub(1));
+        if let Some(speculator) = &mut self.speculator {
+            speculator.forget(&mut self.session);
+        }
         self.session.truncate(keep);
         self.evaluated.truncate(keep);
         self.sampler.reset();
@@ -201,9 +230,36 @@ impl Engine {
                 return Ok(Stop::Context);
             }
             let start = Instant::now();
-            self.eval(&[id], true, out)?;
+            if self.speculator.is_some() {
+                self.advance(id, left, out)?;
+            } else {
+                self.eval(&[id], true, out)?;
+            }
             self.timings.eval(start.elapsed());
         }
+    }
+
+    /// Appends a token of which `left` more are to follow, by way of drafts.
+    fn advance(&mut self, id: u32, left: usize, out: &mut Output<'_>) -> Result<()> {
+        let Some(speculator) = &mut self.speculator else {
+            return Ok(());
+        };
+        // a draft draws the random numbers that the text will draw
+        let (sampler, eog) = (&self.sampler, &self.eog);
+        let mut drafts = None;
+        let mut guess = |logits: &[f32]| {
+            let sampler = drafts.get_or_insert_with(|| sampler.clone());
+            let id = sampler.sample(logits).ok()?;
+            sampler.accept(id);
+            (!eog.contains(&id)).then_some(id)
+        };
+        let session = &mut self.session;
+        speculator.advance(session, id, left, &mut guess, &mut self.logits)?;
+        self.evaluated.push(id);
+        if self.proofs {
+            out.proof(self.evaluated.len() - 1, id, hash(&self.logits))?;
+        }
+        Ok(())
     }
 
     /// Appends tokens; keeps the logits after the last one when they are wanted.

@@ -2,6 +2,7 @@
 
 pub mod args;
 mod chat;
+mod draft;
 mod engine;
 mod output;
 mod timings;
@@ -155,6 +156,9 @@ fn complete(args: &Args, loaded: &Loaded, engine: &mut Engine, prompt: &[u32]) -
         if let Some(bits) = engine.bits() {
             report["bits"] = bits.into();
         }
+        if let Some(speculator) = engine.speculator() {
+            report["draft"] = draft::to_json(speculator, args.draft);
+        }
         if args.logits_sha256 {
             report["logits_sha256"] = done.proofs.into();
         }
@@ -163,6 +167,9 @@ fn complete(args: &Args, loaded: &Loaded, engine: &mut Engine, prompt: &[u32]) -
         stdout.flush()?;
     }
     engine.timings.print();
+    if let Some(speculator) = engine.speculator() {
+        draft::print(speculator);
+    }
     if stop == Stop::Interrupted {
         note!("interrupted");
         std::process::exit(interrupt::EXIT_CODE);

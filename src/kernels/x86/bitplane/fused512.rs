@@ -2,13 +2,13 @@
 
 use std::arch::x86_64::*;
 
-use super::lut;
 use super::rows512::{Sink, Tables, walk};
+use super::{lut, sums};
 use crate::kernels::bitplane::{Form, Rows};
 
 /// Rows whose scales are found before, and whose lanes are added after their products: both take long, but one does not
 /// wait for the other.
-const BATCH: usize = 8;
+const BATCH: usize = 16;
 
 /// All rows times one row of activations.
 ///
@@ -44,24 +44,30 @@ unsafe fn products<const B: usize, P: Product>(rows: &Rows<'_>, acts: &[u8], out
                     *fixed = Some(lut::fixed(rows, first + r));
                 }
             }
-            let mut products = [P::new(acts, rows.columns); BATCH];
-            for (r, product) in products.iter_mut().enumerate().take(out.len()) {
-                walk::<B, P>(rows, first + r, fixed[r], product);
+            let mut lanes = [_mm512_setzero_ps(); BATCH];
+            let mut scales = [1.0; BATCH];
+            for r in 0..out.len() {
+                // in registers, not in an array of all
+                let mut product = P::new(acts, rows.columns);
+                walk::<B, P>(rows, first + r, fixed[r], &mut product);
+                lanes[r] = product.lanes();
+                scales[r] = fixed[r].map_or(1.0, |f| f.scale);
             }
-            for ((out, product), fixed) in out.iter_mut().zip(products).zip(fixed) {
-                *out = product.finish(fixed.map_or(1.0, |f| f.scale));
-            }
+            let scales = _mm512_loadu_ps(scales.as_ptr());
+            let sums = _mm512_mul_ps(scales, sums::sixteen(lanes));
+            let there = ((1u32 << out.len()) - 1) as u16;
+            _mm512_mask_storeu_ps(out.as_mut_ptr(), there, sums);
         }
     }
 }
 
 /// Lanes that add up.
-trait Product: Sink + Copy {
+trait Product: Sink {
     unsafe fn new(acts: &[u8], columns: usize) -> Self;
-    unsafe fn finish(self, scale: f32) -> f32;
+    /// Sixteen lanes that are left to be added.
+    unsafe fn lanes(self) -> __m512;
 }
 
-#[derive(Clone, Copy)]
 struct Ints {
     x: *const __m512i,
     scales: *const f32,
@@ -80,9 +86,9 @@ impl Product for Ints {
     }
 
     #[inline]
-    #[target_feature(enable = "avx512f,avx512dq")]
-    unsafe fn finish(self, scale: f32) -> f32 {
-        scale * add_lanes(self.lanes)
+    #[target_feature(enable = "avx512f")]
+    unsafe fn lanes(self) -> __m512 {
+        self.lanes
     }
 }
 
@@ -107,7 +113,6 @@ impl Sink for Ints {
     }
 }
 
-#[derive(Clone, Copy)]
 struct Floats {
     x: *const f32,
     lanes: [__m512; 4],
@@ -131,9 +136,9 @@ impl Product for Floats {
     }
 
     #[inline]
-    #[target_feature(enable = "avx512f,avx512dq")]
-    unsafe fn finish(self, _: f32) -> f32 {
-        add_all_lanes(self.lanes)
+    #[target_feature(enable = "avx512f")]
+    unsafe fn lanes(self) -> __m512 {
+        sums::quarters(self.lanes)
     }
 }
 
@@ -157,25 +162,4 @@ impl Sink for Floats {
             self.lanes[j] = _mm512_fmadd_ps(w, x, self.lanes[j]);
         }
     }
-}
-
-/// Lanes `l` and `l + h` for `h` = 8, 4, 2, 1.
-#[inline]
-#[target_feature(enable = "avx512f,avx512dq")]
-pub(super) fn add_lanes(lanes: __m512) -> f32 {
-    let upper = _mm512_extractf32x8_ps::<1>(lanes);
-    let eight = _mm256_add_ps(_mm512_castps512_ps256(lanes), upper);
-    let upper = _mm256_extractf128_ps::<1>(eight);
-    let four = _mm_add_ps(_mm256_castps256_ps128(eight), upper);
-    let two = _mm_add_ps(four, _mm_movehl_ps(four, four));
-    let one = _mm_add_ss(two, _mm_shuffle_ps::<1>(two, two));
-    _mm_cvtss_f32(one)
-}
-
-/// The same of 64 lanes, from `h` = 32 on.
-#[inline]
-#[target_feature(enable = "avx512f,avx512dq")]
-pub(super) fn add_all_lanes([a, b, c, d]: [__m512; 4]) -> f32 {
-    let (a, b) = (_mm512_add_ps(a, c), _mm512_add_ps(b, d));
-    add_lanes(_mm512_add_ps(a, b))
 }

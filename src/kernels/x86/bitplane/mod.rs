@@ -13,6 +13,7 @@ mod lut;
 mod odd;
 mod rows256;
 mod rows512;
+mod sums;
 mod tiles;
 
 /// What the kernels are made of.

@@ -7,8 +7,7 @@
 
 use std::arch::x86_64::*;
 
-use super::PAIR;
-use super::fused512::{add_all_lanes, add_lanes};
+use super::{PAIR, sums};
 
 /// Rows and tokens of one call.
 pub(super) struct Call<'a> {
@@ -42,7 +41,7 @@ impl Call<'_> {
     }
 }
 
-/// All tokens, at most `$most` at a time.
+/// All tokens, as many at a time as the first of the numbers says, at the end fewer.
 macro_rules! tiles {
     ($call:ident, $out:ident, $tile:ident, $($tokens:literal)*) => {{
         let rows = $call.weights.len() / $call.act_bytes;
@@ -66,7 +65,7 @@ macro_rules! tiles {
 /// # Safety
 /// AVX-512 with VNNI; the lengths fit each other, and all begins at multiples of 64.
 pub(super) unsafe fn words512(call: &Call<'_>, out: &mut [f32]) {
-    tiles!(call, out, words_tile512, 8 4 2 1);
+    tiles!(call, out, words_tile512, 8 7 6 5 4 3 2 1);
 }
 
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vnni")]
@@ -100,9 +99,37 @@ unsafe fn words_tile512<const R: usize, const T: usize>(c: &Call<'_>, t0: usize,
             }
         }
     }
-    for (r, lanes) in lanes.into_iter().enumerate() {
-        for (t, lanes) in lanes.into_iter().enumerate() {
-            out[r * c.tokens + t0 + t] = c.scales[r] * add_lanes(lanes);
+    finish512(c, t0, lanes, out);
+}
+
+/// Adds the lanes, multiplies by the scales of the rows and puts the products where they belong.
+#[inline]
+#[target_feature(enable = "avx512f,avx512dq")]
+fn finish512<const R: usize, const T: usize>(
+    c: &Call<'_>,
+    t0: usize,
+    lanes: [[__m512; T]; R],
+    out: &mut [f32],
+) {
+    if R * T != 16 {
+        for (r, lanes) in lanes.into_iter().enumerate() {
+            for (t, lanes) in lanes.into_iter().enumerate() {
+                out[r * c.tokens + t0 + t] = c.scales[r] * sums::lanes(lanes);
+            }
+        }
+        return;
+    }
+    let mut all = [_mm512_setzero_ps(); 16];
+    let mut products = [0.0; 16];
+    for (i, all) in all.iter_mut().enumerate() {
+        *all = lanes[i / T][i % T];
+    }
+    // SAFETY: room for sixteen.
+    unsafe { _mm512_storeu_ps(products.as_mut_ptr(), sums::sixteen(all)) };
+    for (r, products) in products.chunks_exact(T).enumerate() {
+        let out = &mut out[r * c.tokens + t0..][..T];
+        for (out, p) in out.iter_mut().zip(products) {
+            *out = c.scales[r] * p;
         }
     }
 }
@@ -144,11 +171,13 @@ unsafe fn floats_tile512<const R: usize, const T: usize>(c: &Call<'_>, t0: usize
             }
         }
     }
-    for (r, all) in all.into_iter().enumerate() {
-        for (t, lanes) in all.into_iter().enumerate() {
-            out[r * c.tokens + t0 + t] = add_all_lanes(lanes);
+    let mut lanes = [[_mm512_setzero_ps(); T]; R];
+    for (lanes, all) in lanes.iter_mut().zip(all) {
+        for (lanes, all) in lanes.iter_mut().zip(all) {
+            *lanes = sums::quarters(all);
         }
     }
+    finish512(c, t0, lanes, out);
 }
 
 /// Integer products, 256 bits.
@@ -194,20 +223,9 @@ unsafe fn words_tile256<const R: usize, const T: usize>(c: &Call<'_>, t0: usize,
     for (r, lanes) in lanes.into_iter().enumerate() {
         for (t, [lower, upper]) in lanes.into_iter().enumerate() {
             let eight = _mm256_add_ps(lower, upper);
-            out[r * c.tokens + t0 + t] = c.scales[r] * add_eight(eight);
+            out[r * c.tokens + t0 + t] = c.scales[r] * sums::eight(eight);
         }
     }
-}
-
-/// Lanes `l` and `l + h` for `h` = 4, 2, 1.
-#[inline]
-#[target_feature(enable = "avx2")]
-fn add_eight(eight: __m256) -> f32 {
-    let upper = _mm256_extractf128_ps::<1>(eight);
-    let four = _mm_add_ps(_mm256_castps256_ps128(eight), upper);
-    let two = _mm_add_ps(four, _mm_movehl_ps(four, four));
-    let one = _mm_add_ss(two, _mm_shuffle_ps::<1>(two, two));
-    _mm_cvtss_f32(one)
 }
 
 /// Single precision, 256 bits.
@@ -254,7 +272,7 @@ unsafe fn floats_tile256<const R: usize, const T: usize>(c: &Call<'_>, t0: usize
                     lanes[i] = _mm256_add_ps(lanes[i], lanes[i + half]);
                 }
             }
-            out[r * c.tokens + t0 + t] = add_eight(lanes[0]);
+            out[r * c.tokens + t0 + t] = sums::eight(lanes[0]);
         }
     }
 }

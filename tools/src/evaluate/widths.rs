@@ -1,0 +1,103 @@
+//! One file at several widths: a table of what each costs and gives.
+
+use std::io::{self, Write};
+use std::time::Instant;
+
+use anyhow::{Context, Result, anyhow};
+use serde_json::json;
+use trine::eval::Chunks;
+use trine::eval::base_file::BaseWriter;
+use trine::eval::perplexity::perplexity;
+
+use super::args::Args;
+use super::progress::Progress;
+use super::{bos, go_on, session};
+use crate::inspect::AnyPrecReport;
+use crate::load::{Loaded, peak_memory};
+
+/// Evaluates the same chunks at every width; a line appears when its width is done.
+pub fn table(args: &Args, loaded: &Loaded, widths: &[u8], text: &str) -> Result<()> {
+    let name = || format!("'{}'", args.model.model.display());
+    // before hours of work
+    for &bits in widths {
+        loaded.model.check_width(bits).with_context(name)?;
+    }
+    let report = AnyPrecReport::new(&loaded.file).map_err(|e| anyhow!(e))?;
+    let sizes = report.map_or(Vec::new(), |r| r.widths);
+    let n_ctx = args.ctx_size.unwrap_or(512);
+    note!("tokenizing the input ..");
+    let tokens = loaded.tokenizer.encode(text, true, false)?;
+    let chunks = Chunks::new(tokens, n_ctx, bos(loaded), args.chunks)?;
+    let mut session = session(args, loaded, n_ctx)?;
+    note!("weights: {}", loaded.model.layouts());
+    note!(
+        "calculating perplexity at {} widths over {} chunks, n_ctx={n_ctx}, batch_size={}, threads={}",
+        widths.len(),
+        chunks.count(),
+        args.batch_size,
+        loaded.threads
+    );
+    let mut stdout = io::stdout().lock();
+    if !args.json {
+        writeln!(
+            stdout,
+            "{:>4} {:>12} {:>14} {:>12} {:>10}",
+            "bits", "bits/weight", "PPL", "+/-", "tokens/s"
+        )?;
+        stdout.flush()?;
+    }
+    let mut rows = Vec::new();
+    for &bits in widths {
+        session.set_bits(bits)?;
+        note!("{bits} bits");
+        let mut progress = Progress::new(chunks.count());
+        let start = Instant::now();
+        let total = perplexity(
+            &mut session,
+            &chunks,
+            args.batch_size,
+            None::<&mut BaseWriter<io::Sink>>,
+            &mut |done, _| {
+                progress.tick(done);
+                go_on()
+            },
+        );
+        progress.finish();
+        let total = total?;
+        let rate = (chunks.count() * n_ctx) as f64 / start.elapsed().as_secs_f64();
+        let size = sizes.iter().find(|s| s.bits == bits);
+        let per_weight = size.map_or(f64::NAN, |s| s.run_bits);
+        if !args.json {
+            writeln!(
+                stdout,
+                "{bits:>4} {per_weight:>12.4} {:>14.4} {:>12.5} {rate:>10.1}",
+                total.ppl(),
+                total.ppl_error()
+            )?;
+            stdout.flush()?;
+        }
+        rows.push(json!({
+            "bits": bits,
+            "bits_per_weight": per_weight,
+            "matrix_bytes": size.map(|s| s.run_bytes),
+            "ppl": total.ppl(),
+            "ppl_error": total.ppl_error(),
+            "mean_nll": total.mean(),
+            "mean_nll_error": total.mean_error(),
+            "tokens_scored": total.count,
+            "tokens_per_second": rate,
+        }));
+    }
+    if args.json {
+        let report = json!({
+            "model": args.model.model.display().to_string(),
+            "n_ctx": n_ctx,
+            "chunks": chunks.count(),
+            "widths": rows,
+            "peak_memory_bytes": peak_memory(),
+        });
+        writeln!(stdout, "{report}")?;
+        stdout.flush()?;
+    }
+    Ok(())
+}

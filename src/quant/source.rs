@@ -39,9 +39,6 @@ pub enum ReadError {
     },
 }
 
-/// Weights in a chunk: enough work for a pool and little enough to hold a few of.
-const CHUNK_WEIGHTS: u64 = 1 << 21;
-
 /// Rows of one tensor, for all threads together.
 #[derive(Debug, PartialEq)]
 pub struct Chunk {
@@ -51,28 +48,6 @@ pub struct Chunk {
     pub rows: u64,
     /// Their bytes; empty until read.
     pub data: Vec<u8>,
-}
-
-impl Chunk {
-    /// The chunks of a tensor, in order and yet to be read. A tensor whose rows cannot be taken apart is one
-    /// chunk.
-    pub fn split(row: &Row) -> impl Iterator<Item = Chunk> + use<> {
-        let rows: u64 = row.shape.iter().skip(1).product();
-        let step = if row.from.info().is_some_and(|t| t.is_per_tensor()) {
-            rows.max(1)
-        } else {
-            (CHUNK_WEIGHTS / row.columns().max(1)).max(1)
-        };
-        let empty = row.bytes_from == 0;
-        (0..if empty { 0 } else { rows.div_ceil(step) }).map(move |i| {
-            let first_row = i * step;
-            Chunk {
-                first_row,
-                rows: step.min(rows - first_row),
-                data: Vec::new(),
-            }
-        })
-    }
 }
 
 /// A stretch of a tensor: what one thread reads, converts and writes.

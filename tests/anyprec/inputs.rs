@@ -170,7 +170,7 @@ fn importance_weighs_columns() {
         "{remarks:?}"
     );
     let out = dir.path().join("o.gguf");
-    run(&model, &plan, &mut sensitivity, &out, 2, &mut ()).unwrap();
+    run(&model, &plan, &mut sensitivity, &out, options(2), &mut ()).unwrap();
     let file = parse(std::fs::read(&out).unwrap(), false);
     let ap = AnyPrec::read(&file).unwrap().unwrap();
     assert_eq!(ap.header().sensitivity, "imatrix");
@@ -256,7 +256,7 @@ fn sensitivities_of_another_model_are_refused() {
     let mut sensitivity = open(&model, std::slice::from_ref(&path), false).unwrap();
     let plan = Plan::new(&model, &recipe("AP3")).unwrap();
     let out = dir.path().join("o.gguf");
-    let error = run(&model, &plan, &mut sensitivity, &out, 1, &mut ()).unwrap_err();
+    let error = run(&model, &plan, &mut sensitivity, &out, options(1), &mut ()).unwrap_err();
     assert_eq!(
         error.to_string(),
         format!(
@@ -278,7 +278,15 @@ fn refused(change: impl FnOnce(&mut Draft), recipe: &Recipe) -> String {
     let model = draft.model();
     let run = |plan: Plan| -> Result<(), ApError> {
         let out = dir.path().join("o.gguf");
-        run(&model, &plan, &mut Sensitivity::Uniform, &out, 2, &mut ()).map(|_| ())
+        run(
+            &model,
+            &plan,
+            &mut Sensitivity::Uniform,
+            &out,
+            options(2),
+            &mut (),
+        )
+        .map(|_| ())
     };
     let error = Plan::new(&model, recipe).and_then(run).unwrap_err();
     assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);

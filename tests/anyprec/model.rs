@@ -3,7 +3,8 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use trine::quant::anyprec::{Plan, Recipe, Report, Sensitivity, Target, run};
+use trine::kernels::Isa;
+use trine::quant::anyprec::{Plan, Recipe, Report, RunOptions, Sensitivity, Target, run};
 use trine_formats::gguf::write::{Layout, NewTensor};
 use trine_formats::gguf::{Bytes, Gguf, Limits, Metadata, ModelFile, Shard, Value};
 use trine_formats::types::TypeId;
@@ -186,5 +187,12 @@ pub fn quantize(
     threads: usize,
 ) -> Report {
     let plan = Plan::new(model, recipe).unwrap();
-    run(model, &plan, sensitivity, out, threads, &mut ()).unwrap()
+    run(model, &plan, sensitivity, out, options(threads), &mut ()).unwrap()
+}
+
+pub fn options(threads: usize) -> RunOptions {
+    RunOptions {
+        isa: Isa::detect(),
+        threads,
+    }
 }

@@ -5,6 +5,7 @@ use trine::quant::anyprec::outliers::{Rule, Shares};
 use trine::quant::anyprec::{Clusterer, Method, Nesting, Plan, Recipe, Sensitivity, extract};
 use trine_formats::anyprec::{AnyPrec, Part};
 use trine_formats::gguf::ModelFile;
+use trine_formats::types::TypeId;
 use trine_formats::types::num::{f16_to_f32, f32_to_f16};
 
 use super::model::*;
@@ -94,6 +95,46 @@ fn the_rest_is_copied_in_front() {
     assert_eq!(file.meta().get("general.file_type"), None);
     assert_eq!(file.shards()[0].gguf.alignment, 64);
     assert!(file.meta().get("llama.attention.head_count").is_some());
+}
+
+#[test]
+fn embeddings_can_have_a_type_of_their_own() {
+    let name = "token_embd.weight";
+    for option in ["embeddings", "output they serve as"] {
+        let mut recipe = recipe("AP3-5");
+        if option == "embeddings" {
+            recipe.embedding_type = Some(TypeId::Q8_0);
+        } else {
+            recipe.output_type = Some(TypeId::Q8_0);
+        }
+        let (model, file, _) = quantized(&recipe, 2);
+        let tensor = file.tensor(name).unwrap();
+        let columns = tensor.info.shape[0] as usize;
+        let mut expected = Vec::new();
+        let encode = TypeId::Q8_0.info().unwrap().encode.unwrap();
+        for row in weights(&model, name).chunks(columns) {
+            let mut out = vec![0; columns / 32 * 34];
+            encode(row, None, &mut out);
+            expected.extend(out);
+        }
+        assert_eq!(tensor.info.ty, TypeId::Q8_0, "{option}");
+        assert!(*tensor.data == expected, "{option}");
+        let footprint = Plan::new(&model, &recipe).unwrap().footprint().unwrap();
+        let rest = file.tensors().filter(|t| !t.name.contains(".ap."));
+        assert_eq!(footprint.copied_bytes, rest.map(|t| t.bytes).sum::<u64>());
+    }
+    for (ty, why) in [
+        (TypeId::Q4_K, "96 weights are not whole blocks of 256"),
+        (TypeId::TQ2_0, "tq2_0 is not for them"),
+        (TypeId::Q8_K, "q8_K is not for them"),
+    ] {
+        let mut recipe = recipe("AP3-5");
+        recipe.embedding_type = Some(ty);
+        let error = Plan::new(&draft().model(), &recipe)
+            .unwrap_err()
+            .to_string();
+        assert!(error.contains(why) && error.contains(name), "{error}");
+    }
 }
 
 #[test]

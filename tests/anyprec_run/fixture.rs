@@ -7,7 +7,9 @@ use std::sync::{Arc, OnceLock};
 use trine::kernels::Isa;
 use trine::model::{LoadOptions, Model, NumberPath, Session, SessionOptions};
 use trine::quant::anyprec::outliers::Shares;
-use trine::quant::anyprec::{Plan, Recipe, Sensitivity, Target, extract, is_block_matrix, run};
+use trine::quant::anyprec::{
+    Plan, Recipe, RunOptions, Sensitivity, Target, extract, is_block_matrix, run,
+};
 use trine_formats::anyprec::{AnyPrec, Part};
 use trine_formats::gguf::write::{Layout, NewTensor};
 use trine_formats::gguf::{Bytes, Gguf, Limits, ModelFile, Shard};
@@ -84,7 +86,12 @@ pub fn files() -> &'static Files {
         recipe.outliers = Some(Shares::default_of(recipe.target.rule));
         let plan = Plan::new(&open(&source), &recipe).expect("a plan");
         let model = open(&source);
-        run(&model, &plan, &mut Sensitivity::Uniform, &whole, 2, &mut ()).expect("a file");
+        let options = RunOptions {
+            isa: Isa::detect(),
+            threads: 2,
+        };
+        let uniform = &mut Sensitivity::Uniform;
+        run(&model, &plan, uniform, &whole, options, &mut ()).expect("a file");
         let model = open(&whole);
         let single = WIDTHS.map(|width| {
             let out = dir.path().join(format!("{width}.gguf"));

@@ -247,6 +247,10 @@ fn requests_that_cannot_be_honoured() {
             "IN o.gguf AP3 --tensor-type x=q8_0",
             "--tensor-type has no meaning for AP3",
         ),
+        (
+            "IN o.gguf AP3 --token-embedding-type q9_0",
+            "--token-embedding-type",
+        ),
         ("IN o.gguf AP3 --keep-split", "--keep-split has no meaning"),
         (
             "IN o.gguf AP3 --verify",

@@ -61,6 +61,15 @@ pub enum ApError {
         "tensor {tensor} is of type {ty}, whose rows trine cannot decode; start from an F16, BF16 or F32 file"
     )]
     Unreadable { tensor: String, ty: TypeId },
+    #[error(
+        "{option}: tensor {tensor} cannot be of type {ty}: {why}; q8_0 and f16 fit most models"
+    )]
+    TensorType {
+        option: &'static str,
+        tensor: String,
+        ty: TypeId,
+        why: String,
+    },
     #[error("tensor {tensor} has {columns} columns, more than an any-precision file holds")]
     TooWide { tensor: String, columns: u64 },
     #[error(
@@ -71,6 +80,15 @@ pub enum ApError {
         "tensor {tensor}: the input holds {what} in block {block} (type {ty}); the model is damaged"
     )]
     BadInput {
+        tensor: String,
+        ty: TypeId,
+        block: u64,
+        what: &'static str,
+    },
+    #[error(
+        "tensor {tensor}: type {ty} cannot hold its values: {what} in block {block}; choose another type"
+    )]
+    BadOutput {
         tensor: String,
         ty: TypeId,
         block: u64,

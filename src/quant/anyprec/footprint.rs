@@ -27,7 +27,7 @@ pub struct Footprint {
     pub weights: u64,
     /// Their rows.
     pub rows: u64,
-    /// Bytes of the tensors that are copied.
+    /// Bytes of the tensors that are copied or encoded in a type of their own.
     pub copied_bytes: u64,
     /// Bytes of weights that are kept as they are, with their places.
     pub sparse_bytes: u64,
@@ -45,8 +45,8 @@ impl Footprint {
         let rows: u64 = plan.matrices().map(rows_of).sum();
         let plane = |r: &Row| r.columns().div_ceil(64) * 8 * rows_of(r);
         let plane_bytes: u64 = plan.matrices().map(plane).sum();
-        let all: u64 = plan.rows.iter().map(|r| r.bytes_from).sum();
-        let quantized: u64 = plan.matrices().map(|r| r.bytes_from).sum();
+        let all: u64 = plan.rows.iter().map(|r| r.bytes).sum();
+        let quantized: u64 = plan.matrices().map(|r| r.bytes).sum();
         let tables = |bits: u8| (rows * u64::from(plan.header.groups)) << (bits + 1);
         let sparse_bytes = plan
             .matrices()

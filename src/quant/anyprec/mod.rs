@@ -36,7 +36,7 @@ pub use extract::{Extracted, extract};
 pub use footprint::{Footprint, WidthSize};
 pub use gradients::WeightFiles;
 pub use plan::{Places, Plan, is_block_matrix, sensible_parent};
-pub use run::{Report, run};
+pub use run::{Report, RunOptions, run};
 pub use sensitivity::{Sensitivity, SensitivityError};
 pub use target::{Recipe, Target};
 

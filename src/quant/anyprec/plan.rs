@@ -6,6 +6,7 @@ use std::collections::HashMap;
 use trine_formats::anyprec::{ALIGNMENT, AnyPrec, Header, Matrix, Part, file_order};
 use trine_formats::gguf::write::{Layout, NewTensor};
 use trine_formats::gguf::{Metadata, ModelFile, TensorInfo, Value, split};
+use trine_formats::types::TypeId;
 
 use super::Method;
 use super::cluster::Nesting;
@@ -13,8 +14,11 @@ use super::error::ApError;
 use super::footprint::Footprint;
 use super::outliers::{Rule, Shares};
 use super::target::Recipe;
+use crate::quant::category::Category;
+use crate::quant::choose::{bytes_of, can_write, is_quantized};
 use crate::quant::order;
-use crate::quant::plan::{Row, unchanged};
+use crate::quant::plan::{Reason, Row, unchanged};
+use crate::quant::ternary::is_ternary_type;
 
 /// The matrices of a block that get codebooks.
 const MATRICES: [&str; 7] = [
@@ -52,7 +56,7 @@ pub fn sensible_parent(columns: u64) -> u8 {
 pub struct Places {
     /// The header and the offsets.
     pub layout: Layout,
-    /// The number in the file of the tensor that a row becomes, for rows that are copied.
+    /// The number in the file of the tensor that a row becomes, for rows that stay one.
     pub copied: HashMap<usize, usize>,
     /// The number in the file of a part of a matrix, which is counted through [`Plan::quantized`].
     pub parts: HashMap<(usize, Part), usize>,
@@ -65,7 +69,7 @@ pub struct Places {
 pub struct Plan {
     /// All tensors of the model, in llama.cpp's order.
     pub rows: Vec<Row>,
-    /// Which of them are quantized; the others are copied.
+    /// Which of them get codes; the others are copied, or encoded where their type changes.
     pub quantized: Vec<usize>,
     /// The keys of the output but for [`Plan::header`]'s.
     pub meta: Metadata,
@@ -111,10 +115,11 @@ impl Plan {
             return Err(ApError::NoTensors);
         }
         sources.sort_by(|a, b| order::compare(&a.2.name, &b.2.name));
-        let rows: Vec<Row> = sources
+        let mut rows: Vec<Row> = sources
             .into_iter()
             .map(|source| unchanged(source.2.name.clone(), source))
             .collect();
+        retype(&mut rows, recipe)?;
         let quantized: Vec<usize> = (0..rows.len())
             .filter(|&i| is_block_matrix(&rows[i].name, &rows[i].shape))
             .collect();
@@ -191,8 +196,8 @@ impl Plan {
         for (i, row) in self.rows.iter().enumerate() {
             if self.quantized.binary_search(&i).is_err() {
                 copied.insert(i, tensors.len());
-                let mut tensor = NewTensor::new(row.name.clone(), row.shape.clone(), row.from);
-                tensor.bytes = Some(row.bytes_from);
+                let mut tensor = NewTensor::new(row.name.clone(), row.shape.clone(), row.to);
+                tensor.bytes = Some(row.bytes);
                 tensors.push(tensor);
             }
         }
@@ -257,6 +262,55 @@ impl Plan {
         }
         Ok(())
     }
+}
+
+/// Gives embeddings and output the types that were asked for.
+fn retype(rows: &mut [Row], recipe: &Recipe) -> Result<(), ApError> {
+    let category = |row: &Row| Category::of(&row.name);
+    let tied = !rows.iter().any(|r| category(r) == Category::Output);
+    for row in rows {
+        let (ty, option) = match (category(row), recipe.embedding_type, recipe.output_type) {
+            (Category::TokenEmbd, Some(ty), _) => (ty, "--token-embedding-type"),
+            (Category::TokenEmbd, None, Some(ty)) if tied => (ty, "--output-tensor-type"),
+            (Category::Output, _, Some(ty)) => (ty, "--output-tensor-type"),
+            _ => continue,
+        };
+        if ty == row.from {
+            continue;
+        }
+        let refused = |why| {
+            let tensor = row.name.clone();
+            Err(ApError::TensorType {
+                option,
+                tensor,
+                ty,
+                why,
+            })
+        };
+        let decodes =
+            row.from == TypeId::F32 || row.from.info().is_some_and(|t| t.decode.is_some());
+        let block = ty.info().map_or(1, |t| t.block as u64);
+        if !can_write(ty) || is_ternary_type(ty) {
+            return refused(format!("{ty} is not for them"));
+        }
+        if !decodes {
+            return refused(format!("trine cannot decode its type {}", row.from));
+        }
+        if is_quantized(row.from) && !recipe.allow_requantize {
+            let (count, first, ty) = (1, row.name.clone(), row.from);
+            return Err(ApError::Requantize { count, first, ty });
+        }
+        if !row.columns().is_multiple_of(block) {
+            let columns = row.columns();
+            return refused(format!(
+                "rows of {columns} weights are not whole blocks of {block}"
+            ));
+        }
+        row.to = ty;
+        row.bytes = bytes_of(ty, &row.shape);
+        row.reason = Reason::Option(option);
+    }
+    Ok(())
 }
 
 fn check_rows(matrices: &[&Row], recipe: &Recipe) -> Result<(), ApError> {

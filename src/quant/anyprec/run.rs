@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
+use rayon::prelude::*;
 use sha2::{Digest, Sha256};
 use trine_formats::anyprec::{Header, Part, SparseShares};
 use trine_formats::gguf::ModelFile;
@@ -22,8 +23,10 @@ use super::keep::choose;
 use super::plan::{Places, Plan};
 use super::sensitivity::Sensitivity;
 use super::work::{Kept, Work, decode};
+use crate::kernels::Isa;
+use crate::quant::convert::{Converter, RowFault, Scratch};
 use crate::quant::plan::Row;
-use crate::quant::source::{Chunk, ReadError, ShardReader};
+use crate::quant::source::{Chunk, Cut, ReadError, ShardReader};
 use crate::quant::validate::first_bad;
 
 /// Weights that are clustered between two reads: enough work for many threads.
@@ -44,8 +47,16 @@ pub struct Report {
     pub errors: Vec<(u8, f64)>,
 }
 
+/// How a plan is carried out; none of it changes a byte.
+#[derive(Clone, Copy, Debug)]
+pub struct RunOptions {
+    /// Whose codecs are used.
+    pub isa: Isa,
+    /// 0: one per processor.
+    pub threads: usize,
+}
+
 /// Carries out `plan` for the model it was made from. The file appears under its name when it is complete.
-/// `threads` of 0 are one per processor.
 ///
 /// # Errors
 /// I/O; weights and sensitivities that cannot be clustered.
@@ -54,9 +65,10 @@ pub fn run(
     plan: &Plan,
     sensitivity: &mut Sensitivity,
     out: &Path,
-    threads: usize,
+    options: RunOptions,
     progress: &mut (dyn Progress + Send),
 ) -> Result<Report, ApError> {
+    let RunOptions { isa, threads } = options;
     let pool = rayon::ThreadPoolBuilder::new()
         .num_threads(threads)
         .build()
@@ -74,6 +86,7 @@ pub fn run(
         let hashes = scope.spawn(move || hash_all(model, others, stop));
         let readers = model.shards().iter().map(ShardReader::open);
         let mut job = Job {
+            isa,
             model,
             plan,
             out,
@@ -99,6 +112,7 @@ struct Hashes {
 }
 
 struct Job<'a> {
+    isa: Isa,
     model: &'a ModelFile,
     plan: &'a Plan,
     out: &'a Path,
@@ -144,7 +158,7 @@ impl Job<'_> {
         for (i, row) in plan.rows.iter().enumerate() {
             progress.tensor(&row.name);
             if let Some(&tensor) = places.copied.get(&i) {
-                self.copy(row, tensor, &mut writer, progress)?;
+                self.copy(row, tensor, &writer, progress)?;
                 continue;
             }
             let relative = Matrix {
@@ -175,21 +189,27 @@ impl Job<'_> {
         })
     }
 
+    /// Copies a tensor, or encodes it where its type changes.
     fn copy(
-        &mut self,
+        &self,
         row: &Row,
         tensor: usize,
-        writer: &mut ScatterWriter,
+        writer: &ScatterWriter,
         progress: &mut dyn Progress,
     ) -> Result<(), ApError> {
-        let mut written = 0;
-        for mut chunk in Chunk::split(row) {
-            self.readers[row.source.shard].read(row, &mut chunk)?;
-            check(row, &chunk)?;
-            writer.write(tensor, written, &chunk.data)?;
-            written += chunk.data.len() as u64;
-            progress.advance(chunk.data.len() as u64);
-        }
+        let (cut, converter) = (Cut::of(row), Converter::new(row, None, self.isa));
+        let reader = &self.readers[row.source.shard];
+        let buffers = || (Vec::new(), Scratch::default());
+        (0..cut.pieces())
+            .into_par_iter()
+            .map(|i| cut.piece(i))
+            .try_for_each_init(buffers, |(bytes, scratch), piece| {
+                let data = reader.read_piece(row, piece.from, piece.from_bytes, bytes)?;
+                let converted = converter.convert(piece, data, scratch);
+                let (out, _) = converted.map_err(|fault| blame(row, fault))?;
+                Ok::<(), ApError>(writer.write(tensor, piece.to, out)?)
+            })?;
+        progress.advance(row.bytes_from);
         Ok(())
     }
 }
@@ -299,6 +319,24 @@ struct Sparse {
     ends: Vec<usize>,
     columns: Vec<u8>,
     values: Vec<u8>,
+}
+
+fn blame(row: &Row, fault: RowFault) -> ApError {
+    let tensor = row.name.clone();
+    match fault {
+        RowFault::Input { block, what } => ApError::BadInput {
+            tensor,
+            ty: row.from,
+            block,
+            what,
+        },
+        RowFault::Output { block, what } => ApError::BadOutput {
+            tensor,
+            ty: row.to,
+            block,
+            what,
+        },
+    }
 }
 
 /// Refuses values that are not finite.

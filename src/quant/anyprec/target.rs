@@ -1,5 +1,7 @@
 //! What is asked for: the name of a target and the options beside it.
 
+use trine_formats::types::TypeId;
+
 use super::cluster::{Method, Nesting};
 use super::outliers::{Rule, Shares};
 use crate::quant::recipe::KvOverride;
@@ -76,6 +78,10 @@ pub struct Recipe {
     pub outliers: Option<Shares>,
     /// Tensors that are quantized already may be quantized again.
     pub allow_requantize: bool,
+    /// Type of the embeddings in the output, and of the tensors named like them; the model's when `None`.
+    pub embedding_type: Option<TypeId>,
+    /// The same of `output.weight`, and of the embeddings where they serve as output.
+    pub output_type: Option<TypeId>,
     /// Metadata set in the output.
     pub overrides: Vec<KvOverride>,
 }
@@ -92,6 +98,8 @@ impl Recipe {
             method: Method::Exact,
             outliers: None,
             allow_requantize: false,
+            embedding_type: None,
+            output_type: None,
             overrides: Vec::new(),
         }
     }

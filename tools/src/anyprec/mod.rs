@@ -12,12 +12,13 @@ use indicatif::ProgressBar;
 use sha2::{Digest, Sha256};
 use trine::quant::anyprec::outliers::Shares;
 use trine::quant::anyprec::{
-    Method, Plan, Progress, Recipe, Sensitivity, Target, WeightFiles, extract, run,
+    Method, Plan, Progress, Recipe, RunOptions, Sensitivity, Target, WeightFiles, extract, run,
 };
 use trine::quant::{Importance, KvOverride, Selection};
 use trine_formats::anyprec::Calibration;
 use trine_formats::gguf::ModelFile;
 use trine_formats::imatrix::Imatrix;
+use trine_formats::types::TypeId;
 
 use crate::progress::{byte_bar, human_bytes};
 
@@ -125,12 +126,16 @@ pub struct Job<'a> {
     pub imatrix: Option<(&'a str, Selection)>,
     /// `--allow-requantize`.
     pub allow_requantize: bool,
+    /// `--token-embedding-type`.
+    pub embedding_type: Option<TypeId>,
+    /// `--output-tensor-type`.
+    pub output_type: Option<TypeId>,
     /// `--override-kv`.
     pub overrides: Vec<KvOverride>,
     /// The output.
     pub out: &'a Path,
-    /// 0: one per processor.
-    pub threads: usize,
+    /// How it is done.
+    pub options: RunOptions,
     /// Only show what would be done.
     pub dry_run: bool,
     /// As JSON.
@@ -147,6 +152,8 @@ pub fn quantize(job: Job<'_>) -> Result<()> {
     let start = Instant::now();
     let mut recipe = job.args.recipe(job.target);
     recipe.allow_requantize = job.allow_requantize;
+    recipe.embedding_type = job.embedding_type;
+    recipe.output_type = job.output_type;
     recipe.overrides = job.overrides;
     let plan = Plan::new(job.model, &recipe)?;
     let mut sensitivity = sensitivity(job.model, &plan, job.args, job.imatrix)?;
@@ -174,7 +181,7 @@ pub fn quantize(job: Job<'_>) -> Result<()> {
         &plan,
         &mut sensitivity,
         job.out,
-        job.threads,
+        job.options,
         &mut display,
     );
     display.bar.finish_and_clear();

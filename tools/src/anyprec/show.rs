@@ -36,6 +36,8 @@ pub fn write_plan(
         let to = if plan.quantized.binary_search(&i).is_ok() {
             let n = plan.nesting();
             format!("-> {} to {} bits", n.seed_bits, n.parent_bits)
+        } else if row.converts() {
+            format!("-> {} ({})", row.to, row.reason)
         } else {
             "copied".to_owned()
         };

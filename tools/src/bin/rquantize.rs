@@ -17,6 +17,7 @@ use trine_formats::anyprec::AnyPrec;
 use trine_formats::gguf::write::remove_unfinished;
 use trine_formats::gguf::{PackingOptions, ShapeTiles};
 use trine_formats::imatrix::Imatrix;
+use trine_formats::types::TypeId;
 use trine_tools::anyprec::{
     AnyPrecArgs, Job as AnyPrecJob, quantize as quantize_any_precision, take_width as take,
 };
@@ -207,7 +208,9 @@ fn take_width(args: &Args, width: u8) -> Result<()> {
     let [out] = &args.rest[..] else {
         bail!("--width takes no type: rquantize --width {width} IN.gguf OUT.gguf");
     };
-    if let Some(option) = args.any_precision.given().or_else(|| args.usual_option()) {
+    let types = args.types_of_ends().into_iter().find(|t| t.1.is_some());
+    let given = args.any_precision.given().or_else(|| args.usual_option());
+    if let Some(option) = given.or(types.map(|t| t.0)) {
         bail!("{option} has no meaning beside --width, which copies");
     }
     if args.dry_run || args.verify {
@@ -235,9 +238,14 @@ fn any_precision(args: &Args, job: &Job, target: anyprec::Target) -> Result<()> 
         args: &args.any_precision,
         imatrix: args.imatrix.as_deref().map(|file| (file, args.selection())),
         allow_requantize: args.allow_requantize,
+        embedding_type: args.embedding_type()?,
+        output_type: args.output_type()?,
         overrides: args.overrides()?,
         out: &job.out,
-        threads: job.threads,
+        options: anyprec::RunOptions {
+            isa: Isa::from_env()?,
+            threads: job.threads,
+        },
         dry_run: args.dry_run,
         json: args.json,
         verbose: args.verbose,
@@ -252,11 +260,6 @@ impl Args {
             (self.force, "--force"),
             (self.pure, "--pure"),
             (self.leave_output_tensor, "--leave-output-tensor"),
-            (self.output_tensor_type.is_some(), "--output-tensor-type"),
-            (
-                self.token_embedding_type.is_some(),
-                "--token-embedding-type",
-            ),
             (!self.tensor_type.is_empty(), "--tensor-type"),
             (self.tensor_type_file.is_some(), "--tensor-type-file"),
             (self.prune_layers.is_some(), "--prune-layers"),
@@ -265,6 +268,25 @@ impl Args {
             (!self.input_tl_tiles.is_empty(), "--input-tl-tiles"),
         ];
         given.into_iter().find(|g| g.0).map(|g| g.1)
+    }
+
+    /// The options for the types of the output and the embeddings, as given.
+    fn types_of_ends(&self) -> [(&'static str, Option<&str>); 2] {
+        [
+            ("--output-tensor-type", self.output_tensor_type.as_deref()),
+            (
+                "--token-embedding-type",
+                self.token_embedding_type.as_deref(),
+            ),
+        ]
+    }
+
+    fn output_type(&self) -> Result<Option<TypeId>> {
+        type_of(self.types_of_ends()[0])
+    }
+
+    fn embedding_type(&self) -> Result<Option<TypeId>> {
+        type_of(self.types_of_ends()[1])
     }
 
     fn selection(&self) -> Selection {
@@ -278,6 +300,11 @@ impl Args {
         let all = self.override_kv.iter().map(|text| KvOverride::parse(text));
         all.collect::<Result<_, _>>().context("--override-kv")
     }
+}
+
+fn type_of((option, text): (&str, Option<&str>)) -> Result<Option<TypeId>> {
+    let ty = text.map(parse_type).transpose();
+    ty.with_context(|| option.to_owned())
 }
 
 fn recipe(args: &Args, target: Target) -> Result<Recipe> {
@@ -295,14 +322,8 @@ fn recipe(args: &Args, target: Target) -> Result<Recipe> {
         interleave: args.i2s_layout.interleave(),
         tiles: args.tl_tiles.clone(),
     };
-    let ty = |option, text: &Option<String>| {
-        text.as_deref()
-            .map(parse_type)
-            .transpose()
-            .with_context(|| format!("--{option}"))
-    };
-    recipe.output_type = ty("output-tensor-type", &args.output_tensor_type)?;
-    recipe.embedding_type = ty("token-embedding-type", &args.token_embedding_type)?;
+    recipe.output_type = args.output_type()?;
+    recipe.embedding_type = args.embedding_type()?;
     for rule in &args.tensor_type {
         recipe
             .rules

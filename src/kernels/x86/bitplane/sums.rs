@@ -34,22 +34,22 @@ pub(super) fn quarters([a, b, c, d]: [__m512; 4]) -> __m512 {
 pub(super) fn sixteen(v: [__m512; 16]) -> __m512 {
     let zero = _mm512_setzero_ps();
     let (mut a, mut b, mut c) = ([zero; 8], [zero; 4], [zero; 2]);
-    for i in 0..8 {
+    for (i, a) in a.iter_mut().enumerate() {
         // sum 4 j + k comes out at lane 4 k + j
         let at = |s: usize| v[s % 4 * 4 + s / 4];
         let (x, y) = (at(2 * i), at(2 * i + 1));
         let lower = _mm512_shuffle_f32x4::<0b01_00_01_00>(x, y);
-        a[i] = _mm512_add_ps(lower, _mm512_shuffle_f32x4::<0b11_10_11_10>(x, y));
+        *a = _mm512_add_ps(lower, _mm512_shuffle_f32x4::<0b11_10_11_10>(x, y));
     }
-    for i in 0..4 {
-        let (x, y) = (a[2 * i], a[2 * i + 1]);
+    for (b, pair) in b.iter_mut().zip(a.as_chunks::<2>().0) {
+        let [x, y] = *pair;
         let lower = _mm512_shuffle_f32x4::<0b10_00_10_00>(x, y);
-        b[i] = _mm512_add_ps(lower, _mm512_shuffle_f32x4::<0b11_01_11_01>(x, y));
+        *b = _mm512_add_ps(lower, _mm512_shuffle_f32x4::<0b11_01_11_01>(x, y));
     }
-    for i in 0..2 {
-        let (x, y) = (b[2 * i], b[2 * i + 1]);
+    for (c, pair) in c.iter_mut().zip(b.as_chunks::<2>().0) {
+        let [x, y] = *pair;
         let lower = _mm512_shuffle_ps::<0b01_00_01_00>(x, y);
-        c[i] = _mm512_add_ps(lower, _mm512_shuffle_ps::<0b11_10_11_10>(x, y));
+        *c = _mm512_add_ps(lower, _mm512_shuffle_ps::<0b11_10_11_10>(x, y));
     }
     let lower = _mm512_shuffle_ps::<0b10_00_10_00>(c[0], c[1]);
     _mm512_add_ps(lower, _mm512_shuffle_ps::<0b11_01_11_01>(c[0], c[1]))

@@ -33,6 +33,7 @@ fn codes_and_tables_are_the_clusterer_s() {
     for (target, groups, method) in [
         ("AP3-6", 1, Method::Exact),
         ("AP2-5", 2, Method::Exact),
+        ("AP3-6", 2, Method::BestAt(5)),
         ("AP3-5", 1, Method::Compat { seed: 3 }),
         ("SQ4", 1, Method::Exact),
     ] {

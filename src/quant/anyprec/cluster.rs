@@ -10,6 +10,9 @@ use super::exact::Exact;
 pub enum Method {
     /// The best seed clusters and the best split of each, without chance.
     Exact,
+    /// The best clusters of so many bits, at least the seed's: each narrower width joins pairs of the next, each
+    /// wider one splits.
+    BestAt(u8),
     /// What the reference computes with this random state, rounding included.
     Compat {
         /// The seed of every group's random numbers.
@@ -89,7 +92,7 @@ pub struct Clusterer {
 
 #[derive(Debug)]
 enum Engine {
-    Exact(Box<Exact>),
+    Exact(Exact),
     Compat(Box<Reference>),
 }
 
@@ -99,7 +102,11 @@ impl Clusterer {
         Clusterer {
             nesting,
             engine: match method {
-                Method::Exact => Engine::Exact(Box::default()),
+                Method::Exact => Engine::Exact(Exact::best_at(nesting.seed_bits)),
+                Method::BestAt(bits) => {
+                    let inside = bits.clamp(nesting.seed_bits, nesting.parent_bits);
+                    Engine::Exact(Exact::best_at(inside))
+                }
                 Method::Compat { seed } => Engine::Compat(Box::new(Reference::new(seed))),
             },
             luts: nesting.widths().map(|_| Vec::new()).collect(),

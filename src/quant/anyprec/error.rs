@@ -41,6 +41,8 @@ pub enum ApError {
         seed: u8,
         parent: u8,
     },
+    #[error("--best-at: {best} is not one of the widths {seed} to {parent}")]
+    BestAt { best: u8, seed: u8, parent: u8 },
     #[error("--row-groups: {groups} groups do not divide the {columns} columns of {tensor}")]
     Groups {
         groups: u32,

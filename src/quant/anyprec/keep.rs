@@ -50,7 +50,7 @@ pub(super) fn choose(
             percent,
             clipped,
         } = match plan.method {
-            Method::Exact => found.nearest,
+            Method::Exact | Method::BestAt(_) => found.nearest,
             Method::Compat { .. } => found.last,
         };
         if (clipped || found.last.clipped) && tail < 100.0 {

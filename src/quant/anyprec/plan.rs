@@ -127,6 +127,12 @@ impl Plan {
         check_rows(&matrices, recipe)?;
         let mut notes = Vec::new();
         let (nesting, bits) = widths(&matrices, recipe, &mut notes)?;
+        if let Method::BestAt(best) = recipe.method
+            && !nesting.widths().any(|w| w == best)
+        {
+            let (seed, parent) = (nesting.seed_bits, nesting.parent_bits);
+            return Err(ApError::BestAt { best, seed, parent });
+        }
         let mut plan = Plan {
             meta: output_meta(meta, recipe),
             header: Header {
@@ -138,6 +144,7 @@ impl Plan {
                 columns: matrices.iter().map(|r| r.columns()).collect(),
                 seed_method: match recipe.method {
                     Method::Exact => "dp".to_owned(),
+                    Method::BestAt(bits) => format!("dp:{bits}"),
                     Method::Compat { seed } => format!("kmeans++:{seed}"),
                 },
                 ..Header::default()

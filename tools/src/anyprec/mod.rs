@@ -67,6 +67,11 @@ pub struct AnyPrecArgs {
     #[arg(long, value_name = "PERCENT")]
     pub outlier_magnitude: Option<f64>,
 
+    /// Find the best clusters at N bits (without it at the narrowest width): wider codes split them, narrower ones
+    /// join them in pairs. AP3-8 --best-at 4 is better at 4 bits and above and worse at 3
+    #[arg(long, value_name = "N", conflicts_with = "compat")]
+    pub best_at: Option<u8>,
+
     /// Cluster as the any-precision authors' program does, bit for bit: by chance, and a little worse. SEED
     /// is its random state
     #[arg(long, value_name = "SEED", num_args = 0..=1, default_missing_value = "0", require_equals = true)]
@@ -89,6 +94,7 @@ impl AnyPrecArgs {
             (self.outliers, "--outliers"),
             (self.outlier_sensitive.is_some(), "--outlier-sensitive"),
             (self.outlier_magnitude.is_some(), "--outlier-magnitude"),
+            (self.best_at.is_some(), "--best-at"),
             (self.compat.is_some(), "--compat"),
         ];
         given.into_iter().find(|g| g.0).map(|g| g.1)
@@ -100,9 +106,11 @@ impl AnyPrecArgs {
         recipe.parent_bits = self.parent_bits;
         recipe.widths.clone_from(&self.widths);
         recipe.groups = self.row_groups;
-        if let Some(seed) = self.compat {
-            recipe.method = Method::Compat { seed };
-        }
+        recipe.method = match (self.compat, self.best_at) {
+            (Some(seed), _) => Method::Compat { seed },
+            (None, Some(bits)) => Method::BestAt(bits),
+            (None, None) => Method::Exact,
+        };
         let usual = Shares::default_of(target.rule);
         let asked =
             self.outliers || self.outlier_sensitive.is_some() || self.outlier_magnitude.is_some();

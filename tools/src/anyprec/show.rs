@@ -90,6 +90,7 @@ pub fn write_report(
     }
     let method = match plan.method {
         Method::Exact => String::new(),
+        Method::BestAt(bits) => format!("; the best clusters of {bits} bits, joined and split"),
         Method::Compat { seed } => {
             format!("; clusters of the reference program, random state {seed}")
         }

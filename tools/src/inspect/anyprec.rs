@@ -169,6 +169,9 @@ impl AnyPrecReport {
         }
         let method = match h.seed_method.split_once(':') {
             None if h.seed_method == "dp" => "the best ones".to_owned(),
+            Some(("dp", bits)) => {
+                format!("the best ones of {} bits", bits.escape_debug())
+            }
             Some(("kmeans++", seed)) => format!("the reference's, random state {seed}"),
             _ => h.seed_method.escape_debug().to_string(),
         };

@@ -255,6 +255,31 @@ fn the_optimum_at_every_width_without_nesting() {
 }
 
 #[test]
+fn the_best_width_is_the_optimum_and_others_are_nested_in_it() {
+    let rows = Rows::of(&Npz::open(FILES[0]), 1);
+    for bits in [4, 6, 8] {
+        let got = cluster(&rows, Method::BestAt(bits));
+        let alone = Nesting::new(bits, bits).expect("one width");
+        let mut clusterer = Clusterer::new(alone, Method::Exact);
+        let mut codes = vec![0; rows.columns];
+        for (r, (weights, sensitivities)) in rows.iter().enumerate() {
+            clusterer
+                .cluster(weights, sensitivities, &mut codes)
+                .expect("sound weights");
+            let lut = &got.luts[usize::from(bits - 3)][r << bits..][..1 << bits];
+            assert_eq!(
+                self::bits(lut),
+                self::bits(&clusterer.luts()[0]),
+                "{bits} bits, row {r}"
+            );
+            let nested = &got.codes[r * rows.columns..][..rows.columns];
+            let leading = nested.iter().map(|c| c >> (8 - bits));
+            assert!(leading.eq(codes.iter().copied()), "{bits} bits, row {r}");
+        }
+    }
+}
+
+#[test]
 fn exact_splits_are_never_worse_than_the_reference_s() {
     for file in ["a_main_64x256.npz", "c_rows_4x4096.npz"] {
         let npz = Npz::open(file);
@@ -354,7 +379,7 @@ const FILES: [&str; 3] = [
 fn centroids_lie_between_their_children() {
     let edge = FILES[2];
     for (file, method) in FILES
-        .map(|f| [(f, COMPAT), (f, Method::Exact)])
+        .map(|f| [(f, COMPAT), (f, Method::Exact), (f, Method::BestAt(5))])
         .as_flattened()
     {
         if (*file, *method) == (edge, COMPAT) {
@@ -389,7 +414,7 @@ fn centroids_lie_between_their_children() {
 fn more_bits_are_never_worse() {
     for file in FILES {
         let rows = Rows::of(&Npz::open(file), 1);
-        for method in [COMPAT, Method::Exact] {
+        for method in [COMPAT, Method::Exact, Method::BestAt(4)] {
             let mut got = cluster(&rows, method);
             for (r, e) in errors(&rows, &got).iter().enumerate() {
                 assert!(
@@ -420,7 +445,7 @@ fn more_bits_are_never_worse() {
 fn rows_do_not_depend_on_each_other() {
     for file in FILES {
         let rows = Rows::of(&Npz::open(file), 1);
-        for method in [COMPAT, Method::Exact] {
+        for method in [COMPAT, Method::Exact, Method::BestAt(4)] {
             let all = cluster(&rows, method);
             // one clusterer for all rows, backwards
             let mut clusterer = Clusterer::new(nesting(), method);

@@ -183,6 +183,12 @@ impl BaseRow<'_> {
         f32::from_le_bytes([0, 1, 2, 3].map(|i| self.bytes[at + i]))
     }
 
+    /// log p of one token, as [`BaseRow::log_probs`] has it.
+    pub fn log_prob(&self, token: usize) -> f32 {
+        let code = &self.bytes[8 + 2 * token..];
+        self.float(0) * f32::from(u16::from_le_bytes([code[0], code[1]])) + self.float(4)
+    }
+
     /// log p of every token.
     pub fn log_probs(&self, n_vocab: usize) -> Vec<f32> {
         let (scale, min) = (self.float(0), self.float(4));
@@ -196,6 +202,18 @@ impl BaseRow<'_> {
 /// Bytes of one position's row.
 fn row_bytes(n_vocab: usize) -> usize {
     8 + 2 * (n_vocab + n_vocab % 2)
+}
+
+/// Bytes of a whole file; no overflow, because every count is below 2^32.
+fn file_bytes(n_ctx: usize, n_vocab: usize, n_chunk: usize) -> u128 {
+    let scored = n_ctx - 1 - n_ctx / 2;
+    let per_chunk = n_ctx as u128 * 4 + scored as u128 * row_bytes(n_vocab) as u128;
+    20 + n_chunk as u128 * per_chunk
+}
+
+/// Bytes that the base file of `chunks` takes.
+pub fn size(chunks: &Chunks, n_vocab: usize) -> u128 {
+    file_bytes(chunks.n_ctx(), n_vocab, chunks.count())
 }
 
 /// Reads a base file, chunk by chunk.
@@ -252,10 +270,7 @@ impl<R: Read> BaseReader<R> {
             }
             .into());
         }
-        // Below 2^31 * (2^31 * 4 + 2^30 * 2^33): no overflow in 128 bits.
-        let scored = u128::from(n_ctx - 1 - n_ctx / 2);
-        let per_chunk = u128::from(n_ctx) * 4 + scored * row_bytes(n_vocab) as u128;
-        let expected = 20 + n_chunk as u128 * per_chunk;
+        let expected = file_bytes(n_ctx as usize, n_vocab, n_chunk as usize);
         if u128::from(length) != expected {
             return Err(BaseError::Length {
                 found: length,

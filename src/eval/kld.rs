@@ -15,6 +15,17 @@ pub struct Uncertain {
     pub error: f64,
 }
 
+impl Uncertain {
+    /// e^x of it: a perplexity from its logarithm.
+    pub fn exp(self) -> Uncertain {
+        let value = exp(self.value);
+        Uncertain {
+            value,
+            error: value * self.error,
+        }
+    }
+}
+
 /// What one position gives.
 struct Point {
     nll: f32,
@@ -212,15 +223,6 @@ impl Divergence {
     }
 }
 
-/// e^x of an estimate.
-pub(super) fn exp_of(x: Uncertain) -> Uncertain {
-    let value = exp(x.value);
-    Uncertain {
-        value,
-        error: value * x.error,
-    }
-}
-
 /// Ascending values with percentiles in `f32`.
 pub struct Sorted(Vec<f32>);
 
@@ -291,4 +293,31 @@ pub fn divergence<R: Read + Sync>(
         observe(index + 1, &total).map_err(|_| EvalError::Interrupted)?;
     }
     Ok(total)
+}
+
+/// ln of the base model's perplexity, from its file alone: the value of [`Divergence::log_ppl_base`] after a comparison with
+/// any model. `observe` hears how many positions are read after each chunk.
+///
+/// # Errors
+/// A file that cannot be read to the end, an observer that stops the run.
+pub fn log_ppl_base<R: Read>(
+    base: &mut BaseReader<R>,
+    observe: Observer<'_, usize>,
+) -> Result<Uncertain, EvalError> {
+    let chunks = base.chunks().clone();
+    let mut total = Sums::default();
+    for index in 0..chunks.count() {
+        base.next_chunk()?;
+        let scored = &chunks.tokens()[index * chunks.n_ctx()..][chunks.first() + 1..];
+        let mut sums = Sums::default();
+        for (i, &next) in scored[..chunks.scored()].iter().enumerate() {
+            let nll_base = -base.row(i).log_prob(next as usize);
+            sums.nll_base += f64::from(nll_base);
+            sums.nll_base2 += f64::from(nll_base * nll_base);
+            sums.count += 1;
+        }
+        total.add(&sums);
+        observe(index + 1, &total.count).map_err(|_| EvalError::Interrupted)?;
+    }
+    Ok(total.mean(total.nll_base, total.nll_base2))
 }

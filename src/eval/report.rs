@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use super::kld::{Divergence, Sorted, Uncertain, exp_of};
+use super::kld::{Divergence, Sorted, Uncertain};
 
 pub const TABLE_HEAD: &str = "chunk             PPL               ln(PPL(Q)/PPL(base))          KL Divergence              Δp RMS            Same top p";
 
@@ -31,7 +31,7 @@ fn pair(x: Uncertain, factor: f64, value: (usize, usize), error: (usize, usize))
 pub fn table_row(d: &Divergence, chunk: usize) -> String {
     let mut s = format!("{chunk:4}");
     for column in [
-        pair(exp_of(d.log_ppl()), 1.0, (9, 4), (9, 4)),
+        pair(d.log_ppl().exp(), 1.0, (9, 4), (9, 4)),
         pair(d.log_ratio(), 1.0, (10, 5), (10, 5)),
         pair(d.kld(), 1.0, (10, 5), (10, 5)),
         pair(d.p_diff_rms(), 100.0, (6, 3), (6, 3)) + " %",
@@ -51,7 +51,7 @@ pub fn report(d: &Divergence) -> String {
     };
     let long = |x| pair(x, 1.0, (10, 6), (10, 6));
     let (q, base) = (d.log_ppl(), d.log_ppl_base());
-    let (ppl, ppl_base) = (exp_of(q), exp_of(base));
+    let (ppl, ppl_base) = (q.exp(), base.exp());
     let covariance = d.covariance();
     let ppl_covariance = ppl.value * ppl_base.value * covariance;
     let ppl_variance =
@@ -68,7 +68,7 @@ pub fn report(d: &Divergence) -> String {
     line("Mean ln(PPL(Q)/PPL(base))     : ", &long(d.log_ratio()));
     line(
         "Mean PPL(Q)/PPL(base)         : ",
-        &long(exp_of(d.log_ratio())),
+        &long(d.log_ratio().exp()),
     );
     line("Mean PPL(Q)-PPL(base)         : ", &long(difference));
     line("", "");

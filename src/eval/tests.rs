@@ -1,7 +1,7 @@
 //! The protocol on a model that is a hash function.
 
-use super::base_file::{BaseError, BaseReader, BaseWriter};
-use super::kld::{Divergence, divergence};
+use super::base_file::{BaseError, BaseReader, BaseWriter, size};
+use super::kld::{Divergence, divergence, log_ppl_base};
 use super::perplexity::{Estimate, perplexity};
 use super::{Chunks, EvalError, Evaluator, SessionError};
 
@@ -237,6 +237,7 @@ fn a_base_file_is_laid_out_as_documented() {
 fn a_model_does_not_diverge_from_itself() {
     let chunks = Chunks::new(text(300, 37), 100, None, None).unwrap();
     let bytes = base(37, &chunks);
+    assert_eq!(bytes.len() as u128, size(&chunks, 37));
     let mut reader = open(&bytes, 37).unwrap();
     assert_eq!(reader.chunks().tokens(), chunks.tokens());
     let mut counts = Vec::new();
@@ -258,6 +259,18 @@ fn a_model_does_not_diverge_from_itself() {
         d.report()
             .is_some_and(|r| r.contains("Same top p: 100.000 ± 0.000 %"))
     );
+    // The base model's perplexity is in its file, to the last bit.
+    let mut counts = Vec::new();
+    let mut reader = open(&bytes, 37).unwrap();
+    let alone = log_ppl_base(&mut reader, &mut |done, &count| {
+        counts.push((done, count));
+        Ok(())
+    });
+    assert_eq!(alone.unwrap(), d.log_ppl_base());
+    assert_eq!(counts, [(1, 49), (2, 98), (3, 147)]);
+    let mut reader = open(&bytes, 37).unwrap();
+    let stopped = log_ppl_base(&mut reader, &mut |_, _| Err("enough".into()));
+    assert!(matches!(stopped, Err(EvalError::Interrupted)));
     // Another model does diverge.
     let mut reader = open(&bytes, 37).unwrap();
     let mut flat = Fake {

@@ -15,7 +15,7 @@ use crate::open::open_model;
 use crate::packing::PackingArgs;
 
 /// The options that say which model runs, and on what.
-#[derive(Args)]
+#[derive(Args, Clone)]
 pub struct ModelArgs {
     /// The model, a GGUF file; any shard of a split one
     #[arg(short, long, value_name = "FILE")]

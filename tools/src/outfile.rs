@@ -82,6 +82,11 @@ impl OutFile {
         &self.path
     }
 
+    /// Where the bytes are until then.
+    pub fn unfinished(&self) -> &Path {
+        self.unfinished.as_deref().unwrap_or(&self.path)
+    }
+
     /// Puts the complete file under its name.
     ///
     /// # Errors

@@ -9,7 +9,7 @@ use trine::kernels::{Isa, probe};
 use trine::pool::{self, Pool};
 use trine_formats::gguf::Blob;
 
-use super::stats::Summary;
+use crate::stats::Summary;
 
 /// Bytes that are read over and over: far more than any cache of a desktop machine holds, and several
 /// times the largest last-level cache of a core complex.

@@ -7,7 +7,6 @@ mod machine;
 mod models;
 mod output;
 mod roofline;
-mod stats;
 mod synth;
 
 use std::io::{self, Write};

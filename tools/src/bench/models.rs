@@ -12,6 +12,7 @@ use super::args::{Args, Pair};
 use super::describe::Description;
 use super::output::{Record, Shown, Table};
 use crate::args::threads;
+use crate::feed::Feed;
 
 /// One point of the grid that the lists span.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -151,62 +152,22 @@ pub fn measure(model: &Model, test: &Test, args: &Args, say: &dyn Fn(&str)) -> R
         n_ctx: test.depth + test.tokens(),
         n_ubatch: test.ubatch,
     };
-    let mut run = Run {
-        session: Session::new(model, options),
-        next: 1,
-        n_vocab: model.n_vocab() as u32,
-    };
+    let mut run = Feed::new(Session::new(model, options));
     if !args.no_warmup {
         say("warming up");
         run.prompt(test.prompt, test.batch)?;
         run.generate(test.generated.min(1))?;
-        run.session.truncate(0);
+        run.truncate(0);
     }
     run.prompt(test.depth, test.batch)?;
     let mut samples = Vec::with_capacity(args.repetitions);
     for i in 0..args.repetitions {
         say(&format!("{} of {}", i + 1, args.repetitions));
-        run.session.truncate(test.depth);
+        run.truncate(test.depth);
         let start = Instant::now();
         run.prompt(test.prompt, test.batch)?;
         run.generate(test.generated)?;
         samples.push(start.elapsed().as_secs_f64());
     }
     Ok(samples)
-}
-
-/// A session that is fed random tokens.
-struct Run {
-    session: Session,
-    next: u32,
-    n_vocab: u32,
-}
-
-impl Run {
-    /// Another token; the sequence is the same in every run (Knuth's MMIX constants, upper half).
-    fn token(&mut self) -> u32 {
-        self.next = self
-            .next
-            .wrapping_mul(1_664_525)
-            .wrapping_add(1_013_904_223);
-        (self.next >> 8) % self.n_vocab.max(1)
-    }
-
-    fn prompt(&mut self, n: usize, batch: usize) -> Result<()> {
-        let tokens: Vec<u32> = (0..n).map(|_| self.token()).collect();
-        for tokens in tokens.chunks(batch) {
-            // Only the last logits are of use to somebody who goes on from a prompt.
-            self.session
-                .eval(tokens, tokens.len() - 1, &mut |_, _| ())?;
-        }
-        Ok(())
-    }
-
-    fn generate(&mut self, n: usize) -> Result<()> {
-        for _ in 0..n {
-            let token = self.token();
-            self.session.eval(&[token], 0, &mut |_, _| ())?;
-        }
-        Ok(())
-    }
 }

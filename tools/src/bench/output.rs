@@ -9,7 +9,7 @@ use trine::kernels::Isa;
 use super::args::{Args, Format};
 use super::describe::{Description, processor};
 use super::models::Test;
-use super::stats::Summary;
+use crate::stats::Summary;
 
 /// One measured test.
 pub struct Record<'a> {

@@ -19,8 +19,8 @@ use super::describe::{Description, processor};
 use super::machine::Machine;
 use super::models::{self, Test};
 use super::output::{Line, Table, backend, object};
-use super::stats::Summary;
 use crate::args::threads;
+use crate::stats::Summary;
 
 /// What a token costs, whatever the program.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]

@@ -32,6 +32,10 @@ How much does quantizing cost? Save what the original predicts, then compare:
   rperplexity -m model-F16.gguf -f wiki.test.raw --kl-divergence-base model-F16.kld
   rperplexity -m model-Q4_K_M.gguf --kl-divergence-base model-F16.kld --kl-divergence
 
+Which of these should I use? One table and one picture of quality against size and speed:
+  rperplexity --compare -m model-F16.gguf -f wiki.test.raw --chunks 20 \\
+      model-Q4_K_M.gguf model-Q8_0.gguf model-ap.gguf --bits 3,4,8 --plot model.svg
+
 The base file is llama-perplexity's, in both directions; it takes 2 bytes per token of the vocabulary
 and scored position (WikiText-2 with 32000 tokens: 11 GB), so limit it with --chunks. It appears under its name
 only when it is complete."
@@ -52,7 +56,7 @@ pub struct Args {
     pub file: Option<PathBuf>,
 
     /// Widths of an any-precision model in bits, separated by commas; more than one give a table, a line for each. Without it
-    /// the widest
+    /// the widest. With --compare: of the any-precision files among FILES, without it all that they have
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = clap::value_parser!(u8).range(1..=8))]
     pub bits: Vec<u8>,
 
@@ -77,13 +81,31 @@ pub struct Args {
     #[arg(long, value_name = "0|1", default_value_t = 0, value_parser = clap::value_parser!(u8).range(0..=1), conflicts_with_all = ["kl_divergence", "json"])]
     pub ppl_output_type: u8,
 
-    /// Save the log-probabilities of all scored positions to FILE; with --kl-divergence read them
+    /// Save the log-probabilities of all scored positions to FILE; with --kl-divergence read them. With --compare: read those
+    /// of the reference from FILE where it exists, else save them there
     #[arg(long, value_name = "FILE", visible_alias = "save-all-logits")]
     pub kl_divergence_base: Option<PathBuf>,
 
     /// Compare with the log-probabilities in the file of --kl-divergence-base
     #[arg(long, requires = "kl_divergence_base")]
     pub kl_divergence: bool,
+
+    /// Measure FILES, and the widths of any-precision ones, against the reference -m: perplexity, KL divergence, size and
+    /// speed, a line for each
+    #[arg(long, conflicts_with_all = ["kl_divergence", "ppl_output_type"])]
+    pub compare: bool,
+
+    /// The models that --compare measures
+    #[arg(value_name = "FILES", requires = "compare")]
+    pub files: Vec<PathBuf>,
+
+    /// With --compare: draw perplexity and KL divergence against size and speed into this SVG file
+    #[arg(long, value_name = "FILE.svg", requires = "compare")]
+    pub plot: Option<PathBuf>,
+
+    /// With --compare: do not time the generation of single tokens
+    #[arg(long, requires = "compare")]
+    pub no_speed: bool,
 
     /// Print one JSON object at the end
     #[arg(long)]
@@ -99,7 +121,7 @@ impl Args {
                 widths.push(bits);
             }
         }
-        if widths.len() > 1 {
+        if widths.len() > 1 && !self.compare {
             for (name, given) in [
                 ("--kl-divergence-base", self.kl_divergence_base.is_some()),
                 ("--ppl-output-type", self.ppl_output_type != 0),

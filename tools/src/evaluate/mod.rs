@@ -1,7 +1,9 @@
 //! `rperplexity`: how well a model predicts a text, and how far it is from another.
 
 pub mod args;
+mod compare;
 mod progress;
+mod statistics;
 mod widths;
 
 use std::fs::File;
@@ -11,10 +13,11 @@ use std::path::Path;
 use anyhow::{Context, Result, anyhow, bail};
 use serde_json::{Value, json};
 use trine::eval::base_file::{BaseReader, BaseWriter};
-use trine::eval::kld::{self, Divergence, Sorted, Uncertain};
+use trine::eval::kld::{self, Divergence};
 use trine::eval::perplexity::{Estimate, perplexity};
 use trine::eval::{Chunks, EvalError};
 use trine::model::{Session, SessionOptions};
+use trine::tokenizer::Tokenizer;
 
 use crate::load::{Loaded, load, peak_memory};
 use crate::outfile::{OutFile, keep_input};
@@ -30,6 +33,19 @@ const OPTION: &str = "--kl-divergence-base";
 /// # Errors
 /// Whatever the user or the model did wrong, in one line.
 pub fn run(args: &Args) -> Result<()> {
+    let result = if args.compare {
+        compare::run(args)
+    } else {
+        evaluate(args)
+    };
+    if interrupt::asked() && result.is_err() {
+        note!("interrupted");
+        std::process::exit(interrupt::EXIT_CODE);
+    }
+    result
+}
+
+fn evaluate(args: &Args) -> Result<()> {
     let widths = args.widths()?;
     // Before the model is loaded, so that mistakes are told at once.
     let text = args.file.as_deref().map(text::read_prompt).transpose()?;
@@ -54,17 +70,12 @@ pub fn run(args: &Args) -> Result<()> {
             keep_input(target, &shard.path, OPTION)?;
         }
     }
-    let result = match (base, text) {
+    match (base, text) {
         (Some(base), text) => divergence(args, &loaded, base, text),
         (None, Some(text)) if widths.len() > 1 => widths::table(args, &loaded, &widths, &text),
         (None, Some(text)) => estimate(args, &loaded, &text, out),
         (None, None) => Err(anyhow!("there is no text: give one with -f FILE")),
-    };
-    if interrupt::asked() && result.is_err() {
-        note!("interrupted");
-        std::process::exit(interrupt::EXIT_CODE);
     }
-    result
 }
 
 /// A base file and its length.
@@ -82,21 +93,20 @@ fn open_base(path: &Path) -> Result<(BufReader<File>, u64)> {
 }
 
 /// BOS, where the vocabulary puts one in front of a text.
-fn bos(loaded: &Loaded) -> Option<u32> {
-    loaded
-        .tokenizer
-        .bos()
-        .filter(|_| loaded.tokenizer.add_bos())
+fn bos(tokenizer: &Tokenizer) -> Option<u32> {
+    tokenizer.bos().filter(|_| tokenizer.add_bos())
+}
+
+/// The first of the tokens `expected` that `tokens` does not begin with.
+fn first_difference(expected: &[u32], tokens: &[u32]) -> Option<usize> {
+    let pairs = expected.iter().zip(tokens);
+    let same = pairs.take_while(|(a, b)| a == b).count();
+    (same < expected.len()).then_some(same)
 }
 
 /// A session at the first of the widths asked for.
 fn session(args: &Args, loaded: &Loaded, n_ctx: usize) -> Result<Session> {
-    let trained = loaded.model.config().n_ctx_train;
-    if n_ctx > trained {
-        note!(
-            "warning: the model was trained on a context of {trained} tokens, {n_ctx} are asked for"
-        );
-    }
+    warn_of_context(loaded, n_ctx);
     let options = SessionOptions {
         n_ctx,
         n_ubatch: args.ubatch_size,
@@ -107,6 +117,16 @@ fn session(args: &Args, loaded: &Loaded, n_ctx: usize) -> Result<Session> {
         session.set_bits(bits).with_context(name)?;
     }
     Ok(session)
+}
+
+/// A context longer than the model knows is no mistake, but its numbers mean little.
+fn warn_of_context(loaded: &Loaded, n_ctx: usize) {
+    let trained = loaded.model.config().n_ctx_train;
+    if n_ctx > trained {
+        note!(
+            "warning: the model was trained on a context of {trained} tokens, {n_ctx} are asked for"
+        );
+    }
 }
 
 type Observed = Result<(), Box<dyn std::error::Error + Send + Sync>>;
@@ -124,7 +144,7 @@ fn estimate(args: &Args, loaded: &Loaded, text: &str, out: Option<OutFile>) -> R
     let n_ctx = args.ctx_size.unwrap_or(512);
     note!("tokenizing the input ..");
     let tokens = loaded.tokenizer.encode(text, true, false)?;
-    let chunks = Chunks::new(tokens, n_ctx, bos(loaded), args.chunks)?;
+    let chunks = Chunks::new(tokens, n_ctx, bos(&loaded.tokenizer), args.chunks)?;
     let mut session = session(args, loaded, n_ctx)?;
     note!("weights: {}", loaded.model.layouts());
     note!(
@@ -243,8 +263,8 @@ fn divergence(
     let path = args.base()?;
     let in_base = || format!("'{}'", path.display());
     let n_vocab = loaded.model.n_vocab();
-    let mut base =
-        BaseReader::new(input, length, n_vocab, bos(loaded), args.chunks).with_context(in_base)?;
+    let mut base = BaseReader::new(input, length, n_vocab, bos(&loaded.tokenizer), args.chunks)
+        .with_context(in_base)?;
     let n_ctx = base.chunks().n_ctx();
     if let Some(wanted) = args.ctx_size.filter(|&c| c != n_ctx) {
         bail!(
@@ -254,13 +274,7 @@ fn divergence(
     }
     if let Some(text) = text {
         let tokens = loaded.tokenizer.encode(&text, true, false)?;
-        let expected = base.chunks().tokens();
-        let same = expected
-            .iter()
-            .zip(&tokens)
-            .take_while(|(a, b)| a == b)
-            .count();
-        if same < expected.len() {
+        if let Some(same) = first_difference(base.chunks().tokens(), &tokens) {
             bail!(
                 "{} was made from another text or tokenizer: token {same} differs; leave -f out to use its own tokens",
                 in_base()
@@ -318,30 +332,13 @@ fn divergence(
 }
 
 fn divergence_json(args: &Args, d: &Divergence, n_ctx: usize, chunks: usize) -> Value {
-    let pair = |x: Uncertain| json!({ "value": x.value, "error": x.error });
-    let quantiles = |v: &Sorted| {
-        let at = |f: f32| v.percentile(f);
-        json!({
-            "min": v.min(), "0.1%": at(0.001), "1%": at(0.01), "5%": at(0.05), "10%": at(0.1),
-            "25%": at(0.25), "median": v.median(), "75%": at(0.75), "90%": at(0.9), "95%": at(0.95),
-            "99%": at(0.99), "99.9%": at(0.999), "max": v.max(),
-        })
-    };
-    json!({
+    let mut report = json!({
         "model": args.model.model.display().to_string(),
         "base": args.kl_divergence_base.as_ref().map(|p| p.display().to_string()),
         "n_ctx": n_ctx,
         "chunks": chunks,
-        "tokens_scored": d.count(),
-        "ln_ppl": pair(d.log_ppl()),
-        "ln_ppl_base": pair(d.log_ppl_base()),
-        "ln_ppl_ratio": pair(d.log_ratio()),
-        "kld": pair(d.kld()),
-        "kld_quantiles": quantiles(&d.sorted_kld()),
-        "p_diff": pair(d.p_diff()),
-        "p_diff_quantiles": quantiles(&d.sorted_p_diff()),
-        "p_diff_rms": pair(d.p_diff_rms()),
-        "same_top": pair(d.same_top()),
-        "peak_memory_bytes": peak_memory(),
-    })
+    });
+    statistics::add(&mut report, d);
+    report["peak_memory_bytes"] = json!(peak_memory());
+    report
 }

@@ -27,7 +27,7 @@ pub fn table(args: &Args, loaded: &Loaded, widths: &[u8], text: &str) -> Result<
     let n_ctx = args.ctx_size.unwrap_or(512);
     note!("tokenizing the input ..");
     let tokens = loaded.tokenizer.encode(text, true, false)?;
-    let chunks = Chunks::new(tokens, n_ctx, bos(loaded), args.chunks)?;
+    let chunks = Chunks::new(tokens, n_ctx, bos(&loaded.tokenizer), args.chunks)?;
     let mut session = session(args, loaded, n_ctx)?;
     note!("weights: {}", loaded.model.layouts());
     note!(

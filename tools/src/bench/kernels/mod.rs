@@ -17,8 +17,8 @@ use super::describe::processor;
 use super::machine::{DRAM, Machine};
 use super::models;
 use super::output::{Line, Table, object};
-use super::stats::Summary;
 use crate::args::threads;
+use crate::stats::Summary;
 use subject::{COLUMNS, Matrix, Subject};
 
 /// Weights per thread that stay in its second-level cache.

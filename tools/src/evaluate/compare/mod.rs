@@ -1,0 +1,237 @@
+//! `--compare`: several files, and the widths of any-precision ones, against one reference.
+
+mod base;
+mod entry;
+mod plot;
+mod speed;
+mod subject;
+mod table;
+
+use std::io::{self, Write};
+use std::path::Path;
+
+use anyhow::{Context, Result, anyhow, bail};
+use serde_json::json;
+use trine::eval::kld;
+use trine::model::{Session, SessionOptions};
+
+use super::args::Args;
+use super::progress::Progress;
+use super::{go_on, warn_of_context};
+use crate::load::{Loaded, load, peak_memory};
+use crate::outfile::{OutFile, keep_input};
+use crate::{interrupt, text};
+use base::{Base, Plan};
+use entry::Entry;
+use speed::Timed;
+use subject::{Form, Subject, Vocabulary};
+use table::Table;
+
+/// The option that names the picture.
+const PLOT: &str = "--plot";
+
+/// An error once the user has asked to stop.
+fn stop_if_asked() -> Result<()> {
+    if interrupt::asked() {
+        bail!("interrupted");
+    }
+    Ok(())
+}
+
+/// Measures everything; see the options.
+///
+/// # Errors
+/// Whatever the user or a model did wrong, in one line.
+pub fn run(args: &Args) -> Result<()> {
+    if args.files.is_empty() {
+        bail!(
+            "--compare has nothing to compare with the reference -m: name the files to measure behind the options"
+        );
+    }
+    let widths = args.widths()?;
+    let no_text = || anyhow!("there is no text: give one with -f FILE");
+    let file = args.file.as_deref().ok_or_else(no_text)?;
+    let text = text::read_prompt(file)?;
+    // before there is a file that an ended program would leave
+    interrupt::listen()?;
+    let plot = args
+        .plot
+        .as_deref()
+        .map(|p| reserve(args, p, file))
+        .transpose()?;
+
+    // Everything is looked at before anything takes long.
+    let path = args.model.model.as_path();
+    let loaded = subject::check(args, path)?;
+    let widest = loaded.model.widths().last();
+    let mut reference = Subject::new(path, &loaded, widest.map_or(&[], std::slice::from_ref))?;
+    note!("tokenizing the input ..");
+    let vocabulary = Vocabulary {
+        tokens: loaded.tokenizer.encode(&text, true, false)?,
+        tokenizer: loaded.tokenizer,
+        text,
+    };
+    let mut subjects = subject::all(args, &widths, &vocabulary, &reference)?;
+    subject::name(&mut subjects, &mut reference);
+    if let Some(target) = &args.plot {
+        for shard in subjects.iter().chain([&reference]).flat_map(|s| &s.shards) {
+            keep_input(target, shard, PLOT)?;
+        }
+    }
+    let plan = Plan::new(args, &vocabulary)?;
+    drop(vocabulary);
+    let chunks = plan.chunks.clone();
+    let forms: usize = subjects.iter().map(|s| s.forms.len()).sum();
+    note!(
+        "comparing {forms} models with '{}' over {} chunks, n_ctx={}, batch_size={}",
+        reference.name,
+        chunks.count(),
+        chunks.n_ctx(),
+        args.batch_size
+    );
+    note!("{}", plan.describe());
+
+    let mut table = match args.json {
+        true => None,
+        false => {
+            let names = subjects.iter().chain([&reference]);
+            let names = names.map(|s| s.name.as_str());
+            Some(Table::new(io::stdout().lock(), names, !args.no_speed)?)
+        }
+    };
+    let mut entries = Vec::new();
+    let mut done = |e: Entry| -> Result<()> {
+        if let Some(table) = &mut table {
+            table.row(&e)?;
+        }
+        entries.push(e);
+        Ok(())
+    };
+    let (base, first) = measure_reference(args, &reference, plan)?;
+    done(first)?;
+    for (i, subject) in subjects.iter().enumerate() {
+        if subject.forms.is_empty() {
+            continue;
+        }
+        stop_if_asked()?;
+        let loaded = load(&subject::options(args, &subject.path))?;
+        for &form in &subject.forms {
+            match form.bits {
+                Some(bits) => note!("{}, {bits} bits", subject.name),
+                None => note!("{}", subject.name),
+            }
+            let in_file = || format!("'{}'", subject.path.display());
+            let mut timed = timed(args, &loaded, form, chunks.n_ctx())?;
+            let d = divergence(args, &mut timed, &base).with_context(in_file)?;
+            let mut entry = Entry::new(i, subject, form, &reference, &d);
+            entry.prompt = timed.rate();
+            drop(timed);
+            entry.generation = generation(args, &loaded, form)?;
+            done(entry)?;
+        }
+    }
+    drop(base);
+    if let Some(out) = plot {
+        let labels: Vec<&str> = subjects.iter().map(|s| s.label.as_str()).collect();
+        let title = format!(
+            "{}, {} chunks of {} tokens",
+            file.file_name().unwrap_or(file.as_os_str()).display(),
+            chunks.count(),
+            chunks.n_ctx()
+        );
+        let svg = plot::draw(&title, &entries, &reference.label, &labels)?;
+        save(out, &svg)?;
+    }
+    if args.json {
+        let row = |e: &Entry| e.json(e.file.map_or(path, |i| &subjects[i].path));
+        let report = json!({
+            "reference": path.display().to_string(),
+            "text": file.display().to_string(),
+            "n_ctx": chunks.n_ctx(),
+            "chunks": chunks.count(),
+            "weights": reference.weights,
+            "rows": entries.iter().map(row).collect::<Vec<_>>(),
+            "peak_memory_bytes": peak_memory(),
+        });
+        writeln!(io::stdout(), "{report}")?;
+    }
+    Ok(())
+}
+
+/// The picture's file, which must be neither an input nor the base file.
+fn reserve(args: &Args, target: &Path, text: &Path) -> Result<OutFile> {
+    let inputs = args.files.iter().chain([&args.model.model]);
+    for input in inputs.map(|p| p.as_path()).chain([text]) {
+        keep_input(target, input, PLOT)?;
+    }
+    if let Some(base) = &args.kl_divergence_base {
+        keep_input(target, base, PLOT)?;
+        if std::path::absolute(target).ok() == std::path::absolute(base).ok() {
+            bail!(
+                "--plot and --kl-divergence-base both name '{}'",
+                target.display()
+            );
+        }
+    }
+    OutFile::create(target)
+}
+
+fn save(mut out: OutFile, svg: &str) -> Result<()> {
+    let path = out.path().to_owned();
+    let write = |out: &mut OutFile| out.write_all(svg.as_bytes());
+    write(&mut out)
+        .and_then(|()| out.keep())
+        .with_context(|| format!("cannot write '{}'", path.display()))?;
+    note!("plot saved to '{}'", path.display());
+    Ok(())
+}
+
+/// A session of the model in this form.
+fn timed(args: &Args, loaded: &Loaded, form: Form, n_ctx: usize) -> Result<Timed> {
+    let options = SessionOptions {
+        n_ctx,
+        n_ubatch: args.ubatch_size,
+    };
+    let mut session = Session::new(&loaded.model, options);
+    if let Some(bits) = form.bits {
+        session.set_bits(bits)?;
+        loaded.model.advise_width(bits);
+    }
+    Ok(Timed::new(session))
+}
+
+fn generation(args: &Args, loaded: &Loaded, form: Form) -> Result<Option<f64>> {
+    match args.no_speed {
+        true => Ok(None),
+        false => speed::generation(&loaded.model, form.bits).map(Some),
+    }
+}
+
+/// The base file and the first line.
+fn measure_reference(args: &Args, reference: &Subject, plan: Plan) -> Result<(Base, Entry)> {
+    stop_if_asked()?;
+    let loaded = load(&args.model)?;
+    let n_ctx = plan.chunks.n_ctx();
+    warn_of_context(&loaded, n_ctx);
+    note!("{}, the reference", reference.name);
+    let no_form = || anyhow!("'{}' has no width", reference.path.display());
+    let form = *reference.forms.first().ok_or_else(no_form)?;
+    let mut timed = timed(args, &loaded, form, n_ctx)?;
+    let base = plan.evaluate(&mut timed, args.batch_size)?;
+    let mut entry = Entry::reference(reference, form, base.log_ppl()?);
+    entry.prompt = timed.rate();
+    drop(timed);
+    entry.generation = generation(args, &loaded, form)?;
+    Ok((base, entry))
+}
+
+fn divergence(args: &Args, model: &mut Timed, base: &Base) -> Result<kld::Divergence> {
+    let mut reader = base.whole()?;
+    let mut progress = Progress::new(reader.chunks().count());
+    let result = kld::divergence(model, &mut reader, args.batch_size, &mut |done, _| {
+        progress.tick(done);
+        go_on()
+    });
+    progress.finish();
+    result.map_err(|e| base.unreadable(e))
+}

@@ -1,0 +1,289 @@
+//! The picture: perplexity and divergence against size and speed, a colour for each file.
+
+mod axis;
+mod labels;
+mod legend;
+
+use std::error::Error;
+
+use anyhow::{Result, anyhow};
+use plotters::coord::Shift;
+use plotters::prelude::*;
+use plotters::style::text_anchor::{HPos, Pos, VPos};
+
+use super::entry::Entry;
+use axis::Axis;
+use labels::{Area, Label, Line, place};
+use legend::legend;
+
+/// Size of a panel in pixels.
+const PANEL: (u32, u32) = (620, 430);
+
+/// Pixels around the head.
+const MARGIN: i32 = 20;
+
+/// Heights of texts, in pixels.
+const TITLE: i32 = 18;
+const TEXT: i32 = 14;
+const SMALL: i32 = 12;
+
+/// The least divergence that a logarithmic axis shows: that of a model from its own base file, whose values have 16 bits.
+const LEAST_KLD: f64 = 1e-6;
+
+/// From how large a ratio on perplexities are drawn on a logarithmic axis.
+const WIDE: f64 = 5.0;
+
+const GREY: RGBColor = RGBColor(90, 90, 90);
+const PALE: RGBColor = RGBColor(225, 225, 225);
+
+/// Told apart by most eyes (Okabe and Ito 2008).
+const COLOURS: [RGBColor; 7] = [
+    RGBColor(0, 114, 178),
+    RGBColor(213, 94, 0),
+    RGBColor(0, 158, 115),
+    RGBColor(204, 121, 167),
+    RGBColor(230, 159, 0),
+    RGBColor(86, 180, 233),
+    RGBColor(120, 94, 240),
+];
+
+type Canvas<'a> = DrawingArea<SVGBackend<'a>, Shift>;
+type Failure = Box<dyn Error + Send + Sync>;
+
+/// A point of a panel.
+struct Point {
+    file: usize,
+    bits: Option<u8>,
+    label: String,
+    x: f64,
+    y: f64,
+}
+
+/// One of the four.
+struct Panel {
+    x_name: String,
+    y_name: String,
+    points: Vec<Point>,
+    /// The height of the reference.
+    level: Option<f64>,
+    /// Whether the vertical axis is logarithmic.
+    logarithmic: bool,
+}
+
+/// Draws `entries` as SVG; `labels` are those of the files, `reference` that of the reference.
+///
+/// # Errors
+/// The drawing library's.
+pub fn draw(title: &str, entries: &[Entry], reference: &str, labels: &[&str]) -> Result<String> {
+    picture(title, entries, reference, labels).map_err(|e| anyhow!("cannot draw the plot: {e}"))
+}
+
+fn picture(
+    title: &str,
+    entries: &[Entry],
+    reference: &str,
+    labels: &[&str],
+) -> Result<String, Failure> {
+    let reference = printable(reference);
+    let labels: Vec<String> = labels.iter().map(|l| printable(l)).collect();
+    let rows = panels(entries, &labels);
+    let columns = rows.iter().map(Vec::len).max().unwrap_or(1);
+    let width = PANEL.0 * columns as u32;
+    let used: Vec<usize> = (0..labels.len())
+        .filter(|&i| entries.iter().any(|e| e.file == Some(i)))
+        .collect();
+    let keys = legend(
+        entries,
+        &reference,
+        &labels,
+        &used,
+        width as i32 - 2 * MARGIN,
+    );
+    let top_of_keys = MARGIN + TITLE + 12;
+    let head = top_of_keys + legend::height(&keys) + 4;
+
+    let mut svg = String::new();
+    {
+        let size = (width, head as u32 + PANEL.1 * rows.len() as u32);
+        let root = SVGBackend::with_string(&mut svg, size).into_drawing_area();
+        root.fill(&WHITE)?;
+        let (top, body) = root.split_vertically(head);
+        let title = printable(title);
+        top.draw(&Text::new(
+            title,
+            (MARGIN, MARGIN),
+            text(TITLE, &BLACK, HPos::Left, VPos::Top),
+        ))?;
+        for key in &keys {
+            key.draw(&top, top_of_keys)?;
+        }
+        let areas = body.split_evenly((rows.len(), columns));
+        for (panel, area) in rows.iter().flatten().zip(&areas) {
+            panel.draw(&root, area)?;
+        }
+        root.present()?;
+    }
+    Ok(svg)
+}
+
+/// What XML cannot hold, and what would not be seen, replaced.
+fn printable(text: &str) -> String {
+    let shown = |c: char| !c.is_control() && !matches!(c, '\u{fffe}' | '\u{ffff}');
+    text.chars()
+        .map(|c| if shown(c) { c } else { '\u{fffd}' })
+        .collect()
+}
+
+fn colour(file: usize) -> RGBColor {
+    match COLOURS.get(file) {
+        Some(colour) => *colour,
+        None => {
+            // steps of the golden ratio come near to no earlier hue for long
+            let hue = (file as f64 * 0.618_033_988_749_895).fract();
+            let (r, g, b) = HSLColor(hue, 0.6, 0.4).rgb();
+            RGBColor(r, g, b)
+        }
+    }
+}
+
+/// A text's style; the library divides sizes by 1.24.
+fn text(size: i32, colour: &RGBColor, h: HPos, v: VPos) -> TextStyle<'static> {
+    ("sans-serif", f64::from(size) * 1.24)
+        .into_font()
+        .color(colour)
+        .pos(Pos::new(h, v))
+}
+
+/// The rows of panels; without speeds there is one in each.
+fn panels(entries: &[Entry], labels: &[String]) -> [Vec<Panel>; 2] {
+    let points = |x: &dyn Fn(&Entry) -> Option<f64>, y: &dyn Fn(&Entry) -> f64| -> Vec<Point> {
+        let all = entries.iter().filter_map(|e| {
+            let file = e.file?;
+            let label = match e.form.bits {
+                Some(bits) => format!("{} {bits}", labels[file]),
+                None => labels[file].clone(),
+            };
+            let (x, y) = (x(e)?, y(e));
+            Some(Point {
+                file,
+                bits: e.form.bits,
+                label,
+                x,
+                y,
+            })
+        });
+        all.filter(|p| p.x.is_finite() && p.y.is_finite()).collect()
+    };
+    let level = entries
+        .iter()
+        .find(|e| e.file.is_none())
+        .map(|e| e.ppl.value);
+    let size = |e: &Entry| Some(e.bits_per_weight);
+    let speed = |e: &Entry| e.generation;
+    let ppl = |e: &Entry| e.ppl.value;
+    let kld = |e: &Entry| e.kld.value.max(LEAST_KLD);
+    let mut rows = [Vec::new(), Vec::new()];
+    for (x, x_name) in [
+        (
+            &size as &dyn Fn(&Entry) -> Option<f64>,
+            "bits per weight of the whole model",
+        ),
+        (&speed, "tokens per second, one by one"),
+    ] {
+        let of_ppl = points(x, &ppl);
+        if of_ppl.is_empty() && !rows[0].is_empty() {
+            continue;
+        }
+        let values = || of_ppl.iter().map(|p| p.y).chain(level);
+        let wide = values().fold(0.0, f64::max) > WIDE * values().fold(f64::INFINITY, f64::min);
+        rows[0].push(Panel {
+            x_name: x_name.to_owned(),
+            y_name: "perplexity".to_owned(),
+            logarithmic: wide,
+            points: of_ppl,
+            level,
+        });
+        rows[1].push(Panel {
+            x_name: x_name.to_owned(),
+            y_name: "KL divergence from the reference, nats".to_owned(),
+            logarithmic: true,
+            points: points(x, &kld),
+            level: None,
+        });
+    }
+    rows
+}
+
+type Axes = Cartesian2d<Axis, Axis>;
+
+impl Panel {
+    fn draw(&self, root: &Canvas<'_>, area: &Canvas<'_>) -> Result<(), Failure> {
+        let xs: Vec<f64> = self.points.iter().map(|p| p.x).collect();
+        let level = self.level.filter(|l| l.is_finite());
+        let ys: Vec<f64> = self.points.iter().map(|p| p.y).chain(level).collect();
+        if xs.is_empty() {
+            return Ok(());
+        }
+        let (x, y) = (
+            Axis::around(&xs, false),
+            Axis::around(&ys, self.logarithmic),
+        );
+        let across = x.range();
+        let mut chart = ChartBuilder::on(area)
+            .margin(12)
+            .x_label_area_size(48)
+            .y_label_area_size(72)
+            .build_cartesian_2d(x, y)?;
+        chart
+            .configure_mesh()
+            .x_desc(&self.x_name)
+            .y_desc(&self.y_name)
+            .bold_line_style(PALE)
+            .axis_style(GREY)
+            .label_style(text(SMALL, &GREY, HPos::Left, VPos::Top))
+            .axis_desc_style(text(TEXT, &BLACK, HPos::Left, VPos::Top))
+            .draw()?;
+        let mut lines = Vec::new();
+        if let Some(level) = level {
+            let ends = [(across.start, level), (across.end, level)];
+            chart.draw_series(DashedLineSeries::new(ends, 6, 5, GREY.stroke_width(1)))?;
+            lines.push(ends.map(|e| chart.backend_coord(&e)).into());
+        }
+        for points in self.points.chunk_by(|a, b| a.file == b.file) {
+            let colour = colour(points[0].file);
+            let mut widths: Vec<&Point> = points.iter().collect();
+            widths.sort_by_key(|p| p.bits);
+            let at: Vec<(f64, f64)> = widths.iter().map(|p| (p.x, p.y)).collect();
+            chart.draw_series(at.iter().map(|&p| Circle::new(p, 4, colour.filled())))?;
+            if at.len() > 1 {
+                chart.draw_series(LineSeries::new(at.clone(), colour.stroke_width(2)))?;
+            }
+            let pixels: Vec<_> = at.iter().map(|p| chart.backend_coord(p)).collect();
+            lines.extend(pixels.windows(2).map(|w| (w[0], w[1])));
+        }
+        self.label(root, &chart, &lines)
+    }
+
+    /// Writes beside each point what it is.
+    fn label(
+        &self,
+        root: &Canvas<'_>,
+        chart: &ChartContext<'_, SVGBackend<'_>, Axes>,
+        lines: &[Line],
+    ) -> Result<(), Failure> {
+        let all = self.points.iter().map(|p| Label {
+            text: p.label.clone(),
+            at: chart.backend_coord(&(p.x, p.y)),
+        });
+        let all: Vec<Label> = all.collect();
+        let (across, down) = chart.plotting_area().get_pixel_range();
+        let bounds = Area(across.start, down.start, across.end, down.end);
+        let places = place(&all, lines, bounds, SMALL);
+        for ((label, area), point) in all.iter().zip(places).zip(&self.points) {
+            let style = text(SMALL, &colour(point.file), HPos::Left, VPos::Center);
+            let middle = (area.1 + area.3) / 2;
+            root.draw(&Text::new(label.text.clone(), (area.0, middle), style))?;
+        }
+        Ok(())
+    }
+}

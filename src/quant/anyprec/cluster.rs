@@ -92,7 +92,7 @@ pub struct Clusterer {
 
 #[derive(Debug)]
 enum Engine {
-    Exact(Exact),
+    Exact(Box<Exact>),
     Compat(Box<Reference>),
 }
 
@@ -102,10 +102,10 @@ impl Clusterer {
         Clusterer {
             nesting,
             engine: match method {
-                Method::Exact => Engine::Exact(Exact::best_at(nesting.seed_bits)),
+                Method::Exact => Engine::Exact(Box::new(Exact::best_at(nesting.seed_bits))),
                 Method::BestAt(bits) => {
                     let inside = bits.clamp(nesting.seed_bits, nesting.parent_bits);
-                    Engine::Exact(Exact::best_at(inside))
+                    Engine::Exact(Box::new(Exact::best_at(inside)))
                 }
                 Method::Compat { seed } => Engine::Compat(Box::new(Reference::new(seed))),
             },

@@ -6,7 +6,8 @@
 //! already. So the text is the one without drafts, whatever the sampler. One key-value cache serves both widths: what
 //! drafting puts there is overwritten by the verification, and what was drafted in vain is forgotten.
 //!
-//! Whether drafts pay depends on the model, the text and the machine, so it is measured: [`Pace`].
+//! Long drafts pay where they are mostly right: a draft that was right to its end makes the next one longer, any
+//! other makes it shorter. Whether drafts pay at all depends on the model, the text and the machine, so it is measured: [`Pace`].
 
 mod pace;
 
@@ -51,11 +52,20 @@ impl Counts {
     }
 }
 
+/// Tokens of the first draft, where as many are allowed.
+const FIRST: usize = 4;
+/// Tokens by which a draft grows after one that was right to its end.
+const GROWTH: usize = 2;
+
 /// Evaluates tokens of one session, some of them ahead of time.
 pub struct Speculator {
     draft_bits: u8,
     bits: u8,
     most: usize,
+    /// Tokens of the next draft.
+    length: usize,
+    /// Whether all tokens of the last draft were right so far.
+    right: bool,
     /// Drafted tokens whose evaluation stands in the session, each with the logits after it.
     ahead: VecDeque<(u32, Vec<f32>)>,
     counts: Counts,
@@ -77,6 +87,8 @@ impl Speculator {
             draft_bits,
             bits: draft_bits,
             most,
+            length: FIRST.min(most),
+            right: true,
             ahead: VecDeque::new(),
             counts: Counts::default(),
             pace: Pace::new(),
@@ -153,6 +165,7 @@ impl Speculator {
                 }
                 return Ok(());
             }
+            self.right = false;
             self.forget(session);
         }
         let room = session.n_ctx().saturating_sub(session.n_past() + 1);
@@ -163,6 +176,7 @@ impl Speculator {
             self.pace.plain(start.elapsed());
             return Ok(());
         }
+        let most = most.min(self.next_length());
         let first = session.n_past();
         let drafted = self.draft(session, id, most, guess);
         // also after a failed draft, which may have been at any point
@@ -180,8 +194,21 @@ impl Speculator {
         })?;
         self.counts.rounds += 1;
         self.counts.drafted += tokens.len() - 1;
+        self.right = true;
         self.pace.round(start.elapsed());
         Ok(())
+    }
+
+    /// How long the next draft may be, from how the last one went.
+    fn next_length(&mut self) -> usize {
+        if self.counts.rounds > 0 {
+            self.length = if self.right {
+                (self.length + GROWTH).min(self.most)
+            } else {
+                (self.length - 1).max(1)
+            };
+        }
+        self.length
     }
 
     /// Up to `most` tokens that may follow `id`; leaves the session at the narrow width.

@@ -211,7 +211,7 @@ fn drafts_change_neither_text_nor_logits() {
     ]);
     let json: Value = serde_json::from_str(&json).unwrap();
     let draft = &json["draft"];
-    assert_eq!((&draft["bits"], &draft["tokens"]), (&1.into(), &4.into()));
+    assert_eq!((&draft["bits"], &draft["tokens"]), (&1.into(), &16.into()));
     let count = |name: &str| draft[name].as_u64().unwrap();
     assert!(count("rounds") > 0 && count("drafted") >= count("accepted"));
     assert_eq!(json["tokens"].as_array().unwrap().len(), 60);

@@ -81,8 +81,8 @@ pub struct Args {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=8))]
     pub draft_bits: Option<u8>,
 
-    /// How many tokens to draft before they are verified
-    #[arg(long, value_name = "N", default_value = "4", value_parser = positive, requires = "draft_bits")]
+    /// How many tokens to draft at most before they are verified; how many within that depends on how many were right
+    #[arg(long, value_name = "N", default_value = "16", value_parser = positive, requires = "draft_bits")]
     pub draft: usize,
 
     /// Draft even where it does not make the text faster

@@ -37,6 +37,8 @@ const CHUNK_WEIGHTS: u64 = 1 << 22;
 pub struct Report {
     /// Size of the file.
     pub file_bytes: u64,
+    /// Threads that worked on it.
+    pub threads: usize,
     /// Sizes by width.
     pub footprint: Footprint,
     /// What the keys say.
@@ -182,6 +184,7 @@ impl Job<'_> {
         let file_bytes = writer.finish(&plan.places(&header, &choice.counts)?.layout)?;
         Ok(Report {
             file_bytes,
+            threads: rayon::current_num_threads(),
             footprint,
             header,
             sparse: choice.counts.iter().sum(),

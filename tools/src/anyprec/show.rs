@@ -68,6 +68,7 @@ pub fn write_report(
         value["sensitivity"] = json!(report.header.sensitivity);
         value["files"] = json!([done.out.display().to_string()]);
         value["sparse_weights"] = json!(report.sparse);
+        value["threads"] = json!(report.threads);
         value["seconds"] = json!(done.time.as_secs_f64());
         return writeln!(out, "{value:#}");
     }
@@ -97,9 +98,11 @@ pub fn write_report(
     };
     writeln!(
         out,
-        "sensitivities: {}{method}\ntime: {:.1} s",
+        "sensitivities: {}{method}\ntime: {:.1} s, {:.2} million weights per second on {} threads",
         report.header.sensitivity,
-        done.time.as_secs_f64()
+        done.time.as_secs_f64(),
+        report.footprint.weights as f64 / 1e6 / done.time.as_secs_f64(),
+        report.threads
     )
 }
 

@@ -9,7 +9,7 @@ use trine_formats::types::TypeId;
 
 use super::{Arch, Config, LoadOptions, ModelError};
 use crate::kernels::Floats;
-use crate::kernels::packed::Arena;
+use crate::kernels::bitplane::SharedArena;
 use crate::ops;
 use crate::ops::matmul::{Activations, Matrix, matmul};
 
@@ -24,7 +24,7 @@ pub struct Loader<'a> {
     options: &'a LoadOptions,
     problems: Vec<String>,
     used: HashSet<String>,
-    arena: Arena,
+    arena: SharedArena,
     in_cache: bool,
     /// What became of the matrices.
     layouts: Layouts,
@@ -44,7 +44,7 @@ impl<'a> Loader<'a> {
             options,
             problems: Vec::new(),
             used: HashSet::new(),
-            arena: Arena::default(),
+            arena: SharedArena::default(),
             in_cache: weights <= CACHE,
             layouts: Layouts::default(),
         }
@@ -173,7 +173,7 @@ impl<'a> Loader<'a> {
     pub fn ready(&mut self, matrix: Matrix) -> Matrix {
         let rows = matrix.rows;
         let matrix = if self.options.repack && self.problems.is_empty() {
-            let packed = matrix.packed(&mut self.arena, self.options.isa, self.in_cache);
+            let packed = matrix.packed(&self.arena, self.options.isa, self.in_cache);
             packed.unwrap_or_else(|e| {
                 self.problems.push(format!(
                     "no memory for packed weights: {e}; try --no-repack"

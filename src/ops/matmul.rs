@@ -11,8 +11,8 @@ use trine_formats::types::TypeId;
 use trine_formats::types::ternary::{TernaryData, TernaryError};
 
 use super::observe::ActivationObserver;
-use crate::kernels::bitplane::{self, BitplaneMatrix, NumberPath};
-use crate::kernels::packed::{self, Arena, Encoding, Job, PackedMatrix, Packing};
+use crate::kernels::bitplane::{self, BitplaneMatrix, NumberPath, SharedArena};
+use crate::kernels::packed::{self, Encoding, Job, PackedMatrix, Packing};
 use crate::kernels::ternary::{self, Quantizer};
 use crate::kernels::{self, AlignedBytes, Floats, Isa, MatRows};
 use crate::pool::{self, Parts};
@@ -42,7 +42,7 @@ enum Weights {
     },
     /// Interleaved rows in memory of their own.
     Packed(PackedMatrix),
-    /// Bit planes of several widths as the file has them.
+    /// Bit planes of several widths as the file has them, or packed codes made of them.
     Planes(BitplaneMatrix),
 }
 
@@ -168,20 +168,29 @@ impl Matrix {
     }
 
     /// The same matrix in the best packed layout there is, its bytes in `arena`; unchanged where there is
-    /// none or the weights do not fit it. `in_cache` says that the model as a whole stays in the cache.
+    /// none or the weights do not fit it. `in_cache` says that the model as a whole stays in the cache. Bit planes are
+    /// packed by the first product at a width that needs them.
     ///
     /// # Errors
     /// The system has no memory.
-    pub fn packed(self, arena: &mut Arena, isa: Isa, in_cache: bool) -> io::Result<Matrix> {
-        let Weights::Rows { data, .. } = &self.weights else {
-            return Ok(self);
+    pub fn packed(self, arena: &SharedArena, isa: Isa, in_cache: bool) -> io::Result<Matrix> {
+        let data = match self.weights {
+            Weights::Rows { ref data, .. } => data,
+            Weights::Packed(_) => return Ok(self),
+            Weights::Planes(planes) => {
+                return Ok(Matrix {
+                    weights: Weights::Planes(planes.packed(arena, isa)),
+                    ..self
+                });
+            }
         };
         for packing in packed::packings(self.ty, isa) {
             // A group of mostly nothing would take more memory and time than the rows do.
             if 2 * self.rows < packing.rows || packing.dense && in_cache {
                 continue;
             }
-            let done = PackedMatrix::pack(packing, self.cols, self.rows, data, arena)?;
+            let mut arena = arena.lock().unwrap_or_else(|e| e.into_inner());
+            let done = PackedMatrix::pack(packing, self.cols, self.rows, data, &mut arena)?;
             if let Some(packed) = done {
                 data.release();
                 return Ok(Matrix {
@@ -208,6 +217,7 @@ impl Matrix {
         match &self.weights {
             Weights::Rows { data, .. } => (None, data.len()),
             Weights::Packed(p) => (Some(p.packing().name), p.bytes()),
+            Weights::Planes(p) if p.is_packed() => (Some("nibbles of bit planes"), p.bytes()),
             Weights::Planes(p) => (Some("bit planes"), p.bytes()),
         }
     }

@@ -69,10 +69,11 @@ fn neither_threads_nor_instructions_nor_batches_change_a_bit() {
         for bits in [3, 6] {
             let expected = logits(&mut session(&whole(path), bits), &tokens);
             for isa in Isa::ALL.into_iter().filter(|isa| *isa <= Isa::detect()) {
-                for threads in [1, 3] {
+                for (threads, repack) in [(1, true), (3, true), (2, false)] {
                     let options = LoadOptions {
                         isa,
                         threads,
+                        repack,
                         ..options(path)
                     };
                     let model = Model::load(&file, &options).expect("a model");
@@ -87,7 +88,7 @@ fn neither_threads_nor_instructions_nor_batches_change_a_bit() {
                     }
                     assert!(
                         got == expected,
-                        "{path:?} {bits} bits, {isa}, {threads} threads"
+                        "{path:?} {bits} bits, {isa}, {threads} threads, repack {repack}"
                     );
                 }
             }
@@ -136,7 +137,11 @@ fn only_the_planes_of_the_width_are_read() {
     let bytes = &files().whole;
     let file = model_file(bytes.clone());
     let tokens = tokens(20);
-    for path in PATHS {
+    for (path, repack) in PATHS.into_iter().flat_map(|p| [(p, true), (p, false)]) {
+        let options = |path| LoadOptions {
+            repack,
+            ..options(path)
+        };
         let model = whole(path);
         for width in [3u8, 4] {
             let expected = logits(&mut session(&model, width), &tokens);

@@ -15,6 +15,7 @@ use super::Isa;
 use super::aligned::AlignedBytes;
 
 mod act;
+pub(in crate::kernels) mod packed;
 mod run;
 mod scalar;
 mod sparse;
@@ -23,6 +24,7 @@ mod tests;
 
 #[cfg(target_arch = "x86_64")]
 pub(in crate::kernels) use act::arrange_with;
+pub use packed::SharedArena;
 pub use run::{BitplaneMatrix, Job, multiply_all};
 
 /// How products are computed; the two are different definitions and give different bits.
@@ -76,7 +78,7 @@ impl<'a> Rows<'a> {
 
     /// Whether every group is whole blocks, which the vector kernels ask for.
     pub(in crate::kernels) fn in_blocks(&self) -> bool {
-        self.groups == 1 || self.columns.is_multiple_of(BLOCK * self.groups)
+        in_blocks(self.columns, self.groups)
     }
 
     /// The number of rows, once all lengths are known to fit each other.
@@ -104,6 +106,11 @@ impl<'a> Rows<'a> {
     }
 }
 
+/// Whether every group of such rows is whole blocks.
+fn in_blocks(columns: usize, groups: usize) -> bool {
+    groups == 1 || columns.is_multiple_of(BLOCK * groups)
+}
+
 /// An arrangement of a row of activations in blocks of 64, the last one filled with zeros.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Form {
@@ -124,7 +131,7 @@ const INT_BLOCK: usize = 128;
 impl Form {
     /// What the kernel of a number path wants for rows of such groups.
     pub fn of(path: NumberPath, isa: Isa, tokens: usize, columns: usize, groups: usize) -> Form {
-        let whole = groups == 1 || columns.is_multiple_of(BLOCK * groups);
+        let whole = in_blocks(columns, groups);
         match path {
             NumberPath::F32 => Form::Floats,
             NumberPath::I16 if tokens == 1 && whole && has_vbmi(isa) => Form::Bytes,

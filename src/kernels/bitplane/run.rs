@@ -6,8 +6,9 @@ use std::sync::{Arc, OnceLock};
 
 use trine_formats::anyprec::{ApView, SparseView};
 
+use super::packed::{self, Lines, PackedRows, SharedArena, Tables};
 use super::sparse::{self, Entries};
-use super::{Form, NumberPath, Rows, multiply};
+use super::{Form, NumberPath, Rows, has_vbmi, multiply};
 use crate::kernels::Isa;
 use crate::pool::{self, Parts};
 
@@ -19,17 +20,20 @@ const STREAM: usize = 1 << 20;
 /// Multiplications a task has at least, or handing it out costs more than it saves.
 const WORK: usize = 200_000;
 
-/// A matrix at all widths that its file has, used where the file's bytes are.
+/// A matrix at all widths that its file has, used where the file's bytes are or from packed codes.
 #[derive(Clone)]
 pub struct BitplaneMatrix {
     path: NumberPath,
     widths: Arc<[AtWidth]>,
+    lines: Option<Arc<Lines>>,
 }
 
 struct AtWidth {
     view: ApView,
     /// Of the sparse weights, once they were asked for.
     deltas: OnceLock<Vec<f32>>,
+    /// For packed codes, once they were asked for.
+    tables: OnceLock<Option<Tables>>,
 }
 
 impl BitplaneMatrix {
@@ -39,11 +43,34 @@ impl BitplaneMatrix {
         let at_width = |view| AtWidth {
             view,
             deltas: OnceLock::new(),
+            tables: OnceLock::new(),
         };
         BitplaneMatrix {
             path,
             widths: views.into_iter().map(at_width).collect(),
+            lines: None,
         }
+    }
+
+    /// The same matrix, which packs its codes into `arena` when a product needs them and lets the file's bytes go; unchanged
+    /// where no kernels read packed codes.
+    pub fn packed(self, arena: &SharedArena, isa: Isa) -> BitplaneMatrix {
+        let whole = |w: &AtWidth| {
+            let v = &w.view;
+            super::in_blocks(v.columns, v.groups)
+        };
+        if !has_vbmi(isa) || !self.widths.iter().all(whole) {
+            return self;
+        }
+        BitplaneMatrix {
+            lines: Some(Arc::new(Lines::new(arena.clone()))),
+            ..self
+        }
+    }
+
+    /// Whether codes are packed.
+    pub fn is_packed(&self) -> bool {
+        self.lines.is_some()
     }
 
     /// The rows `range` as a matrix of their own; `None` when they are not there.
@@ -73,15 +100,22 @@ impl BitplaneMatrix {
             })
         };
         let views: Option<Vec<ApView>> = self.widths.iter().map(part).collect();
-        Some(BitplaneMatrix::new(self.path, views?))
+        let lines = self.lines.as_ref();
+        Some(BitplaneMatrix {
+            lines: lines.map(|l| Arc::new(Lines::new(l.arena().clone()))),
+            ..BitplaneMatrix::new(self.path, views?)
+        })
     }
 
-    /// Bytes of the planes and tables of the widest width, and of the sparse weights.
+    /// Bytes of the codes and tables of the widest width, and of the sparse weights.
     pub fn bytes(&self) -> usize {
-        let Some(AtWidth { view, .. }) = self.widths.last() else {
+        let Some(view) = self.widest() else {
             return 0;
         };
-        let planes: usize = view.planes.iter().map(|p| p.len()).sum();
+        let planes = match &self.lines {
+            Some(_) => Lines::bytes(view),
+            None => view.planes.iter().map(|p| p.len()).sum(),
+        };
         let sparse = view.sparse.as_ref();
         let sparse = sparse.map_or(0, |s| s.ptr.len() + s.col.len() + s.val.len());
         planes + view.lut.len() + sparse
@@ -99,6 +133,27 @@ impl BitplaneMatrix {
     fn at(&self, width: u8) -> &AtWidth {
         let found = self.widths.iter().find(|w| w.view.width == width);
         found.unwrap_or_else(|| panic!("no width of {width} bits"))
+    }
+
+    pub(super) fn widest(&self) -> Option<&ApView> {
+        let views = self.widths.iter().map(|w| &w.view);
+        views.max_by_key(|v| v.width)
+    }
+
+    /// All rows packed, where they are and the kernels of `isa` read them. What has to be packed first, is.
+    pub(super) fn packed_rows(&self, isa: Isa, width: u8) -> Option<PackedRows<'_>> {
+        let lines = self.lines.as_ref().filter(|_| has_vbmi(isa))?;
+        let w = self.at(width);
+        let tables = || packed::tables(self.path, &w.view, lines.arena());
+        // without memory the file's bytes serve as well
+        let Tables { bytes, scales } = w.tables.get_or_init(tables).as_ref()?;
+        Some(PackedRows {
+            shape: packed::shape(&w.view),
+            width: width.into(),
+            lines: lines.of(width, self.widest()?)?,
+            tables: bytes,
+            scales,
+        })
     }
 }
 
@@ -121,14 +176,29 @@ impl AtWidth {
     fn multiply(
         &self,
         isa: Isa,
+        packed: Option<&PackedRows<'_>>,
         rows: &Range<usize>,
-        form: Form,
-        acts: &[u8],
+        (form, acts): (Form, &[u8]),
         x: &[f32],
         out: &mut [f32],
     ) {
-        let v = &self.view;
         let tokens = out.len() / rows.len();
+        match packed {
+            Some(packed) => packed::multiply(&packed.part(rows), form, acts, tokens, out),
+            None => self.multiply_planes(isa, rows, form, acts, out),
+        }
+        self.add_sparse(isa, rows, x, out);
+    }
+
+    fn multiply_planes(
+        &self,
+        isa: Isa,
+        rows: &Range<usize>,
+        form: Form,
+        acts: &[u8],
+        out: &mut [f32],
+    ) {
+        let v = &self.view;
         let (plane, lut) = (8 * v.words(), (2 * v.groups) << v.width);
         let mut planes = [&[][..]; trine_formats::anyprec::MAX_BITS as usize];
         for (part, all) in planes.iter_mut().zip(&v.planes) {
@@ -140,7 +210,12 @@ impl AtWidth {
             planes: &planes[..v.planes.len()],
             lut: &v.lut[rows.start * lut..rows.end * lut],
         };
-        multiply(isa, &part, form, acts, tokens, out);
+        multiply(isa, &part, form, acts, out.len() / rows.len(), out);
+    }
+
+    /// The weights of some rows that are stored as they are.
+    fn add_sparse(&self, isa: Isa, rows: &Range<usize>, x: &[f32], out: &mut [f32]) {
+        let (v, tokens) = (&self.view, out.len() / rows.len());
         let Some(sparse) = &v.sparse else {
             return;
         };
@@ -209,20 +284,22 @@ pub fn multiply_all(isa: Isa, jobs: &mut [Job<'_>], tokens: usize) {
         assert_eq!(job.acts.len(), tokens * act_bytes, "activation size");
         assert_eq!(job.x.len(), tokens * columns, "activation size");
         split(i, w, act_bytes, tokens, &mut tasks);
-        // now rather than in all threads at once
+        // now rather than in all threads at once, and while the planes are at hand
         w.deltas();
-        parts.push((w, job.form, job.acts, job.x, Parts::new(&mut *job.out)));
+        let packed = job.w.packed_rows(isa, job.width);
+        let acts = (job.form, job.acts);
+        parts.push((w, packed, acts, job.x, Parts::new(&mut *job.out)));
     }
     pool::for_each(tasks.len(), |i| {
         let Task { job, rows, tokens } = &tasks[i];
-        let (w, form, acts, x, out) = &parts[*job];
+        let (w, packed, (form, acts), x, out) = &parts[*job];
         let (columns, all) = (w.view.columns, w.view.rows);
         let act_bytes = form.act_bytes(columns);
         let acts = &acts[tokens.start * act_bytes..tokens.end * act_bytes];
         let x = &x[tokens.start * columns..tokens.end * columns];
         TILE.with_borrow_mut(|tile| {
             tile.resize(rows.len() * tokens.len(), 0.0);
-            w.multiply(isa, rows, *form, acts, x, tile);
+            w.multiply(isa, packed.as_ref(), rows, (*form, acts), x, tile);
             for (i, t) in tokens.clone().enumerate() {
                 // SAFETY: tasks of a job differ in their rows or their tokens.
                 let out = unsafe { out.part(t * all + rows.start..t * all + rows.end) };

@@ -25,6 +25,13 @@ fn kernels() -> Vec<(String, Isa, Multiply)> {
         (isa.to_string(), isa, Box::new(run))
     };
     let mut all: Vec<_> = isas().map(by_isa).collect();
+    if has_vbmi(Isa::detect()) {
+        all.push((
+            "packed".to_owned(),
+            Isa::detect(),
+            Box::new(multiply_packed),
+        ));
+    }
     #[cfg(target_arch = "x86_64")]
     if Isa::detect() >= Isa::Avx2 {
         use crate::kernels::x86::bitplane::{self, Level};
@@ -36,6 +43,39 @@ fn kernels() -> Vec<(String, Isa, Multiply)> {
         all.push(("avx2 without gfni".to_owned(), Isa::Avx2, Box::new(plain)));
     }
     all
+}
+
+/// From packed codes, where groups are whole blocks; in parts of several rows, as threads have them.
+fn multiply_packed(rows: &Rows<'_>, form: Form, acts: &[u8], tokens: usize, out: &mut [f32]) {
+    let count = rows.check(form, acts, tokens, out);
+    if !rows.in_blocks() {
+        return multiply(Isa::detect(), rows, form, acts, tokens, out);
+    }
+    let planes = rows.planes.iter().map(|p| Blob::from_vec(p.to_vec()));
+    let view = ApView {
+        width: rows.width() as u8,
+        columns: rows.columns,
+        rows: count,
+        groups: rows.groups,
+        planes: planes.collect(),
+        lut: Blob::from_vec(rows.lut.to_vec()),
+        sparse: None,
+    };
+    let path = match form {
+        Form::Floats => NumberPath::F32,
+        _ => NumberPath::I16,
+    };
+    let matrix = BitplaneMatrix::new(path, [view]);
+    let matrix = matrix.packed(&SharedArena::default(), Isa::detect());
+    assert!(matrix.is_packed());
+    let packed = matrix.packed_rows(Isa::detect(), rows.width() as u8);
+    let packed = packed.expect("memory");
+    assert_eq!(packed.rows(), count);
+    let at = count / 2 / packed::PAIR * packed::PAIR;
+    for range in [0..at, at..count] {
+        let out = &mut out[range.start * tokens..range.end * tokens];
+        packed::multiply(&packed.part(&range), form, acts, tokens, out);
+    }
 }
 
 /// Rows with all they need.
@@ -197,8 +237,10 @@ fn kernels_give_the_golden_products() {
 fn kernels_give_the_canonical_products_of_any_shape() {
     let mut random = Random(1);
     for width in 1..=8 {
-        for columns in [1, 5, 63, 64, 65, 130, 512, 576, 577, 1000, 1088] {
-            for (rows, tokens) in [(1, 1), (2, 2), (3, 5), (11, 1), (9, 3), (2, 15)] {
+        for columns in [
+            1, 5, 63, 64, 65, 130, 192, 256, 320, 512, 576, 577, 1000, 1088, 1536,
+        ] {
+            for (rows, tokens) in [(1, 1), (2, 2), (3, 5), (37, 1), (9, 3), (2, 15)] {
                 let m = Matrix::random(&mut random, (rows, columns, 1), width, normal);
                 let x: Vec<f32> = (0..columns * tokens).map(|_| random.float()).collect();
                 compare(&m, &x, "shape");
@@ -212,7 +254,16 @@ fn kernels_give_the_canonical_products_of_groups() {
     let mut random = Random(2);
     for width in 1..=8 {
         // whole blocks, and groups that end inside one
-        for (columns, groups) in [(128, 2), (1152, 2), (640, 5), (96, 2), (200, 8), (3, 3)] {
+        for (columns, groups) in [
+            (128, 2),
+            (1152, 2),
+            (640, 5),
+            (1536, 4),
+            (768, 4),
+            (96, 2),
+            (200, 8),
+            (3, 3),
+        ] {
             for (rows, tokens) in [(3, 1), (2, 4)] {
                 let shape = (rows, columns, groups);
                 let m = Matrix::random(&mut random, shape, width, normal);
@@ -385,6 +436,106 @@ fn matrices_give_the_canonical_products_on_any_number_of_threads() {
                         }
                     }
                 }
+            }
+        }
+    }
+}
+
+#[test]
+fn packed_matrices_take_any_width_at_any_time() {
+    let mut random = Random(6);
+    // a row of odd number at the end, groups of an odd number of blocks, more rows than a task packs
+    let (rows, columns, groups) = (131, 1152, 2);
+    let widest = Matrix::random(&mut random, (rows, columns, groups), 8, normal);
+    let matrices: Vec<Matrix> = (1..=8)
+        .map(|width| Matrix {
+            planes: widest.planes[..width].to_vec(),
+            ..Matrix::random(&mut random, (rows, columns, groups), width, normal)
+        })
+        .collect();
+    let sparse = sparse(&mut random, rows, columns);
+    let x: Vec<f32> = (0..3 * columns).map(|_| random.float()).collect();
+    for path in PATHS {
+        let views = matrices.iter().map(|m| m.view(Some(sparse.clone())));
+        let plain = BitplaneMatrix::new(path, views);
+        let (first, second) = (plain.rows(0..51), plain.rows(51..rows));
+        let pool = Pool::new(2).expect("threads");
+        for widths in [[3, 8, 3, 4], [5, 4, 6, 7], [8, 1, 7, 2], [7, 5, 3, 6]] {
+            let arena = SharedArena::default();
+            let [whole, first, second] = [Some(&plain), first.as_ref(), second.as_ref()].map(|m| {
+                m.expect("they are there")
+                    .clone()
+                    .packed(&arena, Isa::detect())
+            });
+            assert_eq!(whole.is_packed(), has_vbmi(Isa::detect()));
+            assert_eq!(first.is_packed(), has_vbmi(Isa::detect()));
+            for width in widths {
+                for tokens in [1, 3] {
+                    let x = &x[..tokens * columns];
+                    let products = |m: &BitplaneMatrix, isa| {
+                        let form = m.form(isa, tokens);
+                        let acts = arranged(form, isa, x, columns);
+                        let count = m.widest().map_or(0, |v| v.rows);
+                        let mut out = vec![f32::NAN; tokens * count];
+                        let mut jobs = [Job {
+                            w: m,
+                            width,
+                            form,
+                            acts: &acts,
+                            x,
+                            out: &mut out,
+                        }];
+                        pool.install(|| multiply_all(isa, &mut jobs, tokens));
+                        out
+                    };
+                    let expected = products(&plain, Isa::Scalar);
+                    // the packed one also where its codes cannot be read
+                    for isa in isas() {
+                        let got = products(&whole, isa);
+                        let same = expected.iter().zip(&got).all(|(a, b)| same(*a, *b));
+                        assert!(same, "{path:?} {widths:?} {width} {tokens} {isa}");
+                    }
+                    for (m, at) in [(&first, 0), (&second, 51)] {
+                        let got = products(m, Isa::detect());
+                        for (token, got) in got.chunks_exact(got.len() / tokens).enumerate() {
+                            let expected = &expected[token * rows + at..][..got.len()];
+                            let same = expected.iter().zip(got).all(|(a, b)| same(*a, *b));
+                            assert!(same, "{path:?} {widths:?} {width} {tokens} from {at}");
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn packed_codes_are_the_bits_of_the_planes() {
+    // what the layout says, bit by bit
+    let mut random = Random(7);
+    let (rows, columns, groups) = (3, 640, 2);
+    let m = Matrix::random(&mut random, (rows, columns, groups), 8, normal);
+    let matrix = BitplaneMatrix::new(NumberPath::I16, [m.view(None)]);
+    let matrix = matrix.packed(&SharedArena::default(), Isa::detect());
+    let Some(packed) = matrix.packed_rows(Isa::detect(), 8) else {
+        assert!(!has_vbmi(Isa::detect()));
+        return;
+    };
+    let blocks = columns / 64 / groups;
+    for row in 0..rows {
+        for column in 0..columns {
+            let (block, byte) = (column / 64, column % 64);
+            let (group, block) = (block / blocks, block % blocks);
+            let run = row / 2 * groups + group;
+            let at = |lines: usize, line: usize| ((run * lines + line) * 2 + row % 2) * 64 + byte;
+            let nibbles = packed.lines[0][at(blocks.div_ceil(2), block / 2)];
+            let crumbs = at(blocks.div_ceil(4), block / 4);
+            let middle = packed.lines[1][crumbs] >> [4, 0, 6, 2][block % 4] & 3;
+            let last = packed.lines[2][crumbs] >> [6, 2, 4, 0][block % 4] & 3;
+            let code = nibbles >> (4 * (block % 2)) & 15 | middle << 4 | last << 6;
+            for (plane, bytes) in m.planes.iter().enumerate() {
+                let bit = bytes[row * columns / 8 + column / 8] >> (column % 8) & 1;
+                assert_eq!(code >> plane & 1, bit, "{row} {column} {plane}");
             }
         }
     }

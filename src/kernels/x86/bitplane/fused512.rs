@@ -3,7 +3,8 @@
 use std::arch::x86_64::*;
 
 use super::rows512::{Sink, Tables, walk};
-use super::{lut, sums};
+use super::{lut, packed512, sums};
+use crate::kernels::bitplane::packed::PackedRows;
 use crate::kernels::bitplane::{Form, Rows};
 
 /// Rows whose scales are found before, and whose lanes are added after their products: both take long, but one does not
@@ -57,6 +58,42 @@ unsafe fn products<const B: usize, P: Product>(rows: &Rows<'_>, acts: &[u8], out
             let sums = _mm512_mul_ps(scales, sums::sixteen(lanes));
             let there = ((1u32 << out.len()) - 1) as u16;
             _mm512_mask_storeu_ps(out.as_mut_ptr(), there, sums);
+        }
+    }
+}
+
+/// All packed rows times one row of activations in single precision.
+///
+/// # Safety
+/// AVX-512 with VNNI, VBMI and GFNI. The lengths fit.
+pub(super) unsafe fn packed_floats(rows: &PackedRows<'_>, acts: &[u8], out: &mut [f32]) {
+    macro_rules! by_width {
+        ($($width:literal)*) => {
+            match rows.width {
+                // SAFETY: as the caller promises.
+                $($width => unsafe { packed_products::<$width>(rows, acts, out) },)*
+                _ => unreachable!("checked before"),
+            }
+        };
+    }
+    by_width!(1 2 3 4 5 6 7 8)
+}
+
+#[target_feature(
+    enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx512vbmi,gfni,avx2,fma,f16c"
+)]
+unsafe fn packed_products<const B: usize>(rows: &PackedRows<'_>, acts: &[u8], out: &mut [f32]) {
+    for (i, out) in out.chunks_mut(BATCH).enumerate() {
+        // SAFETY: as the caller promises.
+        unsafe {
+            let mut lanes = [_mm512_setzero_ps(); BATCH];
+            for (r, lanes) in lanes.iter_mut().enumerate().take(out.len()) {
+                let mut product = Floats::new(acts, rows.shape.columns);
+                packed512::walk::<B, Floats>(rows, BATCH * i + r, &mut product);
+                *lanes = product.lanes();
+            }
+            let there = ((1u32 << out.len()) - 1) as u16;
+            _mm512_mask_storeu_ps(out.as_mut_ptr(), there, sums::sixteen(lanes));
         }
     }
 }

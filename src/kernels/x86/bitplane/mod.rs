@@ -4,6 +4,7 @@ use std::cell::RefCell;
 use std::ops::Range;
 
 use crate::kernels::Isa;
+use crate::kernels::bitplane::packed::PackedRows;
 use crate::kernels::bitplane::{Form, RowMemory, Rows, arrange_with};
 
 mod codes256;
@@ -11,6 +12,8 @@ mod codes512;
 mod fused512;
 mod lut;
 mod odd;
+pub(in crate::kernels) mod packed512;
+mod pairs512;
 mod rows256;
 mod rows512;
 mod sums;
@@ -58,7 +61,7 @@ const PAIR: usize = 2;
 
 /// `f(rows, range, memory)`: puts the weights of a pair of rows, or of one, into `memory`, each in as many bytes and
 /// arranged as the activations of the form are; their scales.
-type LookUp = unsafe fn(&Rows<'_>, Range<usize>, &mut [u8]) -> [f32; PAIR];
+type LookUp<R> = unsafe fn(&R, Range<usize>, &mut [u8]) -> [f32; PAIR];
 
 /// All tokens times the rows that were looked up.
 type Tile = unsafe fn(&tiles::Call<'_>, &mut [f32]);
@@ -79,7 +82,7 @@ pub(in crate::kernels) unsafe fn multiply(
         // SAFETY: the instructions are there, the lengths fit, and groups are whole blocks.
         return unsafe { fused512::multiply(rows, form, acts, out) };
     }
-    let (look_up, tile): (LookUp, Tile) = match (level, form) {
+    let (look_up, tile): (LookUp<Rows<'_>>, Tile) = match (level, form) {
         (Level::Vbmi, Form::Floats) => (rows512::floats, tiles::floats512),
         (Level::Vbmi, _) => (rows512::words, tiles::words512),
         (Level::Gfni, Form::Floats) => (rows256::floats::<true>, tiles::floats256),
@@ -87,7 +90,48 @@ pub(in crate::kernels) unsafe fn multiply(
         (Level::Avx2, Form::Floats) => (rows256::floats::<false>, tiles::floats256),
         (Level::Avx2, _) => (rows256::words::<false>, tiles::words256),
     };
-    let act_bytes = form.act_bytes(rows.columns);
+    let all = (form, acts, tokens);
+    // SAFETY: the instructions are there, and the lengths fit.
+    unsafe { tiled(rows, rows.columns, look_up, tile, all, out) }
+}
+
+/// The same of packed rows.
+///
+/// # Safety
+/// The processor has [`Level::Vbmi`], and the lengths fit.
+pub(in crate::kernels) unsafe fn multiply_packed(
+    rows: &PackedRows<'_>,
+    form: Form,
+    acts: &[u8],
+    tokens: usize,
+    out: &mut [f32],
+) {
+    // SAFETY: as the caller promises.
+    unsafe {
+        let (look_up, tile): (LookUp<PackedRows<'_>>, Tile) = match form {
+            Form::Bytes => return pairs512::multiply(rows, acts, out),
+            Form::Floats if tokens == 1 => return fused512::packed_floats(rows, acts, out),
+            Form::Floats => (rows512::floats, tiles::floats512),
+            Form::Words => (rows512::words, tiles::words512),
+        };
+        let all = (form, acts, tokens);
+        tiled(rows, rows.shape.columns, look_up, tile, all, out);
+    }
+}
+
+/// Pairs of rows that are looked up, times all tokens.
+///
+/// # Safety
+/// The instructions of the functions are there, and the lengths fit.
+unsafe fn tiled<R>(
+    rows: &R,
+    columns: usize,
+    look_up: LookUp<R>,
+    tile: Tile,
+    (form, acts, tokens): (Form, &[u8], usize),
+    out: &mut [f32],
+) {
+    let act_bytes = form.act_bytes(columns);
     MEMORY.with_borrow_mut(|memory| {
         if memory.len() < PAIR * act_bytes {
             *memory = RowMemory::scratch(PAIR * act_bytes);
@@ -95,7 +139,7 @@ pub(in crate::kernels) unsafe fn multiply(
         for (i, out) in out.chunks_mut(PAIR * tokens).enumerate() {
             let count = out.len() / tokens;
             let range = PAIR * i..PAIR * i + count;
-            // SAFETY: as above, and the memory has room for the rows in this form.
+            // SAFETY: as the caller promises, and the memory has room for the rows in this form.
             unsafe {
                 let scales = look_up(rows, range, memory);
                 tile(
@@ -103,7 +147,7 @@ pub(in crate::kernels) unsafe fn multiply(
                         weights: &memory[..count * act_bytes],
                         scales,
                         acts,
-                        blocks: rows.blocks(),
+                        blocks: columns.div_ceil(64),
                         act_bytes,
                         tokens,
                     },

@@ -10,9 +10,10 @@ use crate::kernels::bitplane::{Form, Rows};
 
 /// A table of 64, 128 or 256 entries, the lower and the upper bytes apart; smaller ones are there several times, so
 /// that the upper bits of a code do not matter.
+#[derive(Clone, Copy)]
 pub(super) struct Tables {
-    lower: [__m512i; 4],
-    upper: [__m512i; 4],
+    pub lower: [__m512i; 4],
+    pub upper: [__m512i; 4],
 }
 
 /// Byte `byte` of 32 doublewords, twice.
@@ -223,7 +224,7 @@ pub(super) unsafe fn walk<const B: usize, S: Sink>(
 #[target_feature(
     enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx512vbmi,gfni,avx2,fma,f16c"
 )]
-unsafe fn tables<const B: usize>(
+pub(super) unsafe fn tables<const B: usize>(
     lut: &[u8],
     factor: Option<Option<f32>>,
     flip: u8,
@@ -302,23 +303,70 @@ impl Sink for Floats {
     }
 }
 
+/// Rows that are gone through block by block.
+pub(super) trait Walk {
+    /// Weights per row.
+    fn columns(&self) -> usize;
+
+    /// The rows, when groups are not whole blocks, so that they cannot be walked over.
+    fn odd(&self) -> Option<&Rows<'_>>;
+
+    /// Hands the blocks of a row to `sink`; the scale of the row.
+    ///
+    /// # Safety
+    /// AVX-512 with VNNI, VBMI and GFNI. The row is there.
+    unsafe fn walk<S: Sink>(&self, row: usize, sink: &mut S) -> f32;
+}
+
+impl Walk for Rows<'_> {
+    fn columns(&self) -> usize {
+        self.columns
+    }
+
+    fn odd(&self) -> Option<&Rows<'_>> {
+        (!self.in_blocks()).then_some(self)
+    }
+
+    unsafe fn walk<S: Sink>(&self, row: usize, sink: &mut S) -> f32 {
+        macro_rules! by_width {
+            ($($width:literal)*) => {
+                // SAFETY: as the caller promises.
+                unsafe {
+                    let fixed = if S::HALVES { None } else { Some(fixed(self, row)) };
+                    match self.width() {
+                        $($width => walk::<$width, S>(self, row, fixed, sink),)*
+                        _ => unreachable!("checked before"),
+                    }
+                    fixed.map_or(1.0, |f| f.scale)
+                }
+            };
+        }
+        by_width!(1 2 3 4 5 6 7 8)
+    }
+}
+
 /// Looks up rows for [`Form::Words`].
 ///
 /// # Safety
 /// AVX-512 with VNNI, VBMI and GFNI. The rows are there, and `memory`, aligned to 64, has room for them.
-pub(super) unsafe fn words(rows: &Rows<'_>, range: Range<usize>, memory: &mut [u8]) -> [f32; PAIR] {
-    let row_bytes = Form::Words.act_bytes(rows.columns);
+pub(super) unsafe fn words<R: Walk>(
+    rows: &R,
+    range: Range<usize>,
+    memory: &mut [u8],
+) -> [f32; PAIR] {
+    let row_bytes = Form::Words.act_bytes(rows.columns());
     let mut scales = [0.0; PAIR];
     for ((i, memory), scale) in range
         .zip(memory.chunks_exact_mut(row_bytes))
         .zip(&mut scales)
     {
-        *scale = if rows.in_blocks() {
-            let mut sink = Words(memory.as_mut_ptr().cast());
-            // SAFETY: as the caller promises.
-            unsafe { walk_any(rows, i, &mut sink) }
-        } else {
-            odd::words(rows, i, memory)
+        *scale = match rows.odd() {
+            Some(rows) => odd::words(rows, i, memory),
+            None => {
+                let mut sink = Words(memory.as_mut_ptr().cast());
+                // SAFETY: as the caller promises.
+                unsafe { rows.walk(i, &mut sink) }
+            }
         };
     }
     scales
@@ -328,40 +376,22 @@ pub(super) unsafe fn words(rows: &Rows<'_>, range: Range<usize>, memory: &mut [u
 ///
 /// # Safety
 /// As [`words`].
-pub(super) unsafe fn floats(
-    rows: &Rows<'_>,
+pub(super) unsafe fn floats<R: Walk>(
+    rows: &R,
     range: Range<usize>,
     memory: &mut [u8],
 ) -> [f32; PAIR] {
-    let row_bytes = Form::Floats.act_bytes(rows.columns);
+    let row_bytes = Form::Floats.act_bytes(rows.columns());
     for (i, memory) in range.zip(memory.chunks_exact_mut(row_bytes)) {
-        if rows.in_blocks() {
-            let mut sink = Floats(memory.as_mut_ptr().cast());
-            // SAFETY: as the caller promises.
-            unsafe { walk_any(rows, i, &mut sink) };
-            memory[4 * rows.columns..].fill(0);
-        } else {
-            odd::floats(rows, i, memory);
+        match rows.odd() {
+            Some(rows) => odd::floats(rows, i, memory),
+            None => {
+                let mut sink = Floats(memory.as_mut_ptr().cast());
+                // SAFETY: as the caller promises.
+                unsafe { rows.walk(i, &mut sink) };
+                memory[4 * rows.columns()..].fill(0);
+            }
         }
     }
     [1.0; PAIR]
-}
-
-/// # Safety
-/// As [`words`]; groups are whole blocks.
-unsafe fn walk_any<S: Sink>(rows: &Rows<'_>, row: usize, sink: &mut S) -> f32 {
-    macro_rules! by_width {
-        ($($width:literal)*) => {
-            // SAFETY: as the caller promises.
-            unsafe {
-                let fixed = if S::HALVES { None } else { Some(fixed(rows, row)) };
-                match rows.width() {
-                    $($width => walk::<$width, S>(rows, row, fixed, sink),)*
-                    _ => unreachable!("checked before"),
-                }
-                fixed.map_or(1.0, |f| f.scale)
-            }
-        };
-    }
-    by_width!(1 2 3 4 5 6 7 8)
 }

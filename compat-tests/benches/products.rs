@@ -7,7 +7,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
 use trine::kernels::Isa;
-use trine::kernels::packed::Arena;
+use trine::kernels::bitplane::SharedArena;
 use trine::ops::matmul::{Activations, Matrix, matmul};
 use trine::pool::Pool;
 use trine_compat_tests::bench::{Args, Clock, Work, floats, in_turns, median, speedup};
@@ -138,8 +138,8 @@ impl Case {
 
         let matrix = Matrix::new(ty.id, COLUMNS, rows, Blob::from_vec(weights), isa);
         let by_rows = matrix.with_context(|| format!("trine cannot multiply by {}", ty.name))?;
-        let mut arena = Arena::default();
-        let packed = by_rows.clone().packed(&mut arena, isa, self.in_cache)?;
+        let arena = SharedArena::default();
+        let packed = by_rows.clone().packed(&arena, isa, self.in_cache)?;
         let packed = packed.layout().0.is_some().then_some(packed);
         let ours: Vec<&Matrix> = [Some(&by_rows), packed.as_ref()]
             .into_iter()

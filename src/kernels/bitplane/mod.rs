@@ -125,10 +125,28 @@ pub enum Form {
     Words,
 }
 
+/// Tokens that are few: more are faster over rows that were looked up into memory.
+const FEW: usize = 16;
+
 /// Bytes of a block in both integer forms.
 const INT_BLOCK: usize = 128;
 
 impl Form {
+    /// As [`Form::of`], for packed codes: a few tokens share codes that are in registers.
+    pub fn of_packed(
+        path: NumberPath,
+        isa: Isa,
+        tokens: usize,
+        columns: usize,
+        groups: usize,
+    ) -> Form {
+        let as_one = if tokens <= FEW { 1 } else { tokens };
+        match Form::of(path, isa, as_one, columns, groups) {
+            Form::Bytes => Form::Bytes,
+            _ => Form::of(path, isa, tokens, columns, groups),
+        }
+    }
+
     /// What the kernel of a number path wants for rows of such groups.
     pub fn of(path: NumberPath, isa: Isa, tokens: usize, columns: usize, groups: usize) -> Form {
         let whole = in_blocks(columns, groups);

@@ -127,7 +127,11 @@ impl BitplaneMatrix {
             let v = &w.view;
             (v.columns, v.groups)
         });
-        Form::of(self.path, isa, tokens, columns, groups)
+        if self.is_packed() {
+            Form::of_packed(self.path, isa, tokens, columns, groups)
+        } else {
+            Form::of(self.path, isa, tokens, columns, groups)
+        }
     }
 
     fn at(&self, width: u8) -> &AtWidth {

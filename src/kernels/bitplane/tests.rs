@@ -167,20 +167,27 @@ fn compare(m: &Matrix, x: &[f32], what: &str) {
     for path in PATHS {
         let expected = m.expected(path, x);
         for (name, isa, multiply) in kernels() {
-            let form = Form::of(path, isa, tokens, m.columns, m.groups);
-            let acts = arranged(form, isa, x, m.columns);
-            let mut out = vec![f32::from_bits(0x7FC1_2345); expected.len()];
-            m.with(|rows| multiply(rows, form, &acts, tokens, &mut out));
-            for (i, (a, b)) in out.iter().zip(&expected).enumerate() {
-                let (width, columns, groups) = (m.planes.len(), m.columns, m.groups);
-                assert!(
-                    same(*a, *b),
-                    "{name} {path:?} {what}: {width} bits, {columns} columns, {groups} groups, row {}, token {} of {tokens}: {a:e} {:08x} is not {b:e} {:08x}",
-                    i / tokens,
-                    i % tokens,
-                    a.to_bits(),
-                    b.to_bits()
-                );
+            let (shape, n) = ((m.columns, m.groups), tokens);
+            let forms = [Form::of, Form::of_packed].map(|of| of(path, isa, n, shape.0, shape.1));
+            let compare = |form: Form| {
+                let acts = arranged(form, isa, x, m.columns);
+                let mut out = vec![f32::from_bits(0x7FC1_2345); expected.len()];
+                m.with(|rows| multiply(rows, form, &acts, tokens, &mut out));
+                for (i, (a, b)) in out.iter().zip(&expected).enumerate() {
+                    let (width, columns, groups) = (m.planes.len(), m.columns, m.groups);
+                    assert!(
+                        same(*a, *b),
+                        "{name} {path:?} {form:?} {what}: {width} bits, {columns} columns, {groups} groups, row {}, token {} of {tokens}: {a:e} {:08x} is not {b:e} {:08x}",
+                        i / tokens,
+                        i % tokens,
+                        a.to_bits(),
+                        b.to_bits()
+                    );
+                }
+            };
+            compare(forms[0]);
+            if forms[1] != forms[0] {
+                compare(forms[1]);
             }
         }
     }
@@ -240,7 +247,18 @@ fn kernels_give_the_canonical_products_of_any_shape() {
         for columns in [
             1, 5, 63, 64, 65, 130, 192, 256, 320, 512, 576, 577, 1000, 1088, 1536,
         ] {
-            for (rows, tokens) in [(1, 1), (2, 2), (3, 5), (37, 1), (9, 3), (2, 15)] {
+            for (rows, tokens) in [
+                (1, 1),
+                (2, 2),
+                (3, 5),
+                (37, 1),
+                (9, 3),
+                (5, 4),
+                (11, 6),
+                (3, 8),
+                (2, 15),
+                (2, 17),
+            ] {
                 let m = Matrix::random(&mut random, (rows, columns, 1), width, normal);
                 let x: Vec<f32> = (0..columns * tokens).map(|_| random.float()).collect();
                 compare(&m, &x, "shape");

@@ -82,6 +82,17 @@ pub(in crate::kernels) unsafe fn multiply(
         // SAFETY: the instructions are there, the lengths fit, and groups are whole blocks.
         return unsafe { fused512::multiply(rows, form, acts, out) };
     }
+    if form == Form::Bytes {
+        // of a few tokens, for packed rows that there was no memory for
+        let mut products = vec![0.0; out.len() / tokens];
+        for (t, acts) in acts.chunks_exact(form.act_bytes(rows.columns)).enumerate() {
+            // SAFETY: the form is only for this level and whole blocks; the lengths fit.
+            unsafe { fused512::multiply(rows, form, acts, &mut products) };
+            let outs = out.iter_mut().skip(t).step_by(tokens);
+            outs.zip(&products).for_each(|(out, p)| *out = *p);
+        }
+        return;
+    }
     let (look_up, tile): (LookUp<Rows<'_>>, Tile) = match (level, form) {
         (Level::Vbmi, Form::Floats) => (rows512::floats, tiles::floats512),
         (Level::Vbmi, _) => (rows512::words, tiles::words512),
@@ -109,7 +120,7 @@ pub(in crate::kernels) unsafe fn multiply_packed(
     // SAFETY: as the caller promises.
     unsafe {
         let (look_up, tile): (LookUp<PackedRows<'_>>, Tile) = match form {
-            Form::Bytes => return pairs512::multiply(rows, acts, out),
+            Form::Bytes => return pairs512::multiply(rows, acts, tokens, out),
             Form::Floats if tokens == 1 => return fused512::packed_floats(rows, acts, out),
             Form::Floats => (rows512::floats, tiles::floats512),
             Form::Words => (rows512::words, tiles::words512),

@@ -294,6 +294,42 @@ fn widths_can_be_taken_out_of_whole_and_cut_files() {
 }
 
 #[test]
+fn odd_matrices_do_not_decide_what_is_an_outlier() {
+    let shares = Shares {
+        sensitive: 0.2,
+        magnitude: 0.5,
+    };
+    type Fill = fn(usize) -> f32;
+    let odd: [(&str, Fill); 4] = [
+        ("one negative value", |_| -0.05),
+        ("one positive value", |_| 0.05),
+        ("mostly zeros", |i| if i % 50 == 0 { 0.3 } else { 0.0 }),
+        ("ternary", |i| [-0.07, 0.0, 0.07][i * i % 7 % 3]),
+    ];
+    let name = "blk.1.ffn_up.weight";
+    for (what, fill) in odd {
+        for rule in ["AP4", "SQ4"] {
+            let dir = TempDir::new().unwrap();
+            let mut draft = draft();
+            let values = draft.values(name).iter_mut().enumerate();
+            values.for_each(|(i, w)| *w = fill(i));
+            let mut recipe = recipe(rule);
+            recipe.outliers = Some(shares);
+            let out = dir.path().join("ap.gguf");
+            let model = draft.model();
+            let report = quantize(&model, &recipe, &mut Sensitivity::Uniform, &out, 2);
+            let share = 100.0 * report.sparse as f64 / report.footprint.weights as f64;
+            assert!((0.4..0.8).contains(&share), "{what}, {rule}: {share} %");
+            let ap = AnyPrec::read(&parse(std::fs::read(&out).unwrap(), false)).unwrap();
+            let ap = ap.unwrap();
+            let own = ap.tensors().iter().find(|t| t.name == name).unwrap();
+            let most = 0.002 * (own.rows * own.columns) as f64;
+            assert!(own.sparse as f64 <= most, "{what}, {rule}: {}", own.sparse);
+        }
+    }
+}
+
+#[test]
 fn outliers_are_kept_as_they_are() {
     for rule in ["AP4", "SQ4"] {
         let shares = Shares {

@@ -286,6 +286,10 @@ fn requests_that_cannot_be_honoured() {
         ("--width 4 IN o.gguf", "the model is not any-precision"),
         ("--width 4 IN o.gguf Q4_0", "--width takes no type"),
         (
+            "--width 4 --imatrix i.dat IN o.gguf",
+            "--imatrix has no meaning beside --width",
+        ),
+        (
             "--width 4 IN o.gguf --pure",
             "--pure has no meaning beside --width",
         ),

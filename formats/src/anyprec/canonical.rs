@@ -50,7 +50,8 @@ fn add_lanes(lanes: &mut [f32]) -> f32 {
 pub struct FixedLut {
     /// Nearest integers, ties to even, of the centroids times `32767 / max`.
     pub centroids: Vec<i16>,
-    /// `max / 32767` for the largest magnitude `max` of the row's centroids.
+    /// `max / 32767` for the largest magnitude `max` of the row's centroids; NaN, so that products are, when one of
+    /// them is not finite.
     pub scale: f32,
 }
 
@@ -59,8 +60,13 @@ impl FixedLut {
     pub fn new(lut: impl Iterator<Item = u16> + Clone) -> FixedLut {
         let values = lut.map(f16_to_f32);
         let max = values.clone().fold(0.0f32, |max, c| max.max(c.abs()));
-        let scale = max / MAX_CENTROID;
-        let inverse = if max > 0.0 { MAX_CENTROID / max } else { 0.0 };
+        let finite = values.clone().all(f32::is_finite);
+        let scale = if finite { max / MAX_CENTROID } else { f32::NAN };
+        let inverse = if finite && max > 0.0 {
+            MAX_CENTROID / max
+        } else {
+            0.0
+        };
         let fixed = |c: f32| (c * inverse).round_ties_even() as i16;
         FixedLut {
             centroids: values.map(fixed).collect(),
@@ -204,6 +210,16 @@ mod tests {
         assert_eq!((lut.centroids, lut.scale), (vec![0, 0], 0.0));
         let smallest = FixedLut::new([1u16, 0x8001, 0].into_iter());
         assert_eq!(smallest.centroids, [32767, -32767, 0]);
+    }
+
+    #[test]
+    fn damaged_tables_give_no_numbers() {
+        for odd in [0x7C00, 0xFC00, 0x7E01] {
+            let lut = FixedLut::new([0x3C00, odd, 0].into_iter());
+            assert_eq!(lut.centroids, [0, 0, 0]);
+            let x = quantize_activations(&[1.0, 2.0, 3.0]);
+            assert!(dot_i16(lut.centroids, lut.scale, &x).is_nan());
+        }
     }
 
     #[test]

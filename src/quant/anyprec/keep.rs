@@ -43,7 +43,12 @@ pub(super) fn choose(
     };
     let mut tail = shares.magnitude * TAIL;
     loop {
-        let (places, spreads) = measure(&rows, readers, sensitivity, rule, shares, tail, progress)?;
+        let (places, mut spreads) =
+            measure(&rows, readers, sensitivity, rule, shares, tail, progress)?;
+        let compat = matches!(plan.method, Method::Compat { .. });
+        if !compat {
+            spreads = spreads.into_iter().map(Spread::without_flat).collect();
+        }
         let found = find_range(&spreads, shares.magnitude);
         let Range {
             range,
@@ -62,7 +67,7 @@ pub(super) fn choose(
             .into_iter()
             .zip(&spreads)
             .map(|(places, spread)| {
-                let threshold = spread.threshold(range) as f32;
+                let threshold = single(spread.threshold(range), compat);
                 Kept {
                     places,
                     // of a matrix that is 0 but for a few, T is 0 and would take all
@@ -83,6 +88,17 @@ pub(super) fn choose(
             kept,
             magnitude: if wanted { percent } else { 0.0 },
         });
+    }
+}
+
+/// A threshold in single precision. Rounded down it would take weights that lie below it, and where many weights have one
+/// value, as ternary ones do, that can be most of them; the reference rounds to nearest all the same.
+fn single(threshold: f64, compat: bool) -> f32 {
+    let nearest = threshold as f32;
+    if f64::from(nearest) < threshold && !compat {
+        nearest.next_up()
+    } else {
+        nearest
     }
 }
 

@@ -3,7 +3,8 @@
 //! First go the most sensitive weights of a tensor, a fixed share. Then those far from the middle: with the
 //! quartiles `q1`, `q3` of the tensor and their distance `d`, all weights of at least
 //! `T = max(|q1 − t d|, |q3 + t d|)` in magnitude. One range `t` serves the whole model and is searched for so
-//! that the share of these comes out as asked.
+//! that the share of these comes out as asked. In a tensor with `d = 0`, such as a pruned one, nothing is far from the
+//! middle: [`Spread::without_flat`] leaves it out.
 //!
 //! Sources: Kim et al., "SqueezeLLM", 2024; Park et al., "Any-Precision LLM", 2024; and their programs, which
 //! differ: see [`Rule`].
@@ -69,6 +70,8 @@ pub struct Spread {
     /// `q3 − q1` as the rule rounds it.
     distance: f64,
     weights: usize,
+    /// No weight of the tensor goes.
+    left_out: bool,
     /// The lowest weights, ascending, and the highest, ascending. All others lie between.
     low: Vec<f32>,
     high: Vec<f32>,
@@ -106,13 +109,24 @@ impl Spread {
             quartiles,
             distance,
             weights: n,
+            left_out: false,
             low: ends(&mut values, 0, tail),
             high: ends(&mut values, n - tail, n),
         }
     }
 
+    /// The same tensor, of which no weight goes where the quartiles are one value: that `T` does not depend on the range,
+    /// and either all weights are beyond it or those of the rest of the model would have to make up for them.
+    pub fn without_flat(mut self) -> Spread {
+        self.left_out |= self.distance == 0.0;
+        self
+    }
+
     /// `T` of a range; weights of at least this magnitude go.
     pub fn threshold(&self, range: f64) -> f64 {
+        if self.left_out {
+            return f64::INFINITY;
+        }
         let [q1, q3] = self.quartiles;
         let (low, high) = (q1 - range * self.distance, q3 + range * self.distance);
         low.abs().max(high.abs())
@@ -130,7 +144,9 @@ impl Spread {
     fn beyond(&self, threshold: f64) -> (usize, bool) {
         let low = self.low.partition_point(|&w| f64::from(w) < -threshold);
         let below = self.high.partition_point(|&w| f64::from(w) < threshold);
-        let clipped = self.low.len() < self.weights && (low == self.low.len() || below == 0);
+        // those at the threshold go as well
+        let last = self.low.last().is_some_and(|&w| f64::from(w) <= -threshold);
+        let clipped = self.low.len() < self.weights && (last || below == 0);
         (low + self.high.len() - below, clipped)
     }
 }

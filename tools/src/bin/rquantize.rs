@@ -209,7 +209,9 @@ fn take_width(args: &Args, width: u8) -> Result<()> {
         bail!("--width takes no type: rquantize --width {width} IN.gguf OUT.gguf");
     };
     let types = args.types_of_ends().into_iter().find(|t| t.1.is_some());
-    let given = args.any_precision.given().or_else(|| args.usual_option());
+    let imatrix = args.imatrix.is_some().then_some("--imatrix");
+    let given = args.any_precision.given().or(imatrix);
+    let given = given.or_else(|| args.usual_option());
     if let Some(option) = given.or(types.map(|t| t.0)) {
         bail!("{option} has no meaning beside --width, which copies");
     }

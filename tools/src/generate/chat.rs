@@ -23,10 +23,11 @@ A backslash at the end of a line continues the message on the next.";
 
 /// Carries out `/bits` or `/bits N`.
 fn change_bits(command: &str, loaded: &Loaded, engine: &mut Engine) -> Result<()> {
-    if let Some(n) = command.split_whitespace().nth(1) {
-        let bits = n
-            .parse()
-            .with_context(|| format!("'{n}' is no number of bits"))?;
+    let n = command["/bits".len()..].trim();
+    if !n.is_empty() {
+        let Ok(bits) = n.parse() else {
+            bail!("/bits takes one number of bits, not '{n}'");
+        };
         engine.set_bits(bits)?;
     }
     match engine.bits() {

@@ -85,6 +85,9 @@ fn a_file_of_several_widths_and_one_of_them() {
         assert_eq!(width["relative_error"], 0.0, "{width}");
     }
     let shown = json(&ok("rinspect", dir, "--json ap.gguf"));
+    let original = json(&ok("rinspect", dir, "--json IN"));
+    assert_eq!(shown["total"]["weights"], original["total"]["weights"]);
+    assert!(original["total"]["weights"].as_u64().unwrap() > 0);
     let shown = &shown["any_precision"];
     assert_eq!(shown["complete"], true);
     assert_eq!(shown["matrices"], 42);

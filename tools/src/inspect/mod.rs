@@ -128,12 +128,20 @@ impl<'a> Report<'a> {
             types.entry(t.info.ty).or_default().add(&t.info);
             total.add(&t.info);
         }
+        let report = AnyPrecReport::new(model);
+        if let Ok(Some(report)) = &report {
+            // bytes of planes and centroids of tables are no weights
+            let parts = tensors.iter().map(|t| &t.info);
+            let parts = parts.filter(|t| t.name.contains(Part::INFIX));
+            let elements = parts.fold(0, |n: u64, t| n.saturating_add(t.elements()));
+            total.weights = total.weights.saturating_sub(elements) + report.weights;
+        }
         Report {
             model,
             tensors,
             types,
             total,
-            any_precision: AnyPrecReport::new(model),
+            any_precision: report,
         }
     }
 

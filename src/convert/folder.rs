@@ -9,6 +9,7 @@ use serde_json::Value;
 use trine_formats::safetensors::{self, Tensor};
 
 use super::error::{ConvertError, Problems};
+use super::stored;
 
 /// Largest JSON file that is read. Tokenizers of 260 000 tokens take 35 MB.
 const MAX_JSON: u64 = 512 << 20;
@@ -183,16 +184,8 @@ fn read_header(path: &Path) -> Result<Vec<Tensor>, ConvertError> {
         path: path.to_owned(),
         source,
     };
-    let mut file = File::open(path).map_err(io)?;
-    let len = file.metadata().map_err(io)?.len();
-    let mut start = Vec::new();
-    Read::by_ref(&mut file)
-        .take(8)
-        .read_to_end(&mut start)
-        .map_err(io)?;
-    let header = safetensors::header_len(&start, len).map_err(bad)?;
-    file.take(header).read_to_end(&mut start).map_err(io)?;
-    safetensors::parse(&start, len).map_err(bad)
+    let (_, tensors) = stored::open(path, io, bad)?;
+    Ok(tensors)
 }
 
 fn read_file(path: &Path) -> Result<Option<Vec<u8>>, ConvertError> {

@@ -18,6 +18,7 @@ mod params;
 mod plan;
 mod rope;
 mod run;
+pub(crate) mod stored;
 mod values;
 mod vocab;
 

@@ -5,11 +5,11 @@ use std::ops::Range;
 use half::f16;
 use rayon::prelude::*;
 use trine_formats::safetensors::Dtype;
-use trine_formats::types::TypeId;
 
 use super::error::ConvertError;
 use super::folder::Files;
 use super::mean::AbsMean;
+use super::stored::{decode, source_row};
 
 /// About so many values are in memory at once.
 const CHUNK_VALUES: u64 = 1 << 20;
@@ -87,11 +87,9 @@ impl Stored {
             .map(move |first| first..(first + step).min(rows))
     }
 
-    /// The row of the checkpoint that becomes row `r`: of a head, `0, d/2, 1, d/2 + 1, …`.
+    /// The row of the checkpoint that becomes row `r`.
     pub fn source_row(&self, r: u64) -> u64 {
-        let Some(d) = self.pair_heads else { return r };
-        let (head, i) = (r / d, r % d);
-        head * d + (i % 2) * (d / 2) + i / 2
+        source_row(self.pair_heads, r)
     }
 
     /// Reads rows as f32, unpacked but before any rule for latent weights. `raw` is scratch.
@@ -273,23 +271,6 @@ impl Stored {
 fn is_ternary(block: &[f32]) -> bool {
     let a = block.iter().fold(0.0f32, |a, v| a.max(v.abs()));
     f16::from_f32(a).to_f32() == a && block.iter().all(|v| *v == 0.0 || v.abs() == a)
-}
-
-fn decode(dtype: Dtype, raw: &[u8], out: &mut [f32]) {
-    let ty = match dtype {
-        Dtype::F16 => TypeId::F16,
-        Dtype::BF16 => TypeId::BF16,
-        Dtype::F64 => {
-            for (v, b) in out.iter_mut().zip(raw.as_chunks().0) {
-                *v = f64::from_le_bytes(*b) as f32;
-            }
-            return;
-        }
-        _ => TypeId::F32,
-    };
-    if let Some(decode) = ty.info().and_then(|t| t.decode) {
-        decode(raw, out);
-    }
 }
 
 /// Whether weights of this type can be read.

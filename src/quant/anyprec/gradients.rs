@@ -9,12 +9,11 @@ use std::io::{Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
 use trine_formats::gguf::Metadata;
-use trine_formats::safetensors::{self, Dtype, Tensor};
-use trine_formats::types::TypeId;
+use trine_formats::safetensors::{Dtype, Tensor};
 
 use super::plan::{Plan, is_block_matrix};
 use super::sensitivity::{SensitivityError, check_values};
-use crate::convert::reorders_heads;
+use crate::convert::{reorders_heads, stored};
 use crate::quant::plan::Row;
 
 /// Squared gradients, or gradients to be squared, in safetensors files.
@@ -134,7 +133,7 @@ impl WeightFiles {
             let place = stored.tensor.offset + source * bytes as u64;
             file.seek(SeekFrom::Start(place)).map_err(failed)?;
             file.read_exact(&mut raw).map_err(failed)?;
-            decode(stored.tensor.dtype, &raw, out);
+            stored::decode(stored.tensor.dtype, &raw, out);
             if self.square {
                 out.iter_mut().for_each(|s| *s *= *s);
             }
@@ -146,11 +145,9 @@ impl WeightFiles {
 }
 
 impl Stored {
-    /// The row of the checkpoint that is row `r` of the model: of a head, `0, d/2, 1, d/2 + 1, …`.
+    /// The row of the checkpoint that is row `r` of the model.
     fn source_row(&self, r: u64) -> u64 {
-        let Some(d) = self.head else { return r };
-        let (head, i) = (r / d, r % d);
-        head * d + (i % 2) * (d / 2) + i / 2
+        stored::source_row(self.head, r)
     }
 }
 
@@ -163,20 +160,7 @@ fn open(path: &Path) -> Result<(File, Vec<Tensor>), SensitivityError> {
         path: path.to_owned(),
         source,
     };
-    let mut file = File::open(path).map_err(failed)?;
-    let len = file.metadata().map_err(failed)?.len();
-    let mut start = Vec::new();
-    let read = |file: &mut File, n: u64, start: &mut Vec<u8>| {
-        Read::by_ref(file)
-            .take(n)
-            .read_to_end(start)
-            .map_err(failed)
-    };
-    read(&mut file, 8, &mut start)?;
-    let header = safetensors::header_len(&start, len).map_err(bad)?;
-    read(&mut file, header, &mut start)?;
-    let tensors = safetensors::parse(&start, len).map_err(bad)?;
-    Ok((file, tensors))
+    stored::open(path, failed, bad)
 }
 
 /// Names of a block's matrices in checkpoints and in GGUF.
@@ -259,23 +243,6 @@ fn head_rows(arch: &str, meta: &Metadata, row: &Row) -> Result<Option<u64>, Sens
             rows,
             tensor: row.name.clone(),
         }),
-    }
-}
-
-fn decode(dtype: Dtype, raw: &[u8], out: &mut [f32]) {
-    let ty = match dtype {
-        Dtype::F16 => TypeId::F16,
-        Dtype::BF16 => TypeId::BF16,
-        Dtype::F64 => {
-            for (v, b) in out.iter_mut().zip(raw.as_chunks().0) {
-                *v = f64::from_le_bytes(*b) as f32;
-            }
-            return;
-        }
-        _ => TypeId::F32,
-    };
-    if let Some(decode) = ty.info().and_then(|t| t.decode) {
-        decode(raw, out);
     }
 }
 

@@ -111,7 +111,7 @@ pub(super) fn check_conversion(row: &Row, recipe: &Recipe, problems: &mut Vec<Pr
     if !row.converts() {
         return;
     }
-    if row.from != TypeId::F32 && row.from.info().is_none_or(|t| t.decode.is_none()) {
+    if !can_read(row.from) {
         problems.push(Problem::Unreadable {
             tensor: row.name.clone(),
             ty: row.from,
@@ -136,6 +136,11 @@ pub(super) fn check_conversion(row: &Row, recipe: &Recipe, problems: &mut Vec<Pr
             to,
         });
     }
+}
+
+/// Whether trine can decode tensors of this type.
+pub(super) fn can_read(ty: TypeId) -> bool {
+    ty.info().is_some_and(|t| t.decode.is_some())
 }
 
 /// Whether a file may hold tensors of this type that trine encoded. `q8_1` and `q8_K` are for

@@ -153,6 +153,16 @@ pub enum PlanError {
     Gguf(#[from] GgufError),
 }
 
+/// Shard, place in its file, and table row of every tensor of a model.
+pub(super) fn sources(model: &ModelFile) -> Vec<(usize, u64, &TensorInfo)> {
+    let mut sources = Vec::with_capacity(model.n_tensors());
+    for (s, shard) in model.shards().iter().enumerate() {
+        let data = shard.gguf.data_offset;
+        sources.extend(shard.gguf.tensors.iter().map(|t| (s, data + t.offset, t)));
+    }
+    sources
+}
+
 impl Plan {
     /// Plans the output of `recipe` for `model`.
     ///
@@ -160,12 +170,7 @@ impl Plan {
     /// A recipe that makes no sense for the model. Requests that cannot be honoured for some tensors
     /// are collected in [`Plan::problems`] instead, so that the plan can still be shown.
     pub fn new(model: &ModelFile, recipe: &Recipe) -> Result<Plan, PlanError> {
-        let mut sources: Vec<(usize, u64, &TensorInfo)> = Vec::with_capacity(model.n_tensors());
-        for (s, shard) in model.shards().iter().enumerate() {
-            let data = shard.gguf.data_offset;
-            sources.extend(shard.gguf.tensors.iter().map(|t| (s, data + t.offset, t)));
-        }
-        Plan::from_headers(model.meta(), sources, recipe)
+        Plan::from_headers(model.meta(), sources(model), recipe)
     }
 
     /// The same from the headers alone: shard, place in its file, and table row of every tensor.

@@ -1,4 +1,4 @@
-//! Cuts tensors into pieces or chunks of rows, and reads them: through the file rather than a map of it, because what is
+//! Cuts tensors into pieces and reads them: through the file rather than a map of it, because what is
 //! read once need not stay in memory.
 
 use std::fs::File;
@@ -37,17 +37,6 @@ pub enum ReadError {
         /// Cause.
         source: io::Error,
     },
-}
-
-/// Rows of one tensor, for all threads together.
-#[derive(Debug, PartialEq)]
-pub struct Chunk {
-    /// The first row, counted through all matrices of the tensor.
-    pub first_row: u64,
-    /// Number of rows.
-    pub rows: u64,
-    /// Their bytes; empty until read.
-    pub data: Vec<u8>,
 }
 
 /// A stretch of a tensor: what one thread reads, converts and writes.
@@ -145,33 +134,10 @@ impl ShardReader {
         Ok(ShardReader { path, bytes })
     }
 
-    /// Fills in the data of a chunk of `row`.
-    ///
-    /// # Errors
-    /// I/O; a file that has become shorter than its header says.
-    pub fn read(&self, row: &Row, chunk: &mut Chunk) -> Result<(), ReadError> {
-        let rows: u64 = row.shape.iter().skip(1).product();
-        let row_bytes = row.bytes_from / rows.max(1);
-        let bytes = if chunk.rows == rows {
-            row.bytes_from // of some types more than the rows have
-        } else {
-            chunk.rows * row_bytes
-        };
-        let too_large = |_| self.failed(row, io::ErrorKind::OutOfMemory.into());
-        let bytes = usize::try_from(bytes).map_err(too_large)?;
-        let mut buffer = Vec::new();
-        let start = chunk.first_row * row_bytes;
-        chunk.data = match self.read_piece(row, start, bytes, &mut buffer)? {
-            read if matches!(self.bytes, From::Memory(_)) => read.to_vec(),
-            _ => buffer,
-        };
-        Ok(())
-    }
-
     /// `len` bytes of the tensor of `row` from `start` on, in `buffer` where they have to be read.
     ///
     /// # Errors
-    /// As above.
+    /// I/O; a file that has become shorter than its header says.
     pub fn read_piece<'a>(
         &'a self,
         row: &Row,

@@ -10,7 +10,7 @@ use super::sensitivity::{RowWeights, Sensitivity};
 use super::work::{Kept, decode};
 use super::{Method, Progress};
 use crate::quant::plan::Row;
-use crate::quant::source::{Chunk, ShardReader};
+use crate::quant::source::ShardReader;
 
 /// Weights of matrices that are in memory at once, but for a single matrix that has more.
 const BATCH_WEIGHTS: u64 = 1 << 26;
@@ -29,7 +29,7 @@ pub(super) struct Choice {
 /// Goes through the model and chooses.
 pub(super) fn choose(
     plan: &Plan,
-    readers: &mut [ShardReader],
+    readers: &[ShardReader],
     sensitivity: &mut Sensitivity,
     progress: &mut dyn Progress,
 ) -> Result<Choice, ApError> {
@@ -105,7 +105,7 @@ fn single(threshold: f64, compat: bool) -> f32 {
 /// The most sensitive weights of each matrix, and how the others are spread.
 fn measure(
     rows: &[&Row],
-    readers: &mut [ShardReader],
+    readers: &[ShardReader],
     sensitivity: &mut Sensitivity,
     rule: Rule,
     shares: Shares,
@@ -170,13 +170,8 @@ fn scores(values: &[f32], columns: usize, own: &RowWeights<'_>, per_weight: bool
     out
 }
 
-fn read_whole(row: &Row, readers: &mut [ShardReader]) -> Result<Vec<f32>, ApError> {
-    let mut chunk = Chunk {
-        first_row: 0,
-        rows: row.weights() / row.columns().max(1),
-        data: Vec::new(),
-    };
-    readers[row.source.shard].read(row, &mut chunk)?;
-    super::run::check(row, &chunk)?;
-    Ok(decode(row.from, row.columns() as usize, &chunk.data))
+fn read_whole(row: &Row, readers: &[ShardReader]) -> Result<Vec<f32>, ApError> {
+    let data = readers[row.source.shard].read_whole(row)?;
+    super::run::check(row, 0, &data)?;
+    Ok(decode(row.from, row.columns() as usize, &data))
 }

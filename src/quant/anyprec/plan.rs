@@ -6,7 +6,6 @@ use std::collections::HashMap;
 use trine_formats::anyprec::{ALIGNMENT, AnyPrec, Header, Matrix, Part, file_order};
 use trine_formats::gguf::write::{Layout, NewTensor};
 use trine_formats::gguf::{Metadata, ModelFile, TensorInfo, Value, split};
-use trine_formats::types::TypeId;
 
 use super::Method;
 use super::cluster::Nesting;
@@ -15,9 +14,9 @@ use super::footprint::Footprint;
 use super::outliers::{Rule, Shares};
 use super::target::Recipe;
 use crate::quant::category::Category;
-use crate::quant::choose::{bytes_of, can_write, is_quantized};
+use crate::quant::choose::{bytes_of, can_read, can_write, is_quantized};
 use crate::quant::order;
-use crate::quant::plan::{Reason, Row, unchanged};
+use crate::quant::plan::{Reason, Row, sources, unchanged};
 use crate::quant::ternary::is_ternary_type;
 
 /// The matrices of a block that get codebooks.
@@ -91,12 +90,7 @@ impl Plan {
     /// # Errors
     /// What the recipe asks for makes no sense for the model.
     pub fn new(model: &ModelFile, recipe: &Recipe) -> Result<Plan, ApError> {
-        let mut sources: Vec<(usize, u64, &TensorInfo)> = Vec::with_capacity(model.n_tensors());
-        for (s, shard) in model.shards().iter().enumerate() {
-            let data = shard.gguf.data_offset;
-            sources.extend(shard.gguf.tensors.iter().map(|t| (s, data + t.offset, t)));
-        }
-        Plan::from_headers(model.meta(), sources, recipe)
+        Plan::from_headers(model.meta(), sources(model), recipe)
     }
 
     /// The same from the headers alone: shard, place in its file, and table row of every tensor.
@@ -294,13 +288,11 @@ fn retype(rows: &mut [Row], recipe: &Recipe) -> Result<(), ApError> {
                 why,
             })
         };
-        let decodes =
-            row.from == TypeId::F32 || row.from.info().is_some_and(|t| t.decode.is_some());
         let block = ty.info().map_or(1, |t| t.block as u64);
         if !can_write(ty) || is_ternary_type(ty) {
             return refused(format!("{ty} is not for them"));
         }
-        if !decodes {
+        if !can_read(row.from) {
             return refused(format!("trine cannot decode its type {}", row.from));
         }
         if is_quantized(row.from) && !recipe.allow_requantize {
@@ -324,10 +316,7 @@ fn check_rows(matrices: &[&Row], recipe: &Recipe) -> Result<(), ApError> {
     if matrices.is_empty() {
         return Err(ApError::NoMatrices);
     }
-    let quantized: Vec<&&Row> = matrices
-        .iter()
-        .filter(|r| r.from.info().is_some_and(|t| t.is_quantized()))
-        .collect();
+    let quantized: Vec<&&Row> = matrices.iter().filter(|r| is_quantized(r.from)).collect();
     if let (Some(first), false) = (quantized.first(), recipe.allow_requantize) {
         return Err(ApError::Requantize {
             count: quantized.len(),
@@ -337,7 +326,7 @@ fn check_rows(matrices: &[&Row], recipe: &Recipe) -> Result<(), ApError> {
     }
     for row in matrices {
         let (tensor, columns) = (row.name.clone(), row.columns());
-        if row.from.info().is_none_or(|t| t.decode.is_none()) {
+        if !can_read(row.from) {
             let ty = row.from;
             return Err(ApError::Unreadable { tensor, ty });
         }

@@ -26,7 +26,7 @@ use super::work::{Kept, Work, decode};
 use crate::kernels::Isa;
 use crate::quant::convert::{Converter, RowFault, Scratch};
 use crate::quant::plan::Row;
-use crate::quant::source::{Chunk, Cut, ReadError, ShardReader};
+use crate::quant::source::{Cut, ReadError, ShardReader};
 use crate::quant::validate::first_bad;
 
 /// Weights that are clustered between two reads: enough work for many threads.
@@ -87,7 +87,7 @@ pub fn run(
         let (others, stop) = (&others, &stop);
         let hashes = scope.spawn(move || hash_all(model, others, stop));
         let readers = model.shards().iter().map(ShardReader::open);
-        let mut job = Job {
+        let job = Job {
             isa,
             model,
             plan,
@@ -125,13 +125,13 @@ struct Job<'a> {
 
 impl Job<'_> {
     fn run(
-        &mut self,
+        &self,
         sensitivity: &mut Sensitivity,
         progress: &mut (dyn Progress + Send),
         hashes: impl FnOnce() -> Result<Hashes, ApError>,
     ) -> Result<Report, ApError> {
         let plan = self.plan;
-        let choice = choose(plan, &mut self.readers, sensitivity, progress)?;
+        let choice = choose(plan, &self.readers, sensitivity, progress)?;
         let mut header = plan.header.clone();
         header.sensitivity = sensitivity.name().to_owned();
         header.calibration = sensitivity.calibration();
@@ -154,7 +154,7 @@ impl Job<'_> {
             .map(|s| s.path.as_path())
             .collect();
         inputs.extend(self.others.iter().map(PathBuf::as_path));
-        let mut writer = ScatterWriter::create(self.out, places.layout.clone(), &inputs)?;
+        let writer = ScatterWriter::create(self.out, places.layout.clone(), &inputs)?;
         let mut errors = vec![0.0; plan.nesting().widths().len()];
         let mut matrix = 0;
         for (i, row) in plan.rows.iter().enumerate() {
@@ -170,7 +170,7 @@ impl Job<'_> {
                 sparse: choice.counts[matrix],
                 places: &places,
             }
-            .run(self, sensitivity, &mut writer, progress)?;
+            .run(self, sensitivity, &writer, progress)?;
             let share = row.weights() as f64 / plan.quantized_weights() as f64;
             let sums = errors.iter_mut().zip(relative);
             sums.for_each(|(sum, e)| *sum += e * share);
@@ -232,9 +232,9 @@ impl Matrix<'_> {
     /// Clusters and writes the matrix. Returns the relative error at each width of the code.
     fn run(
         &self,
-        job: &mut Job<'_>,
+        job: &Job<'_>,
         sensitivity: &mut Sensitivity,
-        writer: &mut ScatterWriter,
+        writer: &ScatterWriter,
         progress: &mut dyn Progress,
     ) -> Result<Vec<f64>, ApError> {
         let (row, header) = (self.row, &job.plan.header);
@@ -248,19 +248,18 @@ impl Matrix<'_> {
             kept: self.kept,
         };
         let step = (CHUNK_WEIGHTS / columns.max(1)).max(1);
+        let (row_bytes, mut buffer) = (row.bytes_from / rows.max(1), Vec::new());
         let mut sparse = Sparse::default();
         let mut errors = vec![0.0; work.nesting.widths().len()];
         let mut energy = 0.0;
         for first_row in (0..rows).step_by(step as usize) {
-            let mut chunk = Chunk {
-                first_row,
-                rows: step.min(rows - first_row),
-                data: Vec::new(),
-            };
-            job.readers[row.source.shard].read(row, &mut chunk)?;
-            check(row, &chunk)?;
-            let weights = decode(row.from, work.columns, &chunk.data);
-            let own = sensitivity.rows(row, first_row, chunk.rows)?;
+            let count = step.min(rows - first_row);
+            let reader = &job.readers[row.source.shard];
+            let (start, len) = (first_row * row_bytes, (count * row_bytes) as usize);
+            let data = reader.read_piece(row, start, len, &mut buffer)?;
+            check(row, first_row, data)?;
+            let weights = decode(row.from, work.columns, data);
+            let own = sensitivity.rows(row, first_row, count)?;
             let done = work
                 .run(first_row, &weights, &own)
                 .map_err(|source| ApError::Cluster {
@@ -272,7 +271,7 @@ impl Matrix<'_> {
             for (part, bytes) in planes.chain(luts) {
                 // widths that are not kept have no tables in the file
                 if let Some(&tensor) = self.places.parts.get(&(self.index, part)) {
-                    let per_row = bytes.len() as u64 / chunk.rows;
+                    let per_row = bytes.len() as u64 / count;
                     writer.write(tensor, first_row * per_row, bytes)?;
                 }
             }
@@ -284,14 +283,14 @@ impl Matrix<'_> {
             let sums = errors.iter_mut().zip(done.errors);
             sums.for_each(|(sum, e)| *sum += e);
             energy += done.energy;
-            progress.advance(chunk.data.len() as u64);
+            progress.advance(data.len() as u64);
         }
         self.write_sparse(sparse, writer)?;
         let relative = |e: f64| if energy > 0.0 { e / energy } else { 0.0 };
         Ok(errors.into_iter().map(relative).collect())
     }
 
-    fn write_sparse(&self, sparse: Sparse, writer: &mut ScatterWriter) -> Result<(), ApError> {
+    fn write_sparse(&self, sparse: Sparse, writer: &ScatterWriter) -> Result<(), ApError> {
         if self.sparse == 0 {
             return Ok(());
         }
@@ -342,16 +341,16 @@ fn blame(row: &Row, fault: RowFault) -> ApError {
     }
 }
 
-/// Refuses values that are not finite.
-pub(super) fn check(row: &Row, chunk: &Chunk) -> Result<(), ApError> {
-    let Some((block, what)) = first_bad(row.from, &chunk.data) else {
+/// Refuses values that are not finite, in rows from `first_row` on.
+pub(super) fn check(row: &Row, first_row: u64, data: &[u8]) -> Result<(), ApError> {
+    let Some((block, what)) = first_bad(row.from, data) else {
         return Ok(());
     };
     let size = row.from.info().map_or(1, |t| t.block as u64);
     Err(ApError::BadInput {
         tensor: row.name.clone(),
         ty: row.from,
-        block: chunk.first_row * (row.columns() / size) + block as u64,
+        block: first_row * (row.columns() / size) + block as u64,
         what,
     })
 }

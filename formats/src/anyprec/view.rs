@@ -81,6 +81,11 @@ impl ApView {
         words(self.columns)
     }
 
+    /// Bytes of the tables of a row.
+    pub fn lut_bytes(&self) -> usize {
+        (2 * self.groups) << self.width
+    }
+
     /// The planes of a row, leading bits first.
     pub fn row_planes(&self, row: usize) -> Vec<&[u8]> {
         let bytes = 8 * self.words();

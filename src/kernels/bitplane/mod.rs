@@ -118,7 +118,7 @@ pub enum Form {
     /// that is −0.
     Floats,
     /// Per block 64 int8 and, for each four of them, −128 times their sum as an i32; then the f32 scales of all
-    /// blocks. For one token.
+    /// blocks. For one token, or a few.
     Bytes,
     /// Per block 16 pairs of i16, the first two of each four, and 16 pairs of the other two; then the f32 scales
     /// of all blocks.
@@ -132,27 +132,20 @@ const FEW: usize = 16;
 const INT_BLOCK: usize = 128;
 
 impl Form {
-    /// As [`Form::of`], for packed codes: a few tokens share codes that are in registers.
-    pub fn of_packed(
+    /// What the kernel of a number path wants for rows of such groups; with `packed` codes a few tokens share those that are
+    /// in registers.
+    pub fn of(
         path: NumberPath,
         isa: Isa,
         tokens: usize,
+        packed: bool,
         columns: usize,
         groups: usize,
     ) -> Form {
-        let as_one = if tokens <= FEW { 1 } else { tokens };
-        match Form::of(path, isa, as_one, columns, groups) {
-            Form::Bytes => Form::Bytes,
-            _ => Form::of(path, isa, tokens, columns, groups),
-        }
-    }
-
-    /// What the kernel of a number path wants for rows of such groups.
-    pub fn of(path: NumberPath, isa: Isa, tokens: usize, columns: usize, groups: usize) -> Form {
-        let whole = in_blocks(columns, groups);
+        let few = tokens <= if packed { FEW } else { 1 };
         match path {
             NumberPath::F32 => Form::Floats,
-            NumberPath::I16 if tokens == 1 && whole && has_vbmi(isa) => Form::Bytes,
+            NumberPath::I16 if few && in_blocks(columns, groups) && has_vbmi(isa) => Form::Bytes,
             NumberPath::I16 => Form::Words,
         }
     }

@@ -297,15 +297,15 @@ fn pack(kind: Kind, widest: &ApView, arena: &SharedArena) -> Option<Blob> {
         }
         #[cfg(not(target_arch = "x86_64"))]
         let _ = (parts, count, out, shape);
-    });
+    })?;
     planes.iter().for_each(|p| p.release());
-    packed
+    Some(packed)
 }
 
 /// The tables of a matrix at the width of `view`; `None` when the system has no memory for them.
 pub(super) fn tables(path: NumberPath, view: &ApView, arena: &SharedArena) -> Option<Tables> {
     let (rows, shape, width) = (view.rows, shape(view), usize::from(view.width));
-    let lut_bytes = (2 * view.groups) << width;
+    let lut_bytes = view.lut_bytes();
     let mut scales = vec![1.0; rows];
     let parts = Parts::new(&mut scales);
     let bytes = region(arena, rows, shape.table_bytes(width), |first, out| {

@@ -94,7 +94,7 @@ impl BitplaneMatrix {
                     .iter()
                     .map(|p| slice(p, 8 * v.words(), 0))
                     .collect::<Option<_>>()?,
-                lut: slice(&v.lut, (2 * v.groups) << v.width, 0)?,
+                lut: slice(&v.lut, v.lut_bytes(), 0)?,
                 sparse,
                 ..v.clone()
             })
@@ -127,11 +127,7 @@ impl BitplaneMatrix {
             let v = &w.view;
             (v.columns, v.groups)
         });
-        if self.is_packed() {
-            Form::of_packed(self.path, isa, tokens, columns, groups)
-        } else {
-            Form::of(self.path, isa, tokens, columns, groups)
-        }
+        Form::of(self.path, isa, tokens, self.is_packed(), columns, groups)
     }
 
     fn at(&self, width: u8) -> &AtWidth {
@@ -173,7 +169,7 @@ impl AtWidth {
     /// Bytes that a product reads for a row.
     fn row_bytes(&self) -> usize {
         let v = &self.view;
-        usize::from(v.width) * 8 * v.words() + ((2 * v.groups) << v.width)
+        usize::from(v.width) * 8 * v.words() + v.lut_bytes()
     }
 
     /// Some rows times some tokens, `[row][token]`.
@@ -203,7 +199,7 @@ impl AtWidth {
         out: &mut [f32],
     ) {
         let v = &self.view;
-        let (plane, lut) = (8 * v.words(), (2 * v.groups) << v.width);
+        let (plane, lut) = (8 * v.words(), v.lut_bytes());
         let mut planes = [&[][..]; trine_formats::anyprec::MAX_BITS as usize];
         for (part, all) in planes.iter_mut().zip(&v.planes) {
             *part = &all[rows.start * plane..rows.end * plane];
@@ -326,7 +322,7 @@ fn split(job: usize, w: &AtWidth, act_bytes: usize, tokens: usize, tasks: &mut V
     let fair = rows.div_ceil(pool::threads() * 2);
     let stream = if tokens == 1 { STREAM } else { 0 };
     let step = worthwhile.max(stream.div_ceil(w.row_bytes()).min(fair));
-    let step = step.next_multiple_of(2);
+    let step = step.next_multiple_of(packed::PAIR);
     for t in (0..tokens).step_by(at_once) {
         for r in (0..rows).step_by(step) {
             tasks.push(Task {

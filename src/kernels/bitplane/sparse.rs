@@ -7,17 +7,13 @@ use crate::kernels::Isa;
 
 /// `weight − centroid` of every sparse weight of `view`, in order.
 pub(super) fn deltas(view: &ApView, sparse: &SparseView) -> Vec<f32> {
-    let (row_bytes, group) = (8 * view.words(), view.columns / view.groups);
+    let group = view.columns / view.groups;
     let mut ptr = sparse.ptr().map(|p| p as usize);
     let mut start = ptr.next().unwrap_or(0);
     let mut out = Vec::with_capacity(sparse.col().len());
     for (row, end) in ptr.enumerate() {
-        let planes: Vec<&[u8]> = view
-            .planes
-            .iter()
-            .map(|p| &p[row * row_bytes..][..row_bytes])
-            .collect();
-        let tables = &view.lut[2 * row * (view.groups << view.width)..];
+        let planes = view.row_planes(row);
+        let tables = &view.lut[row * view.lut_bytes()..];
         for (column, weight) in sparse.entries(start..end) {
             let bit = |code: usize, plane: &&[u8]| {
                 code << 1 | usize::from(plane[column / 8] >> (column % 8) & 1)

@@ -168,7 +168,8 @@ fn compare(m: &Matrix, x: &[f32], what: &str) {
         let expected = m.expected(path, x);
         for (name, isa, multiply) in kernels() {
             let (shape, n) = ((m.columns, m.groups), tokens);
-            let forms = [Form::of, Form::of_packed].map(|of| of(path, isa, n, shape.0, shape.1));
+            let forms =
+                [false, true].map(|packed| Form::of(path, isa, n, packed, shape.0, shape.1));
             let compare = |form: Form| {
                 let acts = arranged(form, isa, x, m.columns);
                 let mut out = vec![f32::from_bits(0x7FC1_2345); expected.len()];
@@ -226,7 +227,7 @@ fn kernels_give_the_golden_products() {
             let expected = i.f32(&format!("y_{name}_b{width}"));
             for (kernel, isa, multiply) in kernels() {
                 for tokens in [1, 2, 9] {
-                    let form = Form::of(path, isa, tokens, 256, 1);
+                    let form = Form::of(path, isa, tokens, false, 256, 1);
                     let acts = arranged(form, isa, &x.repeat(tokens), 256);
                     let mut out = vec![0.0; 8 * tokens];
                     m.with(|rows| multiply(rows, form, &acts, tokens, &mut out));

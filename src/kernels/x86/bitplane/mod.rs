@@ -84,9 +84,10 @@ pub(in crate::kernels) unsafe fn multiply(
     }
     if form == Form::Bytes {
         // of a few tokens, for packed rows that there was no memory for
+        assert!(level == Level::Vbmi && rows.in_blocks(), "form of the rows");
         let mut products = vec![0.0; out.len() / tokens];
         for (t, acts) in acts.chunks_exact(form.act_bytes(rows.columns)).enumerate() {
-            // SAFETY: the form is only for this level and whole blocks; the lengths fit.
+            // SAFETY: the instructions are there, groups are whole blocks, and the lengths fit.
             unsafe { fused512::multiply(rows, form, acts, &mut products) };
             let outs = out.iter_mut().skip(t).step_by(tokens);
             outs.zip(&products).for_each(|(out, p)| *out = *p);

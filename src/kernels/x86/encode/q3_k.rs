@@ -214,36 +214,37 @@ unsafe fn encode_important<V: Vector>(mut row: Blocks<'_>) {
     }
 }
 
-#[target_feature(enable = "avx2,fma,f16c")]
-pub(super) fn avx2(x: &[f32], importance: Option<&[f32]>, out: &mut [u8]) {
+/// # Safety
+/// The instruction set of `V`.
+#[inline(always)]
+unsafe fn encode<V: Vector, const VECTORS: usize>(
+    x: &[f32],
+    importance: Option<&[f32]>,
+    out: &mut [u8],
+) {
     let row = Blocks {
         x,
         importance,
         out,
         bytes: BYTES,
     };
-    // SAFETY: the instruction set of this function.
+    // SAFETY: as the caller promises.
     unsafe {
         match importance {
-            None => encode_plain::<Eight, 4>(row),
-            Some(_) => encode_important::<Eight>(row),
+            None => encode_plain::<V, VECTORS>(row),
+            Some(_) => encode_important::<V>(row),
         }
     }
 }
 
+#[target_feature(enable = "avx2,fma,f16c")]
+pub(super) fn avx2(x: &[f32], importance: Option<&[f32]>, out: &mut [u8]) {
+    // SAFETY: the instruction set of this function.
+    unsafe { encode::<Eight, 4>(x, importance, out) }
+}
+
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512vnni")]
 pub(super) fn avx512(x: &[f32], importance: Option<&[f32]>, out: &mut [u8]) {
-    let row = Blocks {
-        x,
-        importance,
-        out,
-        bytes: BYTES,
-    };
     // SAFETY: as above.
-    unsafe {
-        match importance {
-            None => encode_plain::<Sixteen, 2>(row),
-            Some(_) => encode_important::<Sixteen>(row),
-        }
-    }
+    unsafe { encode::<Sixteen, 2>(x, importance, out) }
 }

@@ -108,7 +108,7 @@ impl Speculator {
         }
         if text != self.bits {
             self.bits = text;
-            self.pace = Pace::new();
+            self.pace.restart();
         }
         Ok(())
     }

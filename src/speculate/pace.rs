@@ -25,6 +25,14 @@ impl Pace {
         Pace::default()
     }
 
+    /// Forgets what was measured.
+    pub fn restart(&mut self) {
+        *self = Pace {
+            always: self.always,
+            ..Pace::default()
+        };
+    }
+
     /// Drafts whatever is measured.
     pub fn always(&mut self) {
         self.always = true;
@@ -132,5 +140,8 @@ mod tests {
         pace.always();
         assert_eq!(run(&mut pace, 100, 1000, &[0]), 100);
         assert!(pace.off().is_none());
+        // also at another width
+        pace.restart();
+        assert_eq!(run(&mut pace, 100, 1000, &[0]), 100);
     }
 }

@@ -150,3 +150,8 @@ pub fn peak_memory() -> Option<u64> {
     let kib: u64 = line.split_whitespace().nth(1)?.parse().ok()?;
     Some(kib * 1024)
 }
+
+/// BOS, where the vocabulary puts one in front of a text.
+pub fn bos(tokenizer: &Tokenizer) -> Option<u32> {
+    tokenizer.bos().filter(|_| tokenizer.add_bos())
+}

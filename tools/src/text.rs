@@ -86,6 +86,11 @@ pub fn unescape(text: &[u8]) -> Vec<u8> {
     out
 }
 
+/// Bytes in hexadecimal, as hashes are written.
+pub fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|b| format!("{b:02x}")).collect()
+}
+
 fn hex_byte(text: &[u8]) -> Option<u8> {
     let digits = text.get(..2)?;
     let digit = |d: u8| char::from(d).to_digit(16);

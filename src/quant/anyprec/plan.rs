@@ -176,6 +176,14 @@ impl Plan {
         self.matrices().map(Row::weights).sum()
     }
 
+    /// Bytes of the input that are gone through, as [`Progress::advance`](super::Progress::advance) counts them: the matrices
+    /// twice where outliers are chosen first.
+    pub fn bytes_from(&self) -> u64 {
+        let all: u64 = self.rows.iter().map(|r| r.bytes_from).sum();
+        let again = self.matrices().filter(|_| self.outliers.is_some());
+        all + again.map(|r| r.bytes_from).sum::<u64>()
+    }
+
     /// Lays out the file: `sparse` has the number of weights of each matrix that are kept as they are.
     ///
     /// # Errors

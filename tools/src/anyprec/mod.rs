@@ -21,6 +21,7 @@ use trine_formats::imatrix::Imatrix;
 use trine_formats::types::TypeId;
 
 use crate::progress::{byte_bar, human_bytes};
+use crate::text::hex;
 
 /// What the options of this kind of target stand under in help.
 const HEADING: &str = "Any-precision targets (AP3-8, AP4, AP, SQ4 ...)";
@@ -177,11 +178,8 @@ pub fn quantize(job: Job<'_>) -> Result<()> {
         show::write_plan(&plan, job.target, &sensitivity, job.json, &mut out)?;
         return Ok(out.flush()?);
     }
-    let matrices: u64 = plan.matrices().map(|r| r.bytes_from).sum();
-    let passes = u64::from(plan.outliers.is_some());
-    let all: u64 = plan.rows.iter().map(|r| r.bytes_from).sum();
     let mut display = Display {
-        bar: byte_bar(all + passes * matrices),
+        bar: byte_bar(plan.bytes_from()),
         verbose: job.verbose,
     };
     let report = run(
@@ -252,12 +250,11 @@ fn sensitivity(
     let bytes = std::fs::read(file).with_context(place)?;
     let matrix = Imatrix::parse(&bytes).with_context(place)?;
     let known = |n: u32| Some(n).filter(|&n| n > 0);
-    let sha256 = Sha256::digest(&bytes);
     let calibration = Calibration {
         dataset: matrix.datasets.first().cloned(),
         samples: known(matrix.chunk_count),
         seq_len: known(matrix.chunk_size),
-        sha256: Some(sha256.iter().map(|b| format!("{b:02x}")).collect()),
+        sha256: Some(hex(&Sha256::digest(&bytes))),
     };
     match Importance::from_file(&matrix, file, &selection)? {
         Some(importance) => Ok(Sensitivity::Columns(importance, calibration)),

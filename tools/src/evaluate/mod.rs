@@ -17,9 +17,8 @@ use trine::eval::kld::{self, Divergence};
 use trine::eval::perplexity::{Estimate, perplexity};
 use trine::eval::{Chunks, EvalError};
 use trine::model::{Session, SessionOptions};
-use trine::tokenizer::Tokenizer;
 
-use crate::load::{Loaded, load, peak_memory};
+use crate::load::{Loaded, bos, load, peak_memory};
 use crate::outfile::{OutFile, keep_input};
 use crate::{interrupt, text};
 use args::Args;
@@ -90,11 +89,6 @@ fn open_base(path: &Path) -> Result<(BufReader<File>, u64)> {
         .with_context(|| format!("cannot open '{shown}'"))?
         .len();
     Ok((BufReader::with_capacity(1 << 20, file), length))
-}
-
-/// BOS, where the vocabulary puts one in front of a text.
-fn bos(tokenizer: &Tokenizer) -> Option<u32> {
-    tokenizer.bos().filter(|_| tokenizer.add_bos())
 }
 
 /// The first of the tokens `expected` that `tokens` does not begin with.

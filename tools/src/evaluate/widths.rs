@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 use std::time::Instant;
 
-use anyhow::{Context, Result, anyhow};
+use anyhow::{Context, Result};
 use serde_json::json;
 use trine::eval::Chunks;
 use trine::eval::base_file::BaseWriter;
@@ -11,9 +11,9 @@ use trine::eval::perplexity::perplexity;
 
 use super::args::Args;
 use super::progress::Progress;
-use super::{bos, go_on, session};
+use super::{go_on, session};
 use crate::inspect::AnyPrecReport;
-use crate::load::{Loaded, peak_memory};
+use crate::load::{Loaded, bos, peak_memory};
 
 /// Evaluates the same chunks at every width; a line appears when its width is done.
 pub fn table(args: &Args, loaded: &Loaded, widths: &[u8], text: &str) -> Result<()> {
@@ -22,8 +22,8 @@ pub fn table(args: &Args, loaded: &Loaded, widths: &[u8], text: &str) -> Result<
     for &bits in widths {
         loaded.model.check_width(bits).with_context(name)?;
     }
-    let report = AnyPrecReport::new(&loaded.file).map_err(|e| anyhow!(e))?;
-    let sizes = report.map_or(Vec::new(), |r| r.widths);
+    let ap = loaded.model.any_precision();
+    let sizes = ap.map_or(Vec::new(), |ap| AnyPrecReport::of(ap, &loaded.file).widths);
     let n_ctx = args.ctx_size.unwrap_or(512);
     note!("tokenizing the input ..");
     let tokens = loaded.tokenizer.encode(text, true, false)?;

@@ -13,6 +13,7 @@ use super::output::Output;
 use super::timings::Timings;
 use crate::interrupt;
 use crate::load::Loaded;
+use crate::text::hex;
 
 /// Why a generation ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -300,5 +301,5 @@ fn hash(logits: &[f32]) -> String {
             .for_each(|l| bytes.extend_from_slice(&l.to_le_bytes()));
         sha.update(&bytes);
     }
-    sha.finalize().iter().map(|b| format!("{b:02x}")).collect()
+    hex(&sha.finalize())
 }

@@ -14,7 +14,7 @@ use trine_formats::imatrix::{Form, Imatrix};
 
 use super::args::Args;
 use super::{read, save, summary};
-use crate::load::{ModelArgs, load};
+use crate::load::{ModelArgs, bos, load};
 use crate::outfile::keep_input;
 use crate::{interrupt, text};
 
@@ -52,11 +52,7 @@ pub fn run(
     note!("tokenizing the input ..");
     let tokens = loaded.tokenizer.encode(&text, true, args.parse_special)?;
     let tokens = after_chunks(tokens, args.from_chunk, args.ctx_size)?;
-    let bos = loaded
-        .tokenizer
-        .bos()
-        .filter(|_| loaded.tokenizer.add_bos());
-    let chunks = Chunks::new(tokens, args.ctx_size, bos, args.chunks)?;
+    let chunks = Chunks::new(tokens, args.ctx_size, bos(&loaded.tokenizer), args.chunks)?;
     let group = schedule.side_by_side().min(chunks.count());
     match (schedule.counted(group), group * args.ctx_size) {
         (0, _) => bail!(

@@ -45,9 +45,12 @@ impl AnyPrecReport {
     /// # Errors
     /// What is wrong with it.
     pub fn new(model: &ModelFile) -> Result<Option<AnyPrecReport>, String> {
-        let Some(ap) = AnyPrec::read(model).map_err(|e| e.to_string())? else {
-            return Ok(None);
-        };
+        let ap = AnyPrec::read(model).map_err(|e| e.to_string())?;
+        Ok(ap.map(|ap| AnyPrecReport::of(&ap, model)))
+    }
+
+    /// Describes a model whose any-precision part was read.
+    pub fn of(ap: &AnyPrec, model: &ModelFile) -> AnyPrecReport {
         let header = ap.header().clone();
         let weights: u64 = ap
             .tensors()
@@ -84,13 +87,13 @@ impl AnyPrecReport {
                 run_bits: run_bytes as f64 * 8.0 / weights.max(1) as f64,
             }
         };
-        Ok(Some(AnyPrecReport {
+        AnyPrecReport {
             widths: header.bits.iter().map(width).collect(),
             matrices: ap.tensors().len(),
             sparse: ap.tensors().iter().map(|t| t.sparse as u64).sum(),
             weights,
             header,
-        }))
+        }
     }
 
     /// Whether the file has all widths.

@@ -15,6 +15,8 @@ use trine_formats::anyprec::{AnyPrec, Part};
 use trine_formats::gguf::{ModelFile, PackingOptions, TensorInfo, TensorView};
 use trine_formats::types::TypeId;
 
+use crate::text::hex;
+
 pub use anyprec::{AnyPrecReport, WidthReport};
 pub use json::write_json;
 pub use ternary::{Reach, Ternary, check, check_packed};
@@ -171,10 +173,6 @@ fn progress_bar(bytes: u64) -> ProgressBar {
         bar.set_style(style);
     }
     bar
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|b| format!("{b:02x}")).collect()
 }
 
 /// A float as the shortest decimal that names it, so that an `f32` is not shown with an `f64`'s digits;

@@ -12,9 +12,10 @@ use trine::eval::{Chunks, EvalError};
 
 use super::super::args::Args;
 use super::super::progress::Progress;
-use super::super::{bos, first_difference, go_on, open_base};
+use super::super::{first_difference, go_on, open_base};
 use super::speed::Timed;
 use super::subject::Vocabulary;
+use crate::load::bos;
 use crate::outfile::OutFile;
 use crate::progress::human_bytes;
 

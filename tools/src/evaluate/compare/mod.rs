@@ -64,7 +64,7 @@ pub fn run(args: &Args) -> Result<()> {
     let path = args.model.model.as_path();
     let loaded = subject::check(args, path)?;
     let widest = loaded.model.widths().last();
-    let mut reference = Subject::new(path, &loaded, widest.map_or(&[], std::slice::from_ref))?;
+    let mut reference = Subject::new(path, &loaded, widest.map_or(&[], std::slice::from_ref));
     note!("tokenizing the input ..");
     let vocabulary = Vocabulary {
         tokens: loaded.tokenizer.encode(&text, true, false)?,

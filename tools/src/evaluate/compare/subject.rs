@@ -3,16 +3,16 @@
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Result, anyhow, bail};
+use anyhow::{Result, bail};
 use trine::tokenizer::Tokenizer;
 use trine_formats::anyprec::Part;
 use trine_formats::gguf::ModelFile;
 use trine_formats::gguf::write::is_same_file;
 
 use super::super::args::Args;
-use super::super::{bos, first_difference};
+use super::super::first_difference;
 use crate::inspect::AnyPrecReport;
-use crate::load::{Loaded, ModelArgs, load};
+use crate::load::{Loaded, ModelArgs, bos, load};
 
 /// A file and the forms of it that are measured.
 pub struct Subject {
@@ -95,12 +95,10 @@ pub fn check(args: &Args, path: &Path) -> Result<Loaded> {
 
 impl Subject {
     /// Describes a loaded file at `widths`, those of them that it has; at all where none are given.
-    ///
-    /// # Errors
-    /// An any-precision file that is damaged.
-    pub fn new(path: &Path, loaded: &Loaded, widths: &[u8]) -> Result<Subject> {
+    pub fn new(path: &Path, loaded: &Loaded, widths: &[u8]) -> Subject {
         let file = &loaded.file;
-        let report = AnyPrecReport::new(file).map_err(|e| anyhow!("'{}': {e}", path.display()))?;
+        let ap = loaded.model.any_precision();
+        let report = ap.map(|ap| AnyPrecReport::of(ap, file));
         let there = loaded.model.widths();
         let bits: Vec<Option<u8>> = match (&report, widths) {
             (None, _) => vec![None],
@@ -115,7 +113,7 @@ impl Subject {
             None => file.tensors().map(|t| t.elements()).sum(),
             Some(report) => report.weights + copied.map(|t| t.elements()).sum::<u64>(),
         };
-        Ok(Subject {
+        Subject {
             path: path.to_owned(),
             name: String::new(),
             label: String::new(),
@@ -125,7 +123,7 @@ impl Subject {
                 .map(|bits| Form::of(file, report.as_ref(), bits))
                 .collect(),
             shards: file.shards().iter().map(|s| s.path.clone()).collect(),
-        })
+        }
     }
 }
 
@@ -207,7 +205,7 @@ pub fn all(
         super::stop_if_asked()?;
         let loaded = check(args, path)?;
         vocabulary.check(path, &loaded.tokenizer)?;
-        let subject = Subject::new(path, &loaded, widths)?;
+        let subject = Subject::new(path, &loaded, widths);
         if loaded.model.any_precision().is_some() {
             any_precision = true;
             found.extend(subject.forms.iter().filter_map(|f| f.bits));

@@ -12,6 +12,7 @@ use trine::fisher::Fisher;
 use trine_formats::safetensors::{self, Dtype, NewTensor};
 
 use crate::outfile::OutFile;
+use crate::text::hex;
 
 /// What `kind` says.
 const KIND: &str = "squared-gradients";
@@ -70,7 +71,7 @@ impl Origin {
 pub fn sha256<'a>(parts: impl IntoIterator<Item = &'a [u8]>) -> String {
     let mut hash = Sha256::new();
     parts.into_iter().for_each(|p| hash.update(p));
-    hash.finalize().iter().map(|b| format!("{b:02x}")).collect()
+    hex(&hash.finalize())
 }
 
 /// Writes the whole file, or nothing.

@@ -1,5 +1,7 @@
 //! `rimatrix` against llama-imatrix, and its answers to mistakes.
 
+mod fisher;
+
 use std::fs;
 use std::io::Read;
 use std::path::{Path, PathBuf};

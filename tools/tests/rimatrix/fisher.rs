@@ -2,23 +2,12 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::path::{Path, PathBuf};
-use std::process::Output;
 
 use assert_cmd::Command;
 use tempfile::TempDir;
 use trine_formats::safetensors::{Dtype, metadata, parse};
 
-fn testdata(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("../testdata")
-        .join(name)
-}
-
-fn trilm() -> String {
-    let path = testdata("models/trilm-wt-5.8m-F16.gguf");
-    path.to_str().unwrap().to_owned()
-}
+use super::{assert_error, stdout, testdata, trilm, written};
 
 fn folder() -> TempDir {
     let dir = tempfile::tempdir().unwrap();
@@ -35,31 +24,6 @@ fn fisher(dir: &TempDir, words: &str) -> Command {
         .args(["--seq-len", "48"])
         .args(words.split(' '));
     command
-}
-
-fn stdout(output: Output) -> String {
-    let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(output.status.success(), "{stderr}");
-    String::from_utf8(output.stdout).unwrap()
-}
-
-/// The bytes of the file that the command wrote.
-#[track_caller]
-fn written(dir: &TempDir, mut command: Command, name: &str) -> Vec<u8> {
-    stdout(command.output().unwrap());
-    fs::read(dir.path().join(name)).unwrap()
-}
-
-#[track_caller]
-fn assert_error(mut command: Command, expected: &str) {
-    let output = command.output().unwrap();
-    let stderr = String::from_utf8(output.stderr).unwrap();
-    assert_eq!(output.status.code(), Some(1), "{stderr}");
-    let last = stderr.lines().last().unwrap_or_default();
-    assert!(
-        last.starts_with("rimatrix: error: ") && last.contains(expected),
-        "{expected}: {stderr}"
-    );
 }
 
 fn texts(file: &[u8]) -> BTreeMap<String, String> {

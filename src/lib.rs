@@ -3,11 +3,14 @@
 //! The numerics are those of llama.cpp's CPU backend built for plain x86-64 (no SIMD options, no FMA
 //! contraction) and run with flash attention off; `docs/determinism.md` states the contract.
 
+pub mod arch;
+pub mod cancel;
 pub mod chat;
 pub mod convert;
 pub mod eval;
 pub mod fisher;
 pub mod kernels;
+pub mod kv;
 pub mod math;
 pub mod model;
 pub mod ops;
@@ -15,4 +18,5 @@ pub mod pool;
 pub mod quant;
 pub mod sample;
 pub mod speculate;
+pub mod step;
 pub mod tokenizer;

@@ -23,9 +23,16 @@ use std::time::{Duration, Instant};
 const SPIN: Duration = Duration::from_micros(60);
 
 /// Threads that run the tasks of one region after another.
+#[derive(Clone)]
 pub struct Pool {
     shared: Arc<Shared>,
-    helpers: Vec<JoinHandle<()>>,
+    helpers: Arc<Helpers>,
+}
+
+/// The pool's own threads.
+struct Helpers {
+    shared: Arc<Shared>,
+    threads: Vec<JoinHandle<()>>,
 }
 
 /// A task list: `run(body, i)` for every index.
@@ -74,21 +81,21 @@ impl Pool {
             busy: AtomicBool::new(false),
             panic: Mutex::new(None),
         });
-        let mut pool = Pool {
-            shared,
-            helpers: Vec::new(),
+        let mut helpers = Helpers {
+            shared: shared.clone(),
+            threads: Vec::new(),
         };
         for i in 1..threads.max(1) {
-            let shared = pool.shared.clone();
+            let shared = helpers.shared.clone();
             let helper = thread::Builder::new().name(format!("trine-{i}"));
-            pool.helpers.push(helper.spawn(move || shared.help())?);
+            helpers.threads.push(helper.spawn(move || shared.help())?);
         }
-        Ok(pool)
+        Ok(Pool { shared, helpers: Arc::new(helpers) })
     }
 
     /// Threads, the calling one included.
     pub fn threads(&self) -> usize {
-        self.helpers.len() + 1
+        self.helpers.threads.len() + 1
     }
 
     /// Runs `f` with this pool as the current one of the calling thread.
@@ -150,14 +157,14 @@ impl Pool {
     }
 }
 
-impl Drop for Pool {
+impl Drop for Helpers {
     fn drop(&mut self) {
         self.shared.stop.store(true, Ordering::SeqCst);
         {
             let _guard = self.shared.guard();
             self.shared.wake.notify_all();
         }
-        for helper in self.helpers.drain(..) {
+        for helper in self.threads.drain(..) {
             // A helper catches the panics of its tasks, so there is nothing to learn from its end.
             let _ = helper.join();
         }
@@ -377,9 +384,62 @@ pub fn tiles_mut<T: Send>(
     });
 }
 
+/// Calls `f(block, tile)` for every block of rows, cut into tiles of `cols` columns, of a matrix with rows of `width`; the
+/// blocks are handed out in order.
+///
+/// # Panics
+/// When two blocks overlap.
+pub fn blocks_mut<T: Send>(
+    data: &mut [T],
+    width: usize,
+    blocks: &[std::ops::Range<usize>],
+    cols: usize,
+    f: impl Fn(usize, Tile<'_, T>) + Sync,
+) {
+    let mut sorted: Vec<_> = blocks.iter().map(|b| (b.start, b.end)).collect();
+    sorted.sort_unstable();
+    let apart = sorted.windows(2).all(|pair| pair[0].1 <= pair[1].0);
+    assert!(apart, "blocks of rows overlap");
+    let cols = cols.max(1);
+    let across = width.div_ceil(cols);
+    let parts = Parts::new(data);
+    for_each(blocks.len() * across, |i| {
+        let col = i % across * cols;
+        let tile = Tile {
+            parts: &parts,
+            width,
+            rows: blocks[i / across].clone(),
+            cols: col..width.min(col + cols),
+        };
+        f(i / across, tile);
+    });
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn blocks_of_rows_are_each_visited_once() {
+        let pool = Pool::new(2).expect("threads");
+        let mut data = vec![0usize; 9 * 10];
+        pool.install(|| {
+            blocks_mut(&mut data, 10, &[4..9, 1..4, 0..0], 4, |block, mut tile| {
+                for i in 0..tile.rows.len() {
+                    tile.row(i).iter_mut().for_each(|v| *v += block + 1);
+                }
+            });
+        });
+        let row = |v: usize| [v; 10];
+        let expected = [0, 2, 2, 2, 1, 1, 1, 1, 1].map(row);
+        assert_eq!(data, expected.concat());
+    }
+
+    #[test]
+    #[should_panic(expected = "overlap")]
+    fn blocks_that_overlap_are_refused() {
+        blocks_mut(&mut [0u8; 40], 10, &[0..2, 1..3], 4, |_, _| ());
+    }
 
     #[test]
     fn every_task_runs_once_at_any_number_of_threads() {

@@ -14,8 +14,9 @@ use trine_formats::imatrix::{Entry, Imatrix, ImatrixError};
 
 use super::perplexity::{Estimate, nll};
 use super::{Chunks, Rows};
-use crate::model::{EvalError as SessionError, Model, Session, SessionOptions};
+use crate::model::Model;
 use crate::ops::observe::ActivationObserver;
+use crate::step::{Engine, Segment, Sequence, StepError, StepOptions};
 
 /// Tokens that a micro-batch must have to count.
 const MIN_ROWS: usize = 16;
@@ -28,7 +29,7 @@ const MAX_SIDE_BY_SIDE: usize = 256;
 pub enum CollectError {
     /// The model cannot take the tokens.
     #[error(transparent)]
-    Session(#[from] SessionError),
+    Step(#[from] StepError),
     /// A batch of very many very small chunks.
     #[error(
         "a batch of {n_batch} tokens holds {chunks} chunks of {n_ctx}, at most {MAX_SIDE_BY_SIDE} can run side by side; use a smaller -b"
@@ -190,13 +191,20 @@ pub struct Options {
     pub perplexity: bool,
 }
 
+/// Bytes of keys and values that [`collect`] needs an engine for.
+pub fn cache_bytes(model: &Model, chunks: &Chunks, schedule: &Schedule) -> usize {
+    let layout = model.page_layout();
+    let pages = schedule.n_ctx.div_ceil(layout.positions);
+    schedule.side_by_side().min(chunks.count()) * pages * layout.bytes()
+}
+
 /// Evaluates all chunks from number `done` on and adds the squares of what goes into the matrices of the
 /// blocks to `matrix`, whose data sets the caller has set.
 ///
 /// # Errors
 /// A matrix of another model, non-finite activations, and what `watch` says.
 pub fn collect(
-    model: &Model,
+    engine: &Engine,
     chunks: &Chunks,
     schedule: &Schedule,
     options: Options,
@@ -209,29 +217,25 @@ pub fn collect(
         state: Mutex::new((matrix, None)),
     });
     let side_by_side = schedule.side_by_side();
-    let session_options = SessionOptions {
-        n_ctx: schedule.n_ctx,
-        n_ubatch: schedule.n_ctx,
-    };
-    let mut sequences: Vec<Session> = (0..side_by_side.min(chunks.count()))
-        .map(|_| Session::new(model, session_options))
+    let mut sequences: Vec<Sequence> = (0..side_by_side.min(chunks.count()))
+        .map(|_| engine.sequence())
         .collect();
     let mut estimate = Estimate::default();
     for first in (done..chunks.count()).step_by(side_by_side) {
         let group = first..(first + side_by_side).min(chunks.count());
-        let mut scores = vec![Scores::new(model.n_vocab()); group.len()];
-        sequences.iter_mut().for_each(Session::clear);
+        let mut scores = vec![Scores::new(engine.model().n_vocab()); group.len()];
+        sequences.iter_mut().for_each(|seq| seq.truncate(0));
         for pass in schedule.passes(group.len()) {
-            let counts = rows(&pass) >= MIN_ROWS;
-            for piece in pass {
-                let session = &mut sequences[piece.chunk];
-                let observer: Arc<dyn ActivationObserver> = collector.clone();
-                session.observe(counts.then_some(observer));
-                let index = group.start + piece.chunk;
-                scores[piece.chunk].eval(session, chunks, index, &piece.tokens, options)?;
-                if !watch.tokens(piece.tokens.len()) {
-                    return Err(CollectError::Interrupted);
-                }
+            let observer: Arc<dyn ActivationObserver> = collector.clone();
+            let step = StepOptions {
+                observer: Some(observer).filter(|_| rows(&pass) >= MIN_ROWS),
+                // The pass is one of the reference's, and must stay whole.
+                n_ubatch: usize::MAX,
+                ..StepOptions::default()
+            };
+            evaluate(engine, &mut sequences, chunks, &group, &pass, (&step, options), &mut scores)?;
+            if !watch.tokens(rows(&pass)) {
+                return Err(CollectError::Interrupted);
             }
         }
         let add = |scores: &Scores| {
@@ -284,37 +288,113 @@ impl Collector {
 
 impl ActivationObserver for Collector {
     fn observe(&self, tensor: &str, rows: &[f32], columns: usize) {
+        self.add(tensor, (0, 1), rows, columns);
+    }
+
+    fn observe_expert(
+        &self,
+        tensor: &str,
+        expert: usize,
+        experts: usize,
+        rows: &[f32],
+        columns: usize,
+    ) {
+        self.add(tensor, (expert, experts), rows, columns);
+    }
+}
+
+impl Collector {
+    /// Adds the squares of `rows` to the sums of one of the matrices of `tensor`, and counts them.
+    fn add(&self, tensor: &str, matrix: (usize, usize), rows: &[f32], columns: usize) {
         if !(tensor.starts_with("blk.") || self.output && tensor == "output.weight") {
             return;
         }
+        let (number, matrices) = matrix;
         let (matrix, error) = &mut *self.lock();
         let entry = matrix
             .entries
             .entry(tensor.to_owned())
             .or_insert_with(|| Entry {
-                sums: vec![0.0; columns],
-                counts: vec![0],
+                sums: vec![0.0; columns * matrices],
+                counts: vec![0; matrices],
             });
-        if entry.sums.len() != columns {
+        if entry.sums.len() != columns * matrices {
             error.get_or_insert(CollectError::Columns {
                 tensor: tensor.to_owned(),
-                have: entry.sums.len(),
+                have: entry.sums.len() / matrices,
                 want: columns,
             });
             return;
         }
+        // Older files have several counts for a plain matrix, and one for all experts of a stack.
+        if matrices == 1 && entry.counts.iter().all(|&c| c == entry.counts[0]) {
+            entry.counts.truncate(1);
+        } else if entry.counts.len() == 1 {
+            entry.counts.resize(matrices, entry.counts[0]);
+        }
+        let sums = &mut entry.sums[number * columns..][..columns];
         for row in rows.chunks_exact(columns) {
-            for (s, x) in entry.sums.iter_mut().zip(row) {
+            for (s, x) in sums.iter_mut().zip(row) {
                 *s += x * x;
             }
         }
-        // Older files have one count per matrix of a fused tensor.
-        if entry.counts.iter().all(|&c| c == entry.counts[0]) {
-            entry.counts.truncate(1);
-        }
         let tokens = (rows.len() / columns) as i64;
-        entry.counts.iter_mut().for_each(|c| *c += tokens);
+        let counts = if matrices == 1 {
+            &mut entry.counts[..]
+        } else {
+            &mut entry.counts[number..=number]
+        };
+        counts.iter_mut().for_each(|c| *c += tokens);
     }
+}
+
+/// Evaluates one pass of a group of chunks and scores its positions, where that is wanted.
+fn evaluate(
+    engine: &Engine,
+    sequences: &mut [Sequence],
+    chunks: &Chunks,
+    group: &Range<usize>,
+    pass: &[Piece],
+    (step, options): (&StepOptions, Options),
+    scores: &mut [Scores],
+) -> Result<(), StepError> {
+    let tokens: Vec<Vec<u32>> = pass
+        .iter()
+        .map(|piece| {
+            let mut tokens = chunks.text(group.start + piece.chunk)[piece.tokens.clone()].to_vec();
+            if let (Some(bos), 0) = (chunks.bos, piece.tokens.start) {
+                tokens[0] = bos;
+            }
+            tokens
+        })
+        .collect();
+    let first = chunks.first();
+    // The pieces of a pass are of ascending chunks.
+    let mut free = sequences.iter_mut().enumerate();
+    let mut segments = Vec::with_capacity(pass.len());
+    for (piece, tokens) in pass.iter().zip(&tokens) {
+        let Some((_, seq)) = free.find(|(chunk, _)| *chunk == piece.chunk) else {
+            continue;
+        };
+        segments.push(Segment {
+            seq,
+            tokens,
+            logits_from: match options {
+                Options { output: true, .. } => 0,
+                Options {
+                    perplexity: true, ..
+                } => first.saturating_sub(piece.tokens.start).min(tokens.len()),
+                _ => tokens.len(),
+            },
+        });
+    }
+    engine.step(&mut segments, step, &mut |segment, i, logits| {
+        let piece = &pass[segment];
+        if options.perplexity {
+            let text = chunks.text(group.start + piece.chunk);
+            scores[piece.chunk].take(chunks, text, piece, piece.tokens.start + i, logits);
+        }
+    })
 }
 
 /// The likelihoods of one chunk.
@@ -332,39 +412,24 @@ impl Scores {
         }
     }
 
-    /// Evaluates a piece of chunk `index` and scores its positions, where that is wanted.
-    fn eval(
+    /// Scores a position of the chunk `text`, if it is one that is scored; its logits came with those of `piece`.
+    fn take(
         &mut self,
-        session: &mut Session,
         chunks: &Chunks,
-        index: usize,
-        piece: &Range<usize>,
-        options: Options,
-    ) -> Result<(), SessionError> {
-        let text = &chunks.tokens[index * chunks.n_ctx..][..chunks.n_ctx];
-        let mut tokens = text[piece.clone()].to_vec();
-        if let (Some(bos), 0) = (chunks.bos, piece.start) {
-            tokens[0] = bos;
+        text: &[u32],
+        piece: &Piece,
+        position: usize,
+        logits: &[f32],
+    ) {
+        let last = chunks.n_ctx - 1;
+        if position < chunks.first() || position >= last {
+            return;
         }
-        let (first, last) = (chunks.first(), chunks.n_ctx - 1);
-        let from = match options {
-            Options { output: true, .. } => 0,
-            Options {
-                perplexity: true, ..
-            } => first.saturating_sub(piece.start).min(tokens.len()),
-            _ => tokens.len(),
-        };
-        session.eval(&tokens, from, &mut |i, logits| {
-            let position = piece.start + i;
-            if !options.perplexity || position < first || position >= last {
-                return;
-            }
-            self.rows.push(position, logits);
-            if self.rows.full() || position + 1 == last || position + 1 == piece.end {
-                let nlls = self.rows.drain(|p, l| nll(l, text[p + 1]));
-                self.nlls.extend(nlls);
-            }
-        })
+        self.rows.push(position, logits);
+        if self.rows.full() || position + 1 == last || position + 1 == piece.tokens.end {
+            let nlls = self.rows.drain(|p, l| nll(l, text[p + 1]));
+            self.nlls.extend(nlls);
+        }
     }
 
     fn add_to(&self, total: &mut Estimate) {

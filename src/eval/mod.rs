@@ -16,7 +16,7 @@ use std::error::Error;
 use rayon::prelude::*;
 
 use crate::math::expf;
-use crate::model::{EvalError as SessionError, Session};
+use crate::step::{EvalError as SessionError, Session};
 
 /// What evaluation needs of a model.
 pub trait Evaluator {
@@ -182,6 +182,11 @@ impl Chunks {
     /// Scored positions per chunk.
     pub fn scored(&self) -> usize {
         self.n_ctx - 1 - self.first()
+    }
+
+    /// Tokens of chunk `index`, as the text has them.
+    fn text(&self, index: usize) -> &[u32] {
+        &self.tokens[index * self.n_ctx..][..self.n_ctx]
     }
 
     /// Evaluates chunk `index` in pieces of at most `n_batch` tokens. `score(i, logits, next)` runs in

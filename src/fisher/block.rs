@@ -3,10 +3,11 @@
 //! One graph serves all architectures: what a model does not have is absent.
 
 use super::attention::{Attention, Qkv};
-use super::ops::{Activation, Norm, Turn, add, rotate};
+use super::ops::{Differentiable, Norm, Turn, add, rotate};
 use super::product::{Packed, Place, View, accumulate, multiply};
 use super::real::Real;
 use crate::kernels::Isa;
+use crate::ops::activation::Activation;
 use crate::ops::rope::Rope;
 
 /// `y = (W x) * scale + bias`, or `(W x + bias) * scale`.

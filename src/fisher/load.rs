@@ -5,10 +5,11 @@ use trine_formats::gguf::{ModelFile, PackingOptions, TensorView};
 
 use super::attention::Attention;
 use super::block::{Block, Linear};
-use super::ops::{Activation, Norm};
+use super::ops::Norm;
 use super::real::Real;
+use crate::arch::{Arch, Extent, ScoreScale, Sizes, Tensor};
 use crate::kernels::Isa;
-use crate::model::{Arch, Config, ModelError};
+use crate::model::{Config, ModelError};
 use crate::ops::rope::Rope;
 
 /// A matrix whose gradient is taken.
@@ -59,26 +60,22 @@ impl<T: Real> Weights<T> {
         let mut loader = Loader {
             file,
             packing,
+            arch: config.arch,
+            sizes: config.sizes(),
             problems: Vec::new(),
             targets: Vec::new(),
         };
         let c = &config;
+        loader.problems.extend(not_differentiable(c));
         let mut ropes = [c.rope.clone(), c.window_rope.clone()];
-        if c.arch == Arch::Llama {
-            let factors = loader.optional::<f32>("rope_freqs.weight", &[c.rope.n_rot / 2]);
-            ropes[GLOBAL].freq_factors = factors.unwrap_or_default();
-        }
+        let factors = loader.vector::<f32>(None, "rope_freqs.weight");
+        ropes[GLOBAL].freq_factors = factors.unwrap_or_default();
         let embedding = loader.required("token_embd.weight", &[c.n_embd, c.n_vocab]);
         let blocks = (0..c.n_layer).map(|i| loader.block(c, i, isa)).collect();
-        let output_norm = loader.norm("output_norm.weight", c.n_embd, c);
-        let output = match c.arch {
-            arch if arch.is_bitnet() => None,
-            _ => loader.optional("output.weight", &[c.n_embd, c.n_vocab]),
-        };
-        let output_bias = match c.arch {
-            Arch::Qwen2 => loader.optional("output.bias", &[c.n_vocab]),
-            _ => None,
-        };
+        let output_norm = loader.required("output_norm.weight", &[c.n_embd]);
+        let output_norm = Norm::new(output_norm, c);
+        let output = loader.vector(None, "output.weight");
+        let output_bias = loader.vector(None, "output.bias");
         if !loader.problems.is_empty() {
             return Err(ModelError::Invalid(loader.problems));
         }
@@ -99,6 +96,8 @@ impl<T: Real> Weights<T> {
 struct Loader<'a> {
     file: &'a ModelFile,
     packing: &'a PackingOptions,
+    arch: &'static Arch,
+    sizes: Sizes,
     problems: Vec<String>,
     targets: Vec<Target>,
 }
@@ -106,59 +105,65 @@ struct Loader<'a> {
 impl Loader<'_> {
     fn block<T: Real>(&mut self, c: &Config, layer: usize, isa: Isa) -> Block<T> {
         let name = |part: &str| format!("blk.{layer}.{part}");
-        let (heads, kv) = (c.n_head * c.head_dim, c.n_head_kv * c.head_dim);
-        let is_bitnet = c.arch.is_bitnet();
-        let norm = |loader: &mut Self, part: &str, n: usize| {
-            loader.norm(&name(&format!("{part}.weight")), n, c)
-        };
-        // Norms before the halves of a block, or after them, or both.
-        let pre = c.arch != Arch::Olmo2;
-        let post = matches!(c.arch, Arch::Gemma3 | Arch::Olmo2);
-        let qk_widths = match c.arch {
-            Arch::Gemma3 | Arch::Qwen3 => Some([c.head_dim; 2]),
-            Arch::Olmo2 => Some([heads, kv]),
-            _ => None,
-        };
+        let heads = c.n_head * c.head_dim;
         let window = c.layer_window(layer);
-        // llama.cpp knows Gemma's 27B model by its 62 layers; its scale is that of the embedding width.
-        let per_head = if c.arch == Arch::Gemma3 && c.n_layer == 62 {
-            c.n_embd / c.n_head
-        } else {
-            c.head_dim
+        let mut norm = |part: &str| {
+            let gains = self.vector(Some(layer), &format!("{part}.weight"))?;
+            Some(Norm::new(gains, c))
         };
-        let llama_like = matches!(c.arch, Arch::Llama | Arch::Qwen2 | Arch::Qwen3);
+        let attn_norm = norm("attn_norm");
+        let qk_norms = norm("attn_q_norm").zip(norm("attn_k_norm"));
+        let attn_sub_norm = norm("attn_sub_norm");
+        let attn_post_norm = norm("post_attention_norm");
+        let ffn_norm = norm("ffn_norm");
+        let ffn_sub_norm = norm("ffn_sub_norm");
+        let ffn_post_norm = norm("post_ffw_norm");
         Block {
-            attn_norm: pre.then(|| norm(self, "attn_norm", c.n_embd)),
+            attn_norm,
             qkv: self.qkv(c, layer),
-            qk_norms: qk_widths
-                .map(|[q, k]| [norm(self, "attn_q_norm", q), norm(self, "attn_k_norm", k)]),
+            qk_norms: qk_norms.map(|(q, k)| [q, k]),
             attention: Attention {
                 n_head: c.n_head,
                 n_head_kv: c.n_head_kv,
                 head_dim: c.head_dim,
-                scale: 1.0 / (per_head as f64).sqrt(),
+                scale: score_scale(c),
                 window,
                 isa,
             },
             rope: if window.is_some() { WINDOW } else { GLOBAL },
-            attn_sub_norm: is_bitnet.then(|| norm(self, "attn_sub_norm", heads)),
+            attn_sub_norm,
             out: self.linear(&name("attn_output"), [heads, c.n_embd], false),
-            attn_post_norm: post.then(|| norm(self, "post_attention_norm", c.n_embd)),
-            ffn_norm: pre.then(|| norm(self, "ffn_norm", c.n_embd)),
-            gate: self.linear(
-                &name("ffn_gate"),
-                [c.n_embd, c.n_ff],
-                llama_like || is_bitnet,
-            ),
-            up: self.linear(&name("ffn_up"), [c.n_embd, c.n_ff], llama_like || is_bitnet),
-            activation: match c.arch {
-                Arch::Gemma3 => Activation::Gelu,
-                Arch::Bitnet25 | Arch::BitnetB158 => Activation::SquaredRelu,
-                _ => Activation::Silu,
-            },
-            ffn_sub_norm: is_bitnet.then(|| norm(self, "ffn_sub_norm", c.n_ff)),
-            down: self.linear(&name("ffn_down"), [c.n_ff, c.n_embd], llama_like),
-            ffn_post_norm: post.then(|| norm(self, "post_ffw_norm", c.n_embd)),
+            attn_post_norm,
+            ffn_norm,
+            gate: self.linear(&name("ffn_gate"), [c.n_embd, c.n_ff], true),
+            up: self.linear(&name("ffn_up"), [c.n_embd, c.n_ff], true),
+            activation: c.arch.activation,
+            ffn_sub_norm,
+            down: self.linear(&name("ffn_down"), [c.n_ff, c.n_embd], true),
+            ffn_post_norm,
+        }
+    }
+
+    /// What the architecture says of a tensor: of a block, or outside them.
+    fn described(&self, layer: Option<usize>, name: &str) -> Option<&'static Tensor> {
+        match layer {
+            Some(_) => self.arch.block_tensors(false).find(|t| t.gguf == name),
+            None => self.arch.end_tensors().find(|t| t.gguf == name),
+        }
+    }
+
+    /// A tensor, where the architecture has it; absent too where it is optional and the file has none.
+    fn vector<T: Real>(&mut self, layer: Option<usize>, name: &str) -> Option<Vec<T>> {
+        let tensor = self.described(layer, name)?;
+        let shape: Vec<usize> = self.sizes.gguf_shape(tensor).iter().map(|&n| n as usize).collect();
+        let name = match layer {
+            Some(layer) => format!("blk.{layer}.{name}"),
+            None => name.to_owned(),
+        };
+        if tensor.required {
+            Some(self.required(&name, &shape))
+        } else {
+            self.optional(&name, &shape)
         }
     }
 
@@ -208,13 +213,6 @@ impl Loader<'_> {
             columns,
         });
         linear
-    }
-
-    fn norm<T: Real>(&mut self, name: &str, n: usize, c: &Config) -> Norm<T> {
-        Norm {
-            weight: self.required(name, &[n]),
-            eps: c.eps.into(),
-        }
     }
 
     fn required<T: Real>(&mut self, name: &str, shape: &[usize]) -> Vec<T> {
@@ -281,4 +279,31 @@ impl Loader<'_> {
         }
         Ok(out)
     }
+}
+
+/// The factor on the attention scores, not rounded to `f32`; one on the queries is the same.
+fn score_scale(c: &Config) -> f64 {
+    let of_head = |elements: usize| 1.0 / (elements as f64).sqrt();
+    match c.arch.score_scale {
+        ScoreScale::OnQueries if c.n_layer == 62 => of_head(c.n_embd / c.n_head),
+        ScoreScale::HeadSize | ScoreScale::OnQueries => of_head(c.head_dim),
+        ScoreScale::FromKey => c.score_scale.into(),
+    }
+}
+
+/// What stands in the way of gradients: the backward pass has the operations of dense blocks only.
+fn not_differentiable(c: &Config) -> Option<String> {
+    let what = if c.experts.is_some() {
+        "a mixture of experts"
+    } else if c.residual_scale.is_some() || c.logit_scale.is_some() {
+        "factors on the residual stream or the logits"
+    } else if c.arch.block_tensors(false).any(|t| t.shape.contains(&Extent::GateUp)) {
+        "gate and up projection in one matrix"
+    } else {
+        return None;
+    };
+    Some(format!(
+        "gradients of architecture {} are not supported: it has {what}",
+        c.arch.name
+    ))
 }

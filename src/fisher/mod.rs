@@ -20,8 +20,9 @@ pub mod sample;
 
 use trine_formats::gguf::{ModelFile, PackingOptions};
 
+use crate::arch::EmbeddingScale;
 use crate::kernels::Isa;
-use crate::model::{Arch, Config, ModelError};
+use crate::model::{Config, ModelError};
 use crate::ops::rope::Rope;
 use block::{Gradients, Positions};
 use load::Weights;
@@ -160,10 +161,10 @@ impl<T: Real> Pass<T> {
             ropes: &w.ropes,
             angles: &angles,
         };
-        let scale = match w.config.arch {
-            Arch::Gemma3 => T::of((n as f64).sqrt()),
-            _ => T::of(1.0),
-        };
+        let scale = T::of(match w.config.arch.embedding_scale {
+            EmbeddingScale::RootOfWidth => (n as f64).sqrt(),
+            _ => w.config.embedding_scale.unwrap_or(1.0).into(),
+        });
         let mut x = Vec::with_capacity(tokens.len() * n);
         for &id in tokens {
             let row = &w.embedding[id as usize * n..][..n];

@@ -3,6 +3,8 @@
 use rayon::prelude::*;
 
 use super::real::Real;
+use crate::model::Config;
+use crate::ops::activation::Activation;
 use crate::ops::rope::{Pairing, Rope};
 
 /// Elements handed to a thread at a time.
@@ -17,6 +19,14 @@ pub struct Norm<T> {
 }
 
 impl<T: Real> Norm<T> {
+    /// A norm of a model.
+    pub fn new(weight: Vec<T>, c: &Config) -> Norm<T> {
+        Norm {
+            weight,
+            eps: c.eps.into(),
+        }
+    }
+
     /// The normed rows.
     pub fn forward(&self, x: &[T]) -> Vec<T> {
         let mut y = x.to_vec();
@@ -106,19 +116,42 @@ pub fn rotate<T: Real>(
     });
 }
 
-/// The function of the gate.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Activation {
-    /// x / (1 + e^-x).
-    Silu,
-    /// The tanh form of GELU.
-    Gelu,
-    /// max(x, 0)^2.
-    SquaredRelu,
+/// A gate's function that has a slope.
+pub trait Differentiable: Copy + Sync {
+    /// Value and slope.
+    fn at<T: Real>(self, x: T) -> (T, T);
+
+    /// `act(gate) * up`.
+    fn gated<T: Real>(self, gate: &[T], up: &[T]) -> Vec<T> {
+        let mut out = gate.to_vec();
+        out.par_chunks_mut(CHUNK)
+            .zip(up.par_chunks(CHUNK))
+            .for_each(|(g, u)| {
+                g.iter_mut()
+                    .zip(u)
+                    .for_each(|(g, &u)| *g = self.at(*g).0 * u);
+            });
+        out
+    }
+
+    /// The gradients at gate and up from that at their product.
+    fn gated_back<T: Real>(self, gate: &[T], up: &[T], mut dy: Vec<T>) -> [Vec<T>; 2] {
+        let mut d_gate = gate.to_vec();
+        d_gate
+            .par_chunks_mut(CHUNK)
+            .zip(up.par_chunks(CHUNK))
+            .zip(dy.par_chunks_mut(CHUNK))
+            .for_each(|((g, u), d)| {
+                for ((g, &u), d) in g.iter_mut().zip(u).zip(d) {
+                    let (value, slope) = self.at(*g);
+                    (*g, *d) = (*d * u * slope, *d * value);
+                }
+            });
+        [d_gate, dy]
+    }
 }
 
-impl Activation {
-    /// Value and slope.
+impl Differentiable for Activation {
     #[inline(always)]
     fn at<T: Real>(self, x: T) -> (T, T) {
         let (zero, one) = (T::default(), T::of(1.0));
@@ -140,35 +173,6 @@ impl Activation {
                 (r * r, r + r)
             }
         }
-    }
-
-    /// `act(gate) * up`.
-    pub fn gated<T: Real>(self, gate: &[T], up: &[T]) -> Vec<T> {
-        let mut out = gate.to_vec();
-        out.par_chunks_mut(CHUNK)
-            .zip(up.par_chunks(CHUNK))
-            .for_each(|(g, u)| {
-                g.iter_mut()
-                    .zip(u)
-                    .for_each(|(g, &u)| *g = self.at(*g).0 * u);
-            });
-        out
-    }
-
-    /// The gradients at gate and up from that at their product.
-    pub fn gated_back<T: Real>(self, gate: &[T], up: &[T], mut dy: Vec<T>) -> [Vec<T>; 2] {
-        let mut d_gate = gate.to_vec();
-        d_gate
-            .par_chunks_mut(CHUNK)
-            .zip(up.par_chunks(CHUNK))
-            .zip(dy.par_chunks_mut(CHUNK))
-            .for_each(|((g, u), d)| {
-                for ((g, &u), d) in g.iter_mut().zip(u).zip(d) {
-                    let (value, slope) = self.at(*g);
-                    (*g, *d) = (*d * u * slope, *d * value);
-                }
-            });
-        [d_gate, dy]
     }
 }
 

@@ -1,17 +1,15 @@
 //! Tensors by name and shape, with every problem collected before any is reported.
 
 use std::collections::HashSet;
-use std::fmt;
 
 use trine_formats::anyprec::{AnyPrec, Part};
 use trine_formats::gguf::{Blob, ModelFile, TensorView};
-use trine_formats::types::TypeId;
 
-use super::{Arch, Config, LoadOptions, ModelError};
-use crate::kernels::Floats;
+use super::linear::Linear;
+use super::{Config, Layouts, LoadOptions, ModelError};
+use crate::arch::{Arch, Sizes, Tensor};
 use crate::kernels::bitplane::SharedArena;
-use crate::ops;
-use crate::ops::matmul::{Activations, Matrix, matmul};
+use crate::ops::matmul::Matrix;
 
 /// Models of so many bytes stay in the last-level cache of the processors that are common today.
 const CACHE: u64 = 24 << 20;
@@ -22,6 +20,8 @@ pub struct Loader<'a> {
     file: &'a ModelFile,
     anyprec: Option<&'a AnyPrec>,
     options: &'a LoadOptions,
+    arch: &'static Arch,
+    sizes: Sizes,
     problems: Vec<String>,
     used: HashSet<String>,
     arena: SharedArena,
@@ -31,17 +31,20 @@ pub struct Loader<'a> {
 }
 
 impl<'a> Loader<'a> {
-    /// Takes from `file`, of which `anyprec` is the description where it has one.
+    /// Takes from `file`, of which `anyprec` is the description where it has one, what a model of configuration `c` has.
     pub fn new(
         file: &'a ModelFile,
         anyprec: Option<&'a AnyPrec>,
         options: &'a LoadOptions,
+        c: &Config,
     ) -> Loader<'a> {
         let weights: u64 = file.tensors().map(|t| t.bytes).sum();
         Loader {
             file,
             anyprec,
             options,
+            arch: c.arch,
+            sizes: c.sizes(),
             problems: Vec::new(),
             used: HashSet::new(),
             arena: SharedArena::default(),
@@ -109,7 +112,7 @@ impl<'a> Loader<'a> {
     }
 
     /// A matrix that may be absent.
-    pub fn optional_matrix(&mut self, name: &str, cols: usize, rows: usize) -> Option<Matrix> {
+    fn optional_matrix(&mut self, name: &str, cols: usize, rows: usize) -> Option<Matrix> {
         if let Some(anyprec) = self.anyprec.filter(|a| a.tensor(name).is_some()) {
             return self.any_precision(anyprec, name, cols, rows);
         }
@@ -161,8 +164,8 @@ impl<'a> Loader<'a> {
         Some(matrix)
     }
 
-    /// A required matrix.
-    pub fn matrix(&mut self, name: &str, cols: usize, rows: usize) -> Matrix {
+    /// A matrix; an empty one stands in where it is missing.
+    fn matrix(&mut self, name: &str, cols: usize, rows: usize) -> Matrix {
         self.optional_matrix(name, cols, rows).unwrap_or_else(|| {
             self.missing(name);
             Matrix::empty()
@@ -190,7 +193,7 @@ impl<'a> Loader<'a> {
     }
 
     /// A vector that may be absent, widened to `f32`.
-    pub fn optional_vector(&mut self, name: &str, n: usize) -> Option<Vec<f32>> {
+    fn optional_vector(&mut self, name: &str, n: usize) -> Option<Vec<f32>> {
         let view = self.take(name, &[n])?;
         let info = view.info.ty.info().filter(|t| !t.is_quantized());
         let Some(decode) = info.and_then(|t| t.decode) else {
@@ -205,61 +208,185 @@ impl<'a> Loader<'a> {
         Some(out)
     }
 
-    /// A required vector.
-    pub fn vector(&mut self, name: &str, n: usize) -> Vec<f32> {
-        self.optional_vector(name, n).unwrap_or_else(|| {
-            self.missing(name);
-            Vec::new()
-        })
+    /// What the architecture says of a tensor: of a block, or outside them.
+    fn described(&self, layer: Option<usize>, name: &str) -> Option<&'static Tensor> {
+        match layer {
+            Some(_) => self
+                .arch
+                .block_tensors(self.sizes.experts > 0)
+                .find(|t| t.gguf == name),
+            None => self.arch.end_tensors().find(|t| t.gguf == name),
+        }
     }
 
-    /// `NAME.weight` with its optional `NAME.scale` and `NAME.bias`.
-    pub fn linear(&mut self, name: &str, cols: usize, rows: usize) -> Linear {
-        let linear = self.unready_linear(name, cols, rows);
+    /// A vector, where the architecture has one; absent too where it is optional and the file has none.
+    pub fn vector(&mut self, layer: Option<usize>, name: &str) -> Option<Vec<f32>> {
+        let tensor = self.described(layer, name)?;
+        let n = self.sizes.shape(tensor).iter().product::<u64>() as usize;
+        let name = full_name(layer, name);
+        let found = self.optional_vector(&name, n);
+        if found.is_none() && tensor.required {
+            self.missing(&name);
+            return Some(Vec::new());
+        }
+        found
+    }
+
+    /// A norm's gains, where the architecture has the norm.
+    pub fn norm(&mut self, layer: usize, name: &str) -> Option<Vec<f32>> {
+        self.vector(Some(layer), &format!("{name}.weight"))
+    }
+
+    /// A required end matrix, or an optional one that is there; not yet in the layout that it runs from.
+    pub fn end_matrix(&mut self, name: &str) -> Option<Matrix> {
+        let tensor = self.described(None, name)?;
+        let [rows, cols] = self.sizes.shape(tensor)[..] else {
+            return None;
+        };
+        let (cols, rows) = (cols as usize, rows as usize);
+        if tensor.required {
+            return Some(self.matrix(name, cols, rows));
+        }
+        self.optional_matrix(name, cols, rows)
+    }
+
+    /// Notes a problem.
+    pub fn problem(&mut self, what: String) {
+        self.problems.push(what);
+    }
+
+    /// `NAME.weight` of a block with its `NAME.scale` and `NAME.bias`, where there are any.
+    pub fn linear(&mut self, layer: usize, name: &str, cols: usize, rows: usize) -> Linear {
+        let linear = self.unready_linear(layer, name, cols, rows);
         Linear {
             weight: self.ready(linear.weight),
             ..linear
         }
     }
 
-    fn unready_linear(&mut self, name: &str, cols: usize, rows: usize) -> Linear {
-        let tensor = format!("{name}.weight");
+    fn unready_linear(&mut self, layer: usize, name: &str, cols: usize, rows: usize) -> Linear {
+        let at = |part: &str| format!("blk.{layer}.{name}.{part}");
+        let tensor = at("weight");
         Linear {
             weight: self.matrix(&tensor, cols, rows),
             tensor: Some(tensor),
-            scale: self
-                .optional_vector(&format!("{name}.scale"), 1)
-                .map(|s| s[0]),
-            bias: self.optional_vector(&format!("{name}.bias"), rows),
+            scale: self.optional_vector(&at("scale"), 1).map(|s| s[0]),
+            bias: self.vector(Some(layer), &format!("{name}.bias")),
         }
+    }
+
+    /// Rows `range` of an unpacked projection as one of their own. Only that of the first rows is observed.
+    fn part(&mut self, all: &Linear, range: std::ops::Range<usize>) -> Linear {
+        let weight = all.weight.rows(range.clone());
+        Linear {
+            tensor: all.tensor.clone().filter(|_| range.start == 0),
+            weight: self.ready(weight.unwrap_or_else(Matrix::empty)),
+            scale: all.scale,
+            bias: all.bias.as_ref().map(|b| b[range].to_vec()),
+        }
+    }
+
+    fn has(&self, name: &str) -> bool {
+        let in_planes = self.anyprec.is_some_and(|a| a.tensor(name).is_some());
+        in_planes || self.file.tensor_info(name).is_some()
     }
 
     /// The three projections of a layer, from separate tensors or one fused `attn_qkv`.
     pub fn qkv(&mut self, layer: usize, c: &Config) -> [Linear; 3] {
         let (q, kv) = (c.n_head * c.head_dim, c.n_head_kv * c.head_dim);
-        let fused = format!("blk.{layer}.attn_qkv");
-        let name = format!("{fused}.weight");
-        let in_planes = self.anyprec.and_then(|a| a.tensor(&name)).is_some();
-        if !in_planes && self.file.tensor_info(&name).is_none() {
+        if !self.has(&format!("blk.{layer}.attn_qkv.weight")) {
             return [("attn_q", q), ("attn_k", kv), ("attn_v", kv)]
-                .map(|(name, rows)| self.linear(&format!("blk.{layer}.{name}"), c.n_embd, rows));
+                .map(|(name, rows)| self.linear(layer, name, c.n_embd, rows));
         }
-        let all = self.unready_linear(&fused, c.n_embd, q + 2 * kv);
+        let mut all = self.unready_linear(layer, "attn_qkv", c.n_embd, q + 2 * kv);
+        let fused_bias = format!("blk.{layer}.attn_qkv.bias");
+        if all.bias.is_none() {
+            all.bias = self.optional_vector(&fused_bias, q + 2 * kv);
+        }
         let parts = [("attn_q", 0, q), ("attn_k", q, kv), ("attn_v", q + kv, kv)];
         parts.map(|(name, from, rows)| {
-            let separate = self.optional_vector(&format!("blk.{layer}.{name}.bias"), rows);
-            let weight = all.weight.rows(from..from + rows);
-            Linear {
-                tensor: all.tensor.clone().filter(|_| from == 0),
-                weight: self.ready(weight.unwrap_or_else(Matrix::empty)),
-                scale: all.scale,
-                bias: all
-                    .bias
-                    .as_ref()
-                    .map(|b| b[from..from + rows].to_vec())
-                    .or(separate),
+            let mut linear = self.part(&all, from..from + rows);
+            if linear.bias.is_none() && self.has(&format!("blk.{layer}.{name}.bias")) {
+                linear.bias = self.vector(Some(layer), &format!("{name}.bias"));
             }
+            linear
         })
+    }
+
+    /// Gate and up projection of a layer, from separate tensors or one that holds the gate's rows first.
+    pub fn gate_and_up(&mut self, layer: usize, c: &Config) -> [Linear; 2] {
+        if self.described(Some(layer), "ffn_gate.weight").is_some() {
+            return ["ffn_gate", "ffn_up"].map(|name| self.linear(layer, name, c.n_embd, c.n_ff));
+        }
+        let all = self.unready_linear(layer, "ffn_up", c.n_embd, 2 * c.n_ff);
+        [0..c.n_ff, c.n_ff..2 * c.n_ff].map(|range| self.part(&all, range))
+    }
+
+    /// The matrix that scores experts.
+    pub fn router(&mut self, layer: usize, name: &str, cols: usize, rows: usize) -> Matrix {
+        let matrix = self.matrix(&full_name(Some(layer), name), cols, rows);
+        self.ready(matrix)
+    }
+
+    /// The matrices of all experts, `[experts][rows][columns]` in one tensor, and the factors on their outputs where
+    /// there are any.
+    pub fn experts(
+        &mut self,
+        layer: usize,
+        name: &str,
+        [cols, rows, experts]: [usize; 3],
+    ) -> (Vec<Matrix>, Option<Vec<f32>>) {
+        let weight = full_name(Some(layer), &format!("{name}.weight"));
+        let all = match self.file.tensor_info(&weight).map(|t| t.shape.len()) {
+            Some(3) | None => self.stacked(&weight, [cols, rows, experts]),
+            Some(_) => {
+                let found = self.file.tensor_info(&weight).map(|t| t.shape.clone());
+                self.used.insert(weight.clone());
+                self.problems.push(format!(
+                    "tensor {weight} has shape {:?}, expected [{cols}, {rows}, {experts}]",
+                    found.unwrap_or_default()
+                ));
+                None
+            }
+        };
+        let scales = self.optional_vector(&full_name(Some(layer), &format!("{name}.scale")), experts);
+        let Some(all) = all else {
+            self.missing(&weight);
+            return (vec![Matrix::empty(); experts], scales);
+        };
+        let one = |e: usize| all.rows(e * rows..(e + 1) * rows);
+        let matrices: Option<Vec<Matrix>> = (0..experts).map(one).collect();
+        let matrices = matrices.unwrap_or_else(|| vec![Matrix::empty(); experts]);
+        let ready = matrices.into_iter().map(|m| self.ready(m)).collect();
+        (ready, scales)
+    }
+
+    /// A stack of matrices as one of all their rows.
+    fn stacked(&mut self, name: &str, shape: [usize; 3]) -> Option<Matrix> {
+        let [cols, rows, experts] = shape;
+        let view = self.take(name, &shape)?;
+        let ty = view.info.ty;
+        let matrix = Matrix::new(ty, cols, rows * experts, view.data, self.options.isa);
+        if matrix.is_none() {
+            self.problems
+                .push(format!("tensor {name}: trine cannot multiply by experts of {ty} yet"));
+        }
+        matrix
+    }
+
+    /// Marks tensors that the reference loads and never uses.
+    pub fn ignore_unused_scales(&mut self) {
+        let unused = self.file.tensors().filter(|t| t.name.ends_with(".input_scale"));
+        let names: Vec<String> = unused.map(|t| t.name.clone()).collect();
+        self.used.extend(names);
+    }
+}
+
+/// The name of a tensor in the file.
+fn full_name(layer: Option<usize>, name: &str) -> String {
+    match layer {
+        Some(layer) => format!("blk.{layer}.{name}"),
+        None => name.to_owned(),
     }
 }
 
@@ -287,26 +414,21 @@ pub struct Ends {
     pub output_tensor: &'static str,
     pub output_bias: Option<Vec<f32>>,
     pub output_norm: Vec<f32>,
+    /// Divisors of RoPE's frequencies in all layers.
+    pub rope_factors: Option<Vec<f32>>,
 }
 
 /// Loads the ends; a model without `output.weight` projects with its embeddings.
-pub fn ends(loader: &mut Loader<'_>, c: &Config) -> Ends {
-    let embedding = loader.matrix("token_embd.weight", c.n_embd, c.n_vocab);
+pub fn ends(loader: &mut Loader<'_>) -> Ends {
+    let embedding = loader.end_matrix("token_embd.weight");
+    let embedding = embedding.unwrap_or_else(Matrix::empty);
     if embedding.ty.info().is_none_or(|t| t.decode.is_none()) {
-        loader.problems.push(format!(
+        loader.problem(format!(
             "token_embd.weight: trine cannot decode {} yet",
             embedding.ty
         ));
     }
-    let output = match c.arch {
-        arch if arch.is_bitnet() => None,
-        Arch::Olmo2 => Some(loader.matrix("output.weight", c.n_embd, c.n_vocab)),
-        _ => loader.optional_matrix("output.weight", c.n_embd, c.n_vocab),
-    };
-    let output_bias = match c.arch {
-        Arch::Qwen2 => loader.optional_vector("output.bias", c.n_vocab),
-        _ => None,
-    };
+    let output = loader.end_matrix("output.weight");
     let output_tensor = match output {
         Some(_) => "output.weight",
         None => "token_embd.weight",
@@ -315,108 +437,9 @@ pub fn ends(loader: &mut Loader<'_>, c: &Config) -> Ends {
     Ends {
         output_tensor,
         output: loader.ready(output),
-        output_bias,
-        output_norm: loader.vector("output_norm.weight", c.n_embd),
+        output_bias: loader.vector(None, "output.bias"),
+        output_norm: loader.vector(None, "output_norm.weight").unwrap_or_default(),
+        rope_factors: loader.vector(None, "rope_freqs.weight"),
         embedding,
-    }
-}
-
-/// `y = W x`, with the per-tensor scale and the bias some models have.
-pub struct Linear {
-    /// The weight's name in the file; the later parts of a fused one have none, to be observed once.
-    tensor: Option<String>,
-    weight: Matrix,
-    scale: Option<f32>,
-    bias: Option<Vec<f32>>,
-}
-
-impl Linear {
-    /// `(W x) * scale + bias` for every row of `x`.
-    pub fn apply(&self, x: &Activations<'_>) -> Floats {
-        let [y] = Linear::apply_all([self], x);
-        y
-    }
-
-    /// [`Linear::apply`] of several projections of the same rows.
-    pub fn apply_all<const N: usize>(all: [&Linear; N], x: &Activations<'_>) -> [Floats; N] {
-        let mut ys = Linear::products(all, x);
-        for (l, y) in all.iter().zip(&mut ys) {
-            l.multiply_scale(y);
-            l.add_bias(y);
-        }
-        ys
-    }
-
-    /// `(W x + bias) * scale`: the order of the feed-forward projections.
-    pub fn apply_bias_first(&self, x: &Activations<'_>) -> Floats {
-        let [y] = Linear::apply_all_bias_first([self], x);
-        y
-    }
-
-    /// [`Linear::apply_bias_first`] of several projections of the same rows.
-    pub fn apply_all_bias_first<const N: usize>(
-        all: [&Linear; N],
-        x: &Activations<'_>,
-    ) -> [Floats; N] {
-        let mut ys = Linear::products(all, x);
-        for (l, y) in all.iter().zip(&mut ys) {
-            l.add_bias(y);
-            l.multiply_scale(y);
-        }
-        ys
-    }
-
-    fn products<const N: usize>(all: [&Linear; N], x: &Activations<'_>) -> [Floats; N] {
-        let tensors = all.iter().filter_map(|l| l.tensor.as_deref());
-        tensors.for_each(|tensor| x.observe(tensor));
-        matmul(all.map(|l| &l.weight), x)
-    }
-
-    fn multiply_scale(&self, y: &mut [f32]) {
-        if let Some(s) = self.scale {
-            ops::scale(y, s);
-        }
-    }
-
-    fn add_bias(&self, y: &mut [f32]) {
-        if let Some(b) = &self.bias {
-            ops::add_rows(y, b);
-        }
-    }
-}
-
-/// In which layouts the matrices of a model are.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Layouts {
-    /// Name of the packed layout and tensor type, number of matrices, bytes; `None` for rows as in the file.
-    pub kinds: Vec<(TypeId, Option<&'static str>, usize, usize)>,
-}
-
-impl Layouts {
-    fn count(&mut self, matrix: &Matrix) {
-        let (name, bytes) = matrix.layout();
-        let same = self
-            .kinds
-            .iter_mut()
-            .find(|k| k.0 == matrix.ty && k.1 == name);
-        match same {
-            Some((_, _, count, total)) => {
-                *count += 1;
-                *total += bytes;
-            }
-            None => self.kinds.push((matrix.ty, name, 1, bytes)),
-        }
-    }
-}
-
-impl fmt::Display for Layouts {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (i, (ty, name, count, bytes)) in self.kinds.iter().enumerate() {
-            let mb = *bytes as f64 / 1e6;
-            let name = name.unwrap_or("rows as in the file");
-            let comma = if i > 0 { ", " } else { "" };
-            write!(f, "{comma}{count} {ty} as {name} ({mb:.1} MB)")?;
-        }
-        Ok(())
     }
 }

@@ -1,28 +1,31 @@
-//! Models: checked configuration, one file per architecture, and the session that runs them.
+//! Models: checked configuration, weights as an architecture's description has them, and the interpreter of its blocks.
 
-mod bitnet;
+mod block;
 mod config;
-mod gemma3;
-pub mod kv;
-mod llama;
+mod experts;
+mod forward;
+mod layouts;
+mod linear;
 mod load;
-mod olmo2;
-mod session;
+mod pass;
 
 use std::sync::Arc;
 
 use trine_formats::anyprec::{AnyPrec, AnyPrecError};
 use trine_formats::gguf::{Blob, GgufError, ModelFile, PackingOptions};
 
+use crate::arch::Arch;
 use crate::kernels::Isa;
 pub use crate::kernels::bitplane::NumberPath;
+use crate::kv::PageLayout;
 use crate::ops::matmul::Matrix;
 use crate::ops::rope::Rope;
-use crate::pool::Pool;
+use block::Block;
 
-pub use config::{Arch, Config};
-pub use load::Layouts;
-pub use session::{EvalError, Session, SessionOptions};
+pub use config::{Config, Experts};
+pub use forward::Cancelled;
+pub use layouts::Layouts;
+pub use pass::PassOptions;
 
 /// Problems that a message spells out. One mistake, such as a wrong width, shows in every tensor of a
 /// model, and a line of a thousand of them tells less than its start.
@@ -58,14 +61,6 @@ pub enum ModelError {
     /// An any-precision file that is damaged, or ends before its first width.
     #[error(transparent)]
     AnyPrecision(#[from] AnyPrecError),
-    /// The thread pool could not be made.
-    #[error("cannot start {threads} threads: {reason}")]
-    Threads {
-        /// Threads asked for.
-        threads: usize,
-        /// What the system said.
-        reason: String,
-    },
 }
 
 /// Why a model cannot run at a width.
@@ -86,8 +81,6 @@ pub enum WidthError {
 pub struct LoadOptions {
     /// Instruction set of the kernels; changes no bit.
     pub isa: Isa,
-    /// Threads of the forward pass; changes no bit.
-    pub threads: usize,
     /// Copy the weights into layouts that the kernels read faster, where there are any; without it
     /// they are used where the file's bytes are. Changes no bit.
     pub repack: bool,
@@ -101,7 +94,6 @@ impl Default for LoadOptions {
     fn default() -> LoadOptions {
         LoadOptions {
             isa: Isa::detect(),
-            threads: 1,
             repack: true,
             number_path: NumberPath::default(),
             packing: PackingOptions::default(),
@@ -115,14 +107,9 @@ pub struct Model {
     inner: Arc<Inner>,
 }
 
-/// Indices into a model's RoPE tables.
-const GLOBAL: usize = 0;
-const WINDOW: usize = 1;
-
 struct Inner {
     config: Config,
     isa: Isa,
-    pool: Pool,
     layouts: Layouts,
     /// What the file says of its any-precision matrices.
     anyprec: Option<AnyPrec>,
@@ -134,14 +121,9 @@ struct Inner {
     output_tensor: &'static str,
     output_bias: Option<Vec<f32>>,
     output_norm: Vec<f32>,
-    blocks: Vec<Box<dyn Block>>,
-    ropes: Vec<Rope>,
-}
-
-/// One transformer block.
-trait Block: Send + Sync {
-    /// Adds the block's attention and feed-forward to `x`, `[tokens][n_embd]`.
-    fn run(&self, x: &mut [f32], pass: &mut session::Pass<'_>);
+    blocks: Vec<Block>,
+    /// Of the global and the window layers.
+    ropes: [Rope; 2],
 }
 
 impl Model {
@@ -152,40 +134,28 @@ impl Model {
     pub fn load(file: &ModelFile, options: &LoadOptions) -> Result<Model, ModelError> {
         let config = Config::read(file)?;
         let anyprec = AnyPrec::read(file)?;
-        let mut loader = load::Loader::new(file, anyprec.as_ref(), options);
+        let mut loader = load::Loader::new(file, anyprec.as_ref(), options, &config);
         let load::Ends {
             embedding,
             output,
             output_tensor,
             output_bias,
             output_norm,
-        } = load::ends(&mut loader, &config);
-        let mut ropes = vec![config.rope.clone(), config.window_rope.clone()];
-        let blocks = match config.arch {
-            Arch::Llama => {
-                // One set of divisors for all layers, in the file of llama 3.
-                let factors = loader.optional_vector("rope_freqs.weight", config.rope.n_rot / 2);
-                ropes[GLOBAL].freq_factors = factors.unwrap_or_default();
-                llama::load(&mut loader, &config)
-            }
-            Arch::Qwen2 | Arch::Qwen3 => llama::load(&mut loader, &config),
-            Arch::Gemma3 => gemma3::load(&mut loader, &config),
-            Arch::Olmo2 => olmo2::load(&mut loader, &config),
-            Arch::Bitnet | Arch::Bitnet25 | Arch::BitnetB158 => bitnet::load(&mut loader, &config),
-        };
+            rope_factors,
+        } = load::ends(&mut loader);
+        let mut ropes = [config.rope.clone(), config.window_rope.clone()];
+        ropes[0].freq_factors = rope_factors.unwrap_or_default();
+        let layers = 0..config.n_layer;
+        let blocks = layers.map(|layer| Block::load(&mut loader, &config, layer));
+        let blocks = blocks.collect();
+        loader.ignore_unused_scales();
         let layouts = loader.finish()?;
-        let pool = Pool::new(options.threads).map_err(|e| ModelError::Threads {
-            threads: options.threads,
-            reason: e.to_string(),
-        })?;
+        let sections = anyprec.as_ref().map(|a| load::sections(file, a));
         let inner = Inner {
             config,
             isa: options.isa,
-            pool,
             layouts,
-            sections: anyprec
-                .as_ref()
-                .map_or(Vec::new(), |a| load::sections(file, a)),
+            sections: sections.unwrap_or_default(),
             anyprec,
             embedding,
             output,
@@ -242,6 +212,12 @@ impl Model {
                 section.release();
             }
         }
+    }
+
+    /// What the pages of its keys and values look like.
+    pub fn page_layout(&self) -> PageLayout {
+        let c = self.config();
+        PageLayout::new(c.n_layer, c.n_head_kv, c.head_dim)
     }
 
     /// Number of logits per position.

@@ -4,27 +4,32 @@ use super::CHUNK;
 use crate::kernels::{Isa, elements};
 use crate::pool;
 
-/// A gated activation: `gate = f(gate) * up`, element by element.
-pub type Gated = fn(Isa, &mut [f32], &[f32]);
-
-/// `gate = silu(gate) * up` (ggml `ggml_vec_swiglu_f32`, its 4-lane form).
-pub fn swiglu(isa: Isa, gate: &mut [f32], up: &[f32]) {
-    split(elements::swiglu, isa, gate, up);
+/// The function of a gate.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum Activation {
+    /// x / (1 + e^-x) (ggml `ggml_vec_swiglu_f32`, its 4-lane form).
+    Silu,
+    /// The tanh form of GELU, looked up by half float (ggml `ggml_vec_geglu_f32`).
+    Gelu,
+    /// max(x, 0)^2: ReLU, square, product, each rounded.
+    SquaredRelu,
 }
 
-/// `gate = relu(gate)^2 * up`: ReLU, square, product, each rounded.
-pub fn squared_reglu(isa: Isa, gate: &mut [f32], up: &[f32]) {
-    split(elements::squared_reglu, isa, gate, up);
-}
-
-/// `gate = gelu(gate) * up` (ggml `ggml_vec_geglu_f32`), GELU looked up by half float.
-pub fn geglu(isa: Isa, gate: &mut [f32], up: &[f32]) {
-    split(elements::geglu, isa, gate, up);
-}
-
-fn split(gated: Gated, isa: Isa, gate: &mut [f32], up: &[f32]) {
-    assert_eq!(gate.len(), up.len(), "lengths of a gate");
-    pool::chunks_mut(gate, CHUNK, |i, gate| {
-        gated(isa, gate, &up[i * CHUNK..][..gate.len()]);
-    });
+impl Activation {
+    /// `gate = f(gate) * up`, element by element.
+    ///
+    /// # Panics
+    /// When the lengths differ.
+    pub fn gate(self, isa: Isa, gate: &mut [f32], up: &[f32]) {
+        assert_eq!(gate.len(), up.len(), "lengths of a gate");
+        let gated = match self {
+            Activation::Silu => elements::swiglu,
+            Activation::Gelu => elements::geglu,
+            Activation::SquaredRelu => elements::squared_reglu,
+        };
+        pool::chunks_mut(gate, CHUNK, |i, gate| {
+            gated(isa, gate, &up[i * CHUNK..][..gate.len()]);
+        });
+    }
 }

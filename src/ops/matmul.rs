@@ -274,6 +274,13 @@ impl<'a> Activations<'a> {
         }
     }
 
+    /// Shows the rows to the observer before the matrix of one expert is multiplied with them.
+    pub fn observe_expert(&self, name: &str, expert: usize, experts: usize) {
+        if let Some(observer) = &self.observer {
+            observer.observe_expert(name, expert, experts, self.x, self.cols);
+        }
+    }
+
     /// The same rows, for products with any-precision matrices at `width` bits.
     pub fn at_width(self, width: u8) -> Activations<'a> {
         Activations { width, ..self }

@@ -6,9 +6,11 @@
 
 pub mod activation;
 pub mod attention;
+pub mod experts;
 pub mod matmul;
 pub mod norm;
 pub mod observe;
+pub(crate) mod order;
 pub mod rope;
 
 use crate::pool;

@@ -65,7 +65,7 @@ impl Yarn {
     }
 }
 
-/// Factors of consecutive positions.
+/// Factors of the positions of some rows.
 ///
 /// Halves are rotated with the cosines and sines of the `n_rot / 2` pairs. Neighbours take every cosine
 /// twice and every sine as `(-sin, sin)`: negation is exact and addition commutes, so
@@ -77,21 +77,21 @@ pub struct Table {
 }
 
 impl Rope {
-    /// The table for positions `from..from + count`.
+    /// The table for `positions`, a row each.
     ///
     /// The angle of pair `j` is the position times `base^(-2/n_rot)`, multiplied up `j` times in `f32`
     /// (not a power per pair), then divided by the pair's factor and scaled.
-    pub fn table(&self, from: usize, count: usize) -> Table {
+    pub fn table(&self, positions: &[usize]) -> Table {
         let half = self.n_rot / 2;
         let per_position = match self.pairing {
             Pairing::Adjacent => self.n_rot,
             Pairing::Halves => half,
         };
         let step = self.step();
-        let mut both = vec![0f32; 2 * per_position * count];
+        let mut both = vec![0f32; 2 * per_position * positions.len()];
         pool::chunks_mut(&mut both, (2 * per_position).max(1), |i, row| {
             let (cos, sin) = row.split_at_mut(per_position);
-            for (j, (c, s)) in self.angles(from + i, step).enumerate() {
+            for (j, (c, s)) in self.angles(positions[i], step).enumerate() {
                 match self.pairing {
                     Pairing::Adjacent => {
                         cos[2 * j..][..2].fill(c);
@@ -137,7 +137,7 @@ impl Rope {
         (cos * magnitude, sin * magnitude)
     }
 
-    /// Rotates every head of `x`, `[tokens][heads][head_dim]`; token `i` takes position `i` of `table`.
+    /// Rotates every head of `x`, `[tokens][heads][head_dim]`; token `i` takes row `i` of `table`.
     /// Elements beyond `n_rot` keep their value.
     pub fn apply(&self, isa: Isa, x: &mut [f32], width: usize, head_dim: usize, table: &Table) {
         let rotate = match self.pairing {
@@ -203,7 +203,8 @@ mod tests {
                     let pool = pool::Pool::new(2).expect("threads");
                     let mut got = x.clone();
                     pool.install(|| {
-                        let table = rope.table(7, tokens);
+                        let positions: Vec<usize> = (7..7 + tokens).collect();
+                        let table = rope.table(&positions);
                         rope.apply(isa, &mut got, heads * head_dim, head_dim, &table);
                     });
                     for (i, (a, b)) in got.iter().zip(&expected).enumerate() {

@@ -2,7 +2,7 @@
 //!
 //! All arithmetic is `f32` unless it says otherwise, sums run in list order.
 
-use super::order;
+use crate::ops::order;
 use crate::math::{expf, logf};
 
 /// One token that may be chosen.

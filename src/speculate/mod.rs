@@ -14,7 +14,8 @@ mod pace;
 use std::collections::VecDeque;
 use std::time::Instant;
 
-use crate::model::{EvalError, Session, WidthError};
+use crate::model::WidthError;
+use crate::step::{EvalError, Session};
 
 pub use pace::Pace;
 

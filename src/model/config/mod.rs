@@ -6,6 +6,7 @@ mod position;
 use trine_formats::gguf::ModelFile;
 
 use super::ModelError;
+use crate::arch::{Arch, EmbeddingScale, ScoreScale, Sizes};
 use crate::ops::rope::Rope;
 use keys::Keys;
 use position::{rope, window_rope, windows};
@@ -13,63 +14,11 @@ use position::{rope, window_rope, windows};
 /// Largest `block_count` llama.cpp accepts.
 const MAX_LAYERS: u32 = 512;
 
-/// The architectures trine runs.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Arch {
-    /// LLaMA and what shares its graph (Mistral, SmolLM, TriLM, Falcon3 …).
-    Llama,
-    /// Gemma 3, text.
-    Gemma3,
-    /// LLaMA with biases on the attention projections and half-split RoPE.
-    Qwen2,
-    /// Qwen 2 without the biases, with an RMS norm on every query and key head (Bonsai's base).
-    Qwen3,
-    /// Norms after instead of before both halves of a block, and on all of q and k (OLMo 2, TriTera).
-    Olmo2,
-    /// BitNet b1.58 as llama.cpp defines it: LLaMA with sub-norms, tied embeddings, SiLU.
-    Bitnet,
-    /// The same with squared ReLU: the published BitNet b1.58 2B-4T, first upload.
-    Bitnet25,
-    /// The same under its current name.
-    BitnetB158,
-}
-
-impl Arch {
-    const ALL: [(Arch, &'static str); 8] = [
-        (Arch::Llama, "llama"),
-        (Arch::Gemma3, "gemma3"),
-        (Arch::Qwen2, "qwen2"),
-        (Arch::Qwen3, "qwen3"),
-        (Arch::Olmo2, "olmo2"),
-        (Arch::Bitnet, "bitnet"),
-        (Arch::Bitnet25, "bitnet-25"),
-        (Arch::BitnetB158, "bitnet-b1.58"),
-    ];
-
-    /// The name in `general.architecture`.
-    pub fn name(self) -> &'static str {
-        Arch::ALL
-            .iter()
-            .find(|(a, _)| *a == self)
-            .map_or("", |(_, name)| name)
-    }
-
-    /// Whether this is one of the BitNet graphs.
-    pub fn is_bitnet(self) -> bool {
-        matches!(self, Arch::Bitnet | Arch::Bitnet25 | Arch::BitnetB158)
-    }
-
-    /// All names, for messages.
-    pub fn names() -> String {
-        Arch::ALL.map(|(_, name)| name).join(", ")
-    }
-}
-
 /// What the metadata says of a model. Every number is in range.
 #[derive(Clone, Debug)]
 pub struct Config {
     /// Architecture.
-    pub arch: Arch,
+    pub arch: &'static Arch,
     /// Tokens in the vocabulary.
     pub n_vocab: usize,
     /// Context length the model was trained with.
@@ -96,9 +45,35 @@ pub struct Config {
     pub windowed: Vec<bool>,
     /// Position embedding of the window layers.
     pub window_rope: Rope,
+    /// Experts of every block, where the model has them.
+    pub experts: Option<Experts>,
+    /// Factor on the token embeddings, where there is one.
+    pub embedding_scale: Option<f32>,
+    /// Factor on the queries after RoPE, where there is one.
+    pub query_scale: Option<f32>,
+    /// Factor on the attention scores.
+    pub score_scale: f32,
+    /// Factor on what each half of a block adds to the residual stream, where there is one.
+    pub residual_scale: Option<f32>,
+    /// Factor on the logits, where there is one.
+    pub logit_scale: Option<f32>,
     /// `cap * tanh(logits / cap)` at the end, where the model asks for it.
     pub final_softcap: Option<f32>,
 }
+
+/// A mixture of experts.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Experts {
+    /// Experts of a block.
+    pub count: usize,
+    /// Experts that a token goes to.
+    pub used: usize,
+    /// Width of one expert's feed-forward network.
+    pub n_ff: usize,
+}
+
+/// Most experts of a block that llama.cpp accepts.
+const MAX_EXPERTS: u32 = 1024;
 
 impl Config {
     /// The sliding window of a layer, `None` for a layer that sees everything.
@@ -116,13 +91,11 @@ impl Config {
         let name = meta
             .get_str("general.architecture")?
             .ok_or(ModelError::NoArchitecture)?;
-        let &(arch, prefix) = Arch::ALL
-            .iter()
-            .find(|(_, n)| *n == name)
-            .ok_or_else(|| ModelError::UnknownArchitecture(name.to_owned()))?;
+        let arch =
+            Arch::find(name).ok_or_else(|| ModelError::UnknownArchitecture(name.to_owned()))?;
         let mut keys = Keys {
             meta,
-            prefix,
+            prefix: arch.name,
             problems: Vec::new(),
         };
         let config = Config::from_keys(&mut keys, arch, file);
@@ -133,7 +106,22 @@ impl Config {
         }
     }
 
-    fn from_keys(k: &mut Keys<'_>, arch: Arch, file: &ModelFile) -> Config {
+    /// The numbers of the tensors' extents.
+    pub fn sizes(&self) -> Sizes {
+        Sizes {
+            vocab: self.n_vocab as u64,
+            embd: self.n_embd as u64,
+            ff: self.n_ff as u64,
+            heads: self.n_head as u64,
+            kv_heads: self.n_head_kv as u64,
+            head_dim: self.head_dim as u64,
+            rope_dim: self.rope.n_rot as u64,
+            experts: self.experts.map_or(0, |e| e.count as u64),
+            expert_ff: self.experts.map_or(0, |e| e.n_ff as u64),
+        }
+    }
+
+    fn from_keys(k: &mut Keys<'_>, arch: &'static Arch, file: &ModelFile) -> Config {
         let n_layer = k.count("block_count", MAX_LAYERS);
         let n_ctx_train = k.count("context_length", 1 << 30);
         let n_embd = k.count("embedding_length", 1 << 20);
@@ -146,10 +134,7 @@ impl Config {
                 "{n_head} query heads cannot share {n_head_kv} key-value heads evenly"
             ));
         }
-        if k.u32("expert_count").unwrap_or(0) > 0 {
-            k.problems
-                .push("mixture-of-experts models are not supported".to_owned());
-        }
+        let experts = experts(k, arch, n_layer, n_ff);
         let head_dim = match k.u32("attention.key_length") {
             Some(n) => n as usize,
             None if n_embd.is_multiple_of(n_head) => n_embd / n_head,
@@ -186,10 +171,38 @@ impl Config {
         let rope = rope(k, arch, head_dim, n_ctx_train as u32);
         let (window, windowed) = windows(k, arch, n_layer);
         let window_rope = window_rope(k, arch, &rope);
-        let final_softcap = match arch {
-            Arch::Gemma3 => k.f32("final_logit_softcapping").filter(|&cap| cap != 0.0),
-            _ => None,
+        let factor = |k: &mut Keys<'_>, key| k.f32(key).filter(|&f| f != 0.0);
+        let final_softcap = arch
+            .logit_softcap
+            .then(|| factor(k, "final_logit_softcapping"))
+            .flatten();
+        let embedding_scale = match arch.embedding_scale {
+            EmbeddingScale::One => None,
+            EmbeddingScale::RootOfWidth => Some((n_embd as f32).sqrt()),
+            EmbeddingScale::FromKey => factor(k, "embedding_scale"),
         };
+        let of_head = |elements: usize| 1.0 / (elements as f32).sqrt();
+        let (query_scale, score_scale) = match arch.score_scale {
+            ScoreScale::HeadSize => (None, of_head(head_dim)),
+            ScoreScale::OnQueries if n_layer == 62 => (Some(of_head(n_embd / n_head)), 1.0),
+            ScoreScale::OnQueries => (Some(of_head(head_dim)), 1.0),
+            ScoreScale::FromKey => {
+                let scale = factor(k, "attention.scale");
+                (None, scale.unwrap_or_else(|| of_head(head_dim)))
+            }
+        };
+        let residual_scale = arch
+            .residual_scale
+            .then(|| factor(k, "residual_scale"))
+            .flatten();
+        let logit_scale = arch.logit_scale.then(|| {
+            let scale = k.f32("logit_scale");
+            if scale.is_none() {
+                k.problems
+                    .push(format!("{} is missing", k.name("logit_scale")));
+            }
+            1.0 / k.positive("logit_scale", scale.unwrap_or(1.0))
+        });
         Config {
             arch,
             n_vocab: vocabulary(k, file),
@@ -205,9 +218,69 @@ impl Config {
             window,
             windowed,
             window_rope,
+            experts,
+            embedding_scale,
+            query_scale,
+            score_scale,
+            residual_scale,
+            logit_scale,
             final_softcap,
         }
     }
+}
+
+/// The experts, checked against what the architecture has.
+fn experts(
+    k: &mut Keys<'_>,
+    arch: &'static Arch,
+    n_layer: usize,
+    n_ff: usize,
+) -> Option<Experts> {
+    let count = k.u32("expert_count").unwrap_or(0);
+    if count == 0 {
+        if arch.block.is_empty() {
+            k.problems.push(format!(
+                "{} is missing, and models of architecture {} have experts",
+                k.name("expert_count"),
+                arch.name
+            ));
+        }
+        return None;
+    }
+    if arch.expert_block.is_empty() {
+        k.problems.push(format!(
+            "{} is {count}, and models of architecture {} have no experts in trine",
+            k.name("expert_count"),
+            arch.name
+        ));
+        return None;
+    }
+    let count = k.count("expert_count", MAX_EXPERTS);
+    let used = k.count_per_layer("expert_used_count", n_layer, None);
+    if used > count {
+        k.problems.push(format!(
+            "{} is {used}, more than the {count} experts",
+            k.name("expert_used_count")
+        ));
+    }
+    for key in ["expert_group_count", "expert_group_used_count"] {
+        if k.u32(key).is_some_and(|n| n > 1) {
+            k.problems
+                .push(format!("{}: groups of experts are not supported", k.name(key)));
+        }
+    }
+    let stated = arch.expert_width_key
+        && k.meta
+            .get(&k.name("expert_feed_forward_length"))
+            .is_some();
+    let n_ff = if stated {
+        k.count_per_layer("expert_feed_forward_length", n_layer, None)
+    } else if arch.expert_width_key {
+        (n_ff / used.max(1)).max(1)
+    } else {
+        n_ff
+    };
+    Some(Experts { count, used, n_ff })
 }
 
 /// Tokens in the vocabulary: the tokenizer's list, or what the file says without one.

@@ -2,11 +2,11 @@
 
 use trine_formats::gguf::Value;
 
-use super::Arch;
 use super::keys::Keys;
-use crate::ops::rope::{Pairing, Rope, Yarn};
+use crate::arch::{Arch, WindowRope};
+use crate::ops::rope::{Rope, Yarn};
 
-pub fn rope(k: &mut Keys<'_>, arch: Arch, head_dim: usize, n_ctx_train: u32) -> Rope {
+pub fn rope(k: &mut Keys<'_>, arch: &Arch, head_dim: usize, n_ctx_train: u32) -> Rope {
     let n_rot = k
         .u32("rope.dimension_count")
         .map_or(head_dim, |n| n as usize);
@@ -15,7 +15,7 @@ pub fn rope(k: &mut Keys<'_>, arch: Arch, head_dim: usize, n_ctx_train: u32) -> 
             "{} is {n_rot}, it must be even and at most {head_dim}",
             k.name("rope.dimension_count")
         ));
-    } else if !arch.is_bitnet() && arch != Arch::Gemma3 && n_rot != head_dim {
+    } else if !arch.rope.partial && n_rot != head_dim {
         k.problems.push(format!(
             "{} is {n_rot}, this architecture needs {head_dim}",
             k.name("rope.dimension_count")
@@ -41,9 +41,9 @@ pub fn rope(k: &mut Keys<'_>, arch: Arch, head_dim: usize, n_ctx_train: u32) -> 
     let mut yarn = None;
     match kind.as_str() {
         "none" | "linear" => {}
-        "yarn" if arch == Arch::Gemma3 => k
+        "yarn" if !arch.rope.yarn => k
             .problems
-            .push(format!("{kind_key} yarn is not supported for gemma3")),
+            .push(format!("{kind_key} yarn is not supported for {}", arch.name)),
         "yarn" => {
             let ext = k
                 .f32("rope.scaling.yarn_ext_factor")
@@ -69,14 +69,9 @@ pub fn rope(k: &mut Keys<'_>, arch: Arch, head_dim: usize, n_ctx_train: u32) -> 
             "{kind_key} '{other}' is not supported; trine has none, linear and yarn"
         )),
     }
-    let pairing = if arch == Arch::Llama {
-        Pairing::Adjacent
-    } else {
-        Pairing::Halves
-    };
     Rope {
         n_rot,
-        pairing,
+        pairing: arch.rope.pairing,
         base,
         freq_scale,
         attn_factor,
@@ -86,14 +81,14 @@ pub fn rope(k: &mut Keys<'_>, arch: Arch, head_dim: usize, n_ctx_train: u32) -> 
 }
 
 /// RoPE of the window layers, which are never scaled: Gemma gives them a base of their own.
-pub fn window_rope(k: &mut Keys<'_>, arch: Arch, global: &Rope) -> Rope {
+pub fn window_rope(k: &mut Keys<'_>, arch: &Arch, global: &Rope) -> Rope {
     let mut rope = Rope {
         freq_scale: 1.0,
         yarn: None,
         ..global.clone()
     };
-    match arch {
-        Arch::Gemma3 => {
+    match arch.window.map(|w| w.rope) {
+        Some(WindowRope::OwnBase) => {
             let base = k.f32("rope.freq_base_swa").unwrap_or(10000.0);
             rope.base = k.positive("rope.freq_base_swa", base);
         }
@@ -110,11 +105,9 @@ fn yarn_magnitude(factor: f32) -> f32 {
 }
 
 /// The window and which layers use it.
-pub fn windows(k: &mut Keys<'_>, arch: Arch, n_layer: usize) -> (Option<usize>, Vec<bool>) {
-    let default_period = match arch {
-        Arch::Gemma3 => 6,
-        Arch::Olmo2 => 4,
-        _ => return (None, vec![false; n_layer]),
+pub fn windows(k: &mut Keys<'_>, arch: &Arch, n_layer: usize) -> (Option<usize>, Vec<bool>) {
+    let Some(rule) = arch.window else {
+        return (None, vec![false; n_layer]);
     };
     let window = k.u32("attention.sliding_window").filter(|&n| n > 0);
     if window.is_none() {
@@ -134,7 +127,7 @@ pub fn windows(k: &mut Keys<'_>, arch: Arch, n_layer: usize) -> (Option<usize>, 
     } else {
         let period = k
             .u32("attention.sliding_window_pattern")
-            .unwrap_or(default_period) as usize;
+            .unwrap_or(rule.period) as usize;
         (0..n_layer)
             .map(|l| period == 0 || l % period < period - 1)
             .collect()

@@ -1,4 +1,4 @@
-//! Causal attention over a half-float cache, with or without a sliding window.
+//! Causal attention over the half floats of [`crate::kv`], with or without a sliding window.
 //!
 //! Per query and head, in the reference's order (flash attention off):
 //! scores `S_j = f32(sum_d q_d k_jd)`, products exact, sum in `f64` in index order, `q` rounded to half;
@@ -7,9 +7,9 @@
 //! `o_d = f32(sum_j p_j v_jd)`, again exact products summed in `f64` in order of the cells.
 //! Cells outside the window count as probability +0, which changes no sum.
 //!
-//! A query head and a token make a *row*. All rows of a KV head over a few tokens are one task: they
-//! share every cache line that is widened. One token over a long cache with few KV heads is split
-//! otherwise: its scores by cells, its outputs by head elements, never a sum.
+//! A query head and a token make a *row*. All rows of a KV head over some tokens of one sequence are one task: they
+//! share every cache line that is widened. A pass of one token over a long cache with few KV heads is split
+//! otherwise: its scores by cells, its outputs by head elements, never a sum. Cells are read page by page, in order.
 
 use std::cell::RefCell;
 use std::ops::Range;
@@ -17,24 +17,24 @@ use std::ops::Range;
 use crate::kernels::elements::soft_max;
 use crate::kernels::halves::{self, Coefficients, LINE, STEPS};
 use crate::kernels::{Floats, Isa};
-use crate::model::kv::{HeadCache, LayerCache, TILE};
+use crate::kv::{self, HeadPage, TILE};
 use crate::pool::{self, Tile};
 
 #[cfg(test)]
 mod tests;
 
 /// What one call attends with.
-pub struct Attention<'a> {
-    /// The layer's cache; the rows of this call are already in it.
-    pub cache: &'a LayerCache,
-    /// Query heads; a multiple of the cache's heads.
+pub struct Attention<'a, 's> {
+    /// The sequences of the pass; its keys and values are already stored.
+    pub parts: &'a [kv::Rows<'s>],
+    /// The layer.
+    pub layer: usize,
+    /// Query heads; a multiple of the KV heads.
     pub n_head: usize,
     /// Factor on the scores.
     pub scale: f32,
     /// Cells a query sees, itself included; `None` for all before it.
     pub window: Option<usize>,
-    /// Position of the first query.
-    pub first: usize,
     /// Instruction set.
     pub isa: Isa,
 }
@@ -75,9 +75,12 @@ fn aligned<T: Copy + Default>(buffer: &mut Vec<T>, len: usize) -> &mut [T] {
     &mut buffer[at..at + len]
 }
 
-/// The rows of one KV head that are computed together.
-struct Rows<'a> {
-    head: HeadCache<'a>,
+/// Tokens of one sequence, and what they see of it with one KV head.
+struct HeadRows<'a, 's> {
+    part: &'a kv::Rows<'s>,
+    layer: usize,
+    kv_head: usize,
+    /// Counted from the first of the part.
     tokens: Range<usize>,
     /// Rows per token.
     shared: usize,
@@ -85,92 +88,134 @@ struct Rows<'a> {
     cells: Range<usize>,
 }
 
-impl Attention<'_> {
-    /// `q` is `[tokens][n_head * head_dim]`; the result has the same shape.
+impl<'a> HeadRows<'a, '_> {
+    /// The page that holds a tile, and the tile's number there.
+    fn tile(&self, tile: usize) -> (HeadPage<'a>, usize) {
+        self.part.seq.tile(self.layer, self.kv_head, tile)
+    }
+}
+
+impl Attention<'_, '_> {
+    /// `q` is `[rows of the pass][n_head * head size]`; the result has the same shape.
     pub fn run(&self, q: &[f32]) -> Floats {
-        let hd = self.cache.head_dim;
-        let kv_heads = self.cache.n_head();
-        let (width, shared) = (self.n_head * hd, self.n_head / kv_heads);
-        let tokens = q.len() / width;
         let mut out = Floats::scratch(q.len());
-        if tokens == 0 {
+        let Some(part) = self.parts.first() else {
             return out;
-        }
-        let cells = self.rows(0, 0..tokens).cells.len();
+        };
+        let (hd, kv_heads) = (part.seq.layout().head_dim, part.seq.layout().n_head);
+        let (width, shared) = (self.n_head * hd, self.n_head / kv_heads);
         let threads = pool::threads();
-        if tokens == 1 && threads > 1 && kv_heads < 4 * threads && cells * width >= SPLIT {
-            SPLIT_SCRATCH.with_borrow_mut(|scratch| self.split(q, &mut out, scratch));
-            return out;
+        if q.len() == width && threads > 1 && kv_heads < 4 * threads {
+            let rows = self.rows(part, 0, 0..1);
+            if rows.cells.len() * width >= SPLIT {
+                SPLIT_SCRATCH.with_borrow_mut(|scratch| self.split(&rows, q, &mut out, scratch));
+                return out;
+            }
         }
-        let rows = (SCORES / cells).clamp(halves::rows_at_once(self.isa), ROWS);
-        let size = ((rows / shared).clamp(1, tokens), shared * hd);
-        pool::tiles_mut(&mut out, width, size, |tile| {
-            SCRATCH.with_borrow_mut(|scratch| self.block(q, tile, scratch));
+        let tasks = self.tasks(shared);
+        let blocks: Vec<Range<usize>> = tasks
+            .iter()
+            .map(|(part, tokens)| {
+                let first = self.parts[*part].rows.start;
+                first + tokens.start..first + tokens.end
+            })
+            .collect();
+        pool::blocks_mut(&mut out, width, &blocks, shared * hd, |block, tile| {
+            let (part, tokens) = &tasks[block];
+            let kv_head = tile.cols.start / (shared * hd);
+            let rows = self.rows(&self.parts[*part], kv_head, tokens.clone());
+            SCRATCH.with_borrow_mut(|scratch| self.block(&rows, q, tile, scratch));
         });
         out
     }
 
-    /// Cells that token `t` of the call sees.
-    fn visible(&self, t: usize) -> Range<usize> {
-        let end = self.first + t + 1;
+    /// Tokens that are computed together, each with the number of its part, those that see most cells first.
+    fn tasks(&self, shared: usize) -> Vec<(usize, Range<usize>)> {
+        let mut tasks = Vec::new();
+        for (no, part) in self.parts.iter().enumerate() {
+            let tokens = part.rows.len();
+            if tokens == 0 {
+                continue;
+            }
+            let cells = self.rows(part, 0, 0..tokens).cells.len();
+            let rows = (SCORES / cells).clamp(halves::rows_at_once(self.isa), ROWS);
+            let at_once = (rows / shared).clamp(1, tokens);
+            let starts = (0..tokens).step_by(at_once);
+            tasks.extend(starts.map(|t| (no, t..tokens.min(t + at_once))));
+        }
+        tasks.sort_by_key(|(part, tokens)| {
+            std::cmp::Reverse(self.parts[*part].first() + tokens.end)
+        });
+        tasks
+    }
+
+    /// Cells that token `t` of a part sees.
+    fn visible(&self, part: &kv::Rows<'_>, t: usize) -> Range<usize> {
+        let end = part.first() + t + 1;
         self.window.map_or(0, |w| end.saturating_sub(w))..end
     }
 
-    fn rows(&self, kv_head: usize, tokens: Range<usize>) -> Rows<'_> {
-        let begin = self.visible(tokens.start).start / TILE * TILE;
-        let end = self.first + tokens.end;
-        Rows {
-            head: self.cache.head(kv_head),
+    fn rows<'r, 's>(
+        &self,
+        part: &'r kv::Rows<'s>,
+        kv_head: usize,
+        tokens: Range<usize>,
+    ) -> HeadRows<'r, 's> {
+        let begin = self.visible(part, tokens.start).start / TILE * TILE;
+        let end = part.first() + tokens.end;
+        HeadRows {
+            part,
+            layer: self.layer,
+            kv_head,
             tokens,
-            shared: self.n_head / self.cache.n_head(),
+            shared: self.n_head / part.seq.layout().n_head,
             cells: begin..end.next_multiple_of(TILE),
         }
     }
 
     /// One task of many: the outputs of some tokens for the query heads of one KV head.
-    fn block(&self, q: &[f32], mut tile: Tile<'_, f32>, scratch: &mut Scratch) {
-        let hd = self.cache.head_dim;
-        let rows = self.rows(tile.cols.start / tile.cols.len(), tile.rows.clone());
+    fn block(&self, rows: &HeadRows<'_, '_>, q: &[f32], mut tile: Tile<'_, f32>, scratch: &mut Scratch) {
+        let layout = rows.part.seq.layout();
+        let hd = layout.head_dim;
         let n = tile.rows.len() * rows.shared;
-        let steps = STEPS * rows.head.key_quads();
+        let steps = hd.next_multiple_of(STEPS);
         let coefs = aligned(&mut scratch.coefs, n * steps);
         for (i, t) in tile.rows.clone().enumerate() {
             let width = self.n_head * hd;
             let q = &q[t * width + tile.cols.start..][..tile.cols.len()];
-            self.queries(q, &mut coefs[i * rows.shared * steps..]);
+            self.queries(hd, q, &mut coefs[i * rows.shared * steps..]);
         }
         let width = rows.cells.len();
         let scores = aligned(&mut scratch.scores, n * width);
-        self.scores(&rows, coefs, rows.cells.clone(), scores, width);
+        self.scores(rows, coefs, rows.cells.clone(), scores, width);
         for (row, scores) in scores.chunks_exact_mut(width).enumerate() {
             let t = rows.tokens.start + row / rows.shared;
-            self.probabilities(t, rows.cells.start, scores);
+            self.probabilities(rows, t, scores);
         }
-        let lines = rows.head.value_lines();
+        let lines = hd.div_ceil(LINE);
         let sums = aligned(&mut scratch.sums, n * lines * LINE);
         let buffer = aligned(&mut scratch.probabilities, n * CHUNK);
-        self.outputs(&rows, scores, 0..lines, buffer, sums);
+        self.outputs(rows, scores, 0..lines, buffer, sums);
         for (row, sums) in sums.chunks_exact(lines * LINE).enumerate() {
             let out = &mut tile.row(row / rows.shared)[row % rows.shared * hd..][..hd];
             out.iter_mut().zip(sums).for_each(|(o, &s)| *o = s as f32);
         }
     }
 
-    /// One token, split over the pool in three steps.
-    fn split(&self, q: &[f32], out: &mut [f32], scratch: &mut Scratch) {
-        let hd = self.cache.head_dim;
-        let kv_heads = self.cache.n_head();
-        let first = self.rows(0, 0..1);
+    /// A pass of one token, split over the pool in three steps. `first`: its rows with KV head 0.
+    fn split(&self, first: &HeadRows<'_, '_>, q: &[f32], out: &mut [f32], scratch: &mut Scratch) {
+        let part = first.part;
+        let (hd, kv_heads) = (part.seq.layout().head_dim, part.seq.layout().n_head);
         let (shared, width) = (first.shared, first.cells.len());
-        let steps = STEPS * first.head.key_quads();
+        let steps = hd.next_multiple_of(STEPS);
         let coefs = aligned(&mut scratch.coefs, self.n_head * steps);
-        self.queries(q, coefs);
+        self.queries(hd, q, coefs);
         let scores = aligned(&mut scratch.scores, self.n_head * width);
-        let pieces = (4 * pool::threads()).div_ceil(kv_heads);
-        let size = (shared, width.div_ceil(pieces).next_multiple_of(TILE));
+        let parts = (4 * pool::threads()).div_ceil(kv_heads);
+        let size = (shared, width.div_ceil(parts).next_multiple_of(TILE));
         pool::tiles_mut(scores, width, size, |mut tile| {
             SCRATCH.with_borrow_mut(|scratch| {
-                let rows = self.rows(tile.rows.start / shared, 0..1);
+                let rows = self.rows(part, tile.rows.start / shared, 0..1);
                 let cells = rows.cells.start + tile.cols.start..rows.cells.start + tile.cols.end;
                 let n = cells.len();
                 let scores = aligned(&mut scratch.scores, shared * n);
@@ -181,14 +226,12 @@ impl Attention<'_> {
                 }
             });
         });
-        pool::chunks_mut(scores, width, |_, row| {
-            self.probabilities(0, first.cells.start, row);
-        });
+        pool::chunks_mut(scores, width, |_, row| self.probabilities(first, 0, row));
         let scores = &*scores;
         let lanes = 32;
         pool::tiles_mut(out, hd, (shared, lanes), |mut tile| {
             SCRATCH.with_borrow_mut(|scratch| {
-                let rows = self.rows(tile.rows.start / shared, 0..1);
+                let rows = self.rows(part, tile.rows.start / shared, 0..1);
                 let lines = tile.cols.start / LINE..tile.cols.end.div_ceil(LINE);
                 let n = lines.len() * LINE;
                 let sums = aligned(&mut scratch.sums, shared * n);
@@ -204,8 +247,7 @@ impl Attention<'_> {
     }
 
     /// Heads of a token as rows of coefficients, whole words of elements.
-    fn queries(&self, q: &[f32], coefs: &mut [f64]) {
-        let hd = self.cache.head_dim;
+    fn queries(&self, hd: usize, q: &[f32], coefs: &mut [f64]) {
         let steps = hd.next_multiple_of(STEPS);
         for (q, coefs) in q.chunks_exact(hd).zip(coefs.chunks_exact_mut(steps)) {
             halves::coefficients(self.isa, q, &mut coefs[..hd]);
@@ -216,13 +258,13 @@ impl Attention<'_> {
     /// Scores of all rows for `cells`, whole tiles, `width` from row to row; of tiles that a row does not see, anything.
     fn scores(
         &self,
-        rows: &Rows<'_>,
+        rows: &HeadRows<'_, '_>,
         coefs: &[f64],
         cells: Range<usize>,
         out: &mut [f32],
         width: usize,
     ) {
-        let quads = rows.head.key_quads();
+        let quads = rows.part.seq.layout().head_dim.div_ceil(STEPS);
         for tile in cells.start / TILE..cells.end / TILE {
             let seen = self.seeing(rows, tile * TILE..(tile + 1) * TILE);
             let coefs = Coefficients {
@@ -231,8 +273,9 @@ impl Attention<'_> {
                 rows: seen.len(),
             };
             let out = &mut out[seen.start * width + tile * TILE - cells.start..];
-            let keys = rows.head.keys(tile);
-            if rows.head.is_special(tile) {
+            let (page, tile) = rows.tile(tile);
+            let keys = page.keys(tile);
+            if page.is_special(tile) {
                 halves::dots_special(keys, quads, coefs, out, width);
             } else {
                 halves::dots(self.isa, keys, quads, coefs, out, width);
@@ -241,21 +284,21 @@ impl Attention<'_> {
     }
 
     /// Rows that see one of `cells`.
-    fn seeing(&self, rows: &Rows<'_>, cells: Range<usize>) -> Range<usize> {
-        let Range { start, end } = rows.tokens;
-        let from = cells.start.saturating_sub(self.first).clamp(start, end);
+    fn seeing(&self, rows: &HeadRows<'_, '_>, cells: Range<usize>) -> Range<usize> {
+        let (Range { start, end }, first) = (rows.tokens.clone(), rows.part.first());
+        let from = cells.start.saturating_sub(first).clamp(start, end);
         let to = match self.window {
             Some(w) => (cells.end + w - 1)
-                .saturating_sub(self.first)
+                .saturating_sub(first)
                 .clamp(from, end),
             None => end,
         };
         (from - start) * rows.shared..(to - start) * rows.shared
     }
 
-    /// Scores of a row of token `t`, which start at cell `begin`, to probabilities.
-    fn probabilities(&self, t: usize, begin: usize, scores: &mut [f32]) {
-        let visible = self.visible(t);
+    /// Scores of a row of token `t` to probabilities.
+    fn probabilities(&self, rows: &HeadRows<'_, '_>, t: usize, scores: &mut [f32]) {
+        let (visible, begin) = (self.visible(rows.part, t), rows.cells.start);
         let visible = visible.start - begin..visible.end - begin;
         soft_max(self.isa, scores, visible, self.scale);
     }
@@ -263,7 +306,7 @@ impl Attention<'_> {
     /// Sums of `lines` of the outputs of all rows, `[rows][8 * lines]`. `buffer` holds [`CHUNK`] coefficients per row.
     fn outputs(
         &self,
-        rows: &Rows<'_>,
+        rows: &HeadRows<'_, '_>,
         probabilities: &[f32],
         lines: Range<usize>,
         buffer: &mut [f64],
@@ -272,8 +315,14 @@ impl Attention<'_> {
         sums.fill(0.0);
         let (lanes, width) = (lines.len() * LINE, rows.cells.len());
         let at_once = halves::rows_at_once(self.isa);
-        for begin in rows.cells.clone().step_by(CHUNK) {
-            let chunk = begin..rows.cells.end.min(begin + CHUNK);
+        let positions = rows.part.seq.layout().positions;
+        let mut end = rows.cells.start;
+        while end < rows.cells.end {
+            // A chunk is of one page, whose values are in sequence.
+            let begin = end;
+            let page_end = (begin / positions + 1) * positions;
+            end = rows.cells.end.min(begin + CHUNK).min(page_end);
+            let chunk = begin..end;
             let seen = self.seeing(rows, chunk.clone());
             for row in seen.clone() {
                 let at = row * width + begin - rows.cells.start;
@@ -282,12 +331,13 @@ impl Attention<'_> {
             }
             // Cells of the chunk that a row sees.
             let steps = |row: usize| {
-                let visible = self.visible(rows.tokens.start + row / rows.shared);
+                let visible = self.visible(rows.part, rows.tokens.start + row / rows.shared);
                 visible.start.max(begin) - begin..visible.end.min(chunk.end) - begin
             };
             let quads = AT_ONCE[usize::from(seen.len() > at_once)];
-            let values = rows.head.values(begin / TILE, lines.clone(), quads);
-            if (begin / TILE..chunk.end / TILE).any(|tile| rows.head.is_special(tile)) {
+            let (page, tile) = rows.tile(begin / TILE);
+            let values = page.values(tile, lines.clone(), quads);
+            if (tile..tile + chunk.len() / TILE).any(|tile| page.is_special(tile)) {
                 for row in seen {
                     let p = &buffer[row * CHUNK..][..CHUNK];
                     let sums = &mut sums[row * lanes..][..lanes];

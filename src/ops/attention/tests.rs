@@ -3,6 +3,7 @@
 use trine_formats::types::num::{f16_to_f32, f32_to_f16};
 
 use super::*;
+use crate::kv::{PageLayout, PagePool, Sequence};
 use crate::kernels::tests::{Random, isas, same};
 use crate::math::pexp;
 
@@ -85,38 +86,54 @@ impl Case {
         out
     }
 
-    fn cache(&self, isa: Isa) -> LayerCache {
+    /// All rows in layer 1 of a sequence whose pages have so many positions, in memory that held something else.
+    fn sequence(&self, isa: Isa, positions: usize) -> Sequence {
+        let layout = PageLayout {
+            n_layer: 2,
+            n_head: self.kv_heads,
+            head_dim: self.hd,
+            positions,
+        };
+        let pages = PagePool::new(layout, 100);
+        let mut seq = pages.sequence();
         let row = self.kv_heads * self.hd;
-        let mut cache = LayerCache::new(self.kv_heads, self.hd, isa);
-        // Something to overwrite, infinities among it.
         let old = vec![f32::INFINITY; (self.first + self.tokens + 5) * row];
-        cache.store(0, &old, &old);
-        let (past, now) = self.k.split_at(self.first * row);
-        let (past_v, now_v) = self.v.split_at(self.first * row);
-        cache.store(0, past, past_v);
-        cache.store(self.first, now, now_v);
-        cache
+        append(isa, &mut seq, row, &old, &old);
+        seq.truncate(0);
+        let (past, _) = self.k.split_at(self.first * row);
+        let (past_v, _) = self.v.split_at(self.first * row);
+        append(isa, &mut seq, row, past, past_v);
+        seq.reserve(self.tokens).expect("pages");
+        seq
     }
 
     fn check(&self, what: &str) {
         let expected = self.expected();
+        let row = self.kv_heads * self.hd;
         for isa in isas() {
-            let cache = self.cache(isa);
-            let attention = Attention {
-                cache: &cache,
-                n_head: self.kv_heads * self.shared,
-                scale: 0.125,
-                window: self.window,
-                first: self.first,
-                isa,
-            };
-            for threads in [1, 3] {
+            for (threads, positions) in [(1, 128), (3, 32), (2, 64)] {
+                let mut seq = self.sequence(isa, positions);
+                let rows = 0..self.tokens;
+                let mut parts = [kv::Rows {
+                    seq: &mut seq,
+                    rows,
+                }];
+                let now = self.first * row;
+                kv::store(isa, 1, &mut parts, &self.k[now..], &self.v[now..]);
+                let attention = Attention {
+                    parts: &parts,
+                    layer: 1,
+                    n_head: self.kv_heads * self.shared,
+                    scale: 0.125,
+                    window: self.window,
+                    isa,
+                };
                 let pool = pool::Pool::new(threads).expect("threads");
                 let got = pool.install(|| attention.run(&self.q));
                 for (i, (a, b)) in got.iter().zip(&expected).enumerate() {
                     assert!(
                         same(*a, *b),
-                        "{what} {isa}, {threads} threads, {} x {} heads of {}, {} + {} cells, window {:?}: output {i} is {a:e}, not {b:e}",
+                        "{what} {isa}, {threads} threads, pages of {positions}, {} x {} heads of {}, {} + {} cells, window {:?}: output {i} is {a:e}, not {b:e}",
                         self.kv_heads,
                         self.shared,
                         self.hd,
@@ -127,6 +144,54 @@ impl Case {
                 }
             }
         }
+    }
+}
+
+/// Appends rows of keys and values in layer 1.
+fn append(isa: Isa, seq: &mut Sequence, row: usize, k: &[f32], v: &[f32]) {
+    let n = k.len() / row;
+    seq.reserve(n).expect("pages");
+    let mut parts = [kv::Rows { seq, rows: 0..n }];
+    kv::store(isa, 1, &mut parts, k, v);
+    seq.advance(n);
+}
+
+#[test]
+fn sequences_of_one_pass_do_not_see_each_other() {
+    let mut random = Random(0x5E95);
+    let heads = (2, 2, 48);
+    let lengths = [(70, 3), (0, 40), (127, 1), (200, 2)];
+    let cases = lengths.map(|at| Case::new(&mut random, heads, at, Some(90)));
+    for isa in isas() {
+        let mut seqs: Vec<Sequence> = cases.iter().map(|c| c.sequence(isa, 64)).collect();
+        let mut end = 0;
+        let mut parts: Vec<kv::Rows<'_>> = seqs
+            .iter_mut()
+            .zip(&cases)
+            .map(|(seq, case)| {
+                let rows = end..end + case.tokens;
+                end = rows.end;
+                kv::Rows { seq, rows }
+            })
+            .collect();
+        let now = |x: fn(&Case) -> &Vec<f32>| -> Vec<f32> {
+            let new = cases.iter().map(|c| &x(c)[c.first * 2 * 48..]);
+            new.flatten().copied().collect()
+        };
+        kv::store(isa, 1, &mut parts, &now(|c| &c.k), &now(|c| &c.v));
+        let attention = Attention {
+            parts: &parts,
+            layer: 1,
+            n_head: 4,
+            scale: 0.125,
+            window: Some(90),
+            isa,
+        };
+        let q: Vec<f32> = cases.iter().flat_map(|c| c.q.clone()).collect();
+        let pool = pool::Pool::new(2).expect("threads");
+        let got = pool.install(|| attention.run(&q));
+        let expected: Vec<f32> = cases.iter().flat_map(Case::expected).collect();
+        assert!(got.iter().zip(&expected).all(|(a, b)| same(*a, *b)));
     }
 }
 

@@ -1,0 +1,53 @@
+use super::*;
+
+#[test]
+fn every_architecture_has_a_name_of_its_own_and_the_tensors_of_a_decoder() {
+    for (i, arch) in ARCHITECTURES.iter().enumerate() {
+        let found = Arch::find(arch.name).expect("the name is known");
+        assert!(std::ptr::eq(found, ARCHITECTURES[i]), "{} twice", arch.name);
+        assert!(!arch.models.is_empty(), "{} names its models", arch.name);
+        let ends: Vec<&str> = arch.end_tensors().map(|t| t.gguf).collect();
+        for name in ["token_embd.weight", "output_norm.weight"] {
+            assert!(ends.contains(&name), "{} lacks {name}", arch.name);
+        }
+        for experts in [false, true] {
+            let names: Vec<&str> = arch.block_tensors(experts).map(|t| t.gguf).collect();
+            let mut sorted = names.clone();
+            sorted.sort_unstable();
+            sorted.dedup();
+            assert_eq!(sorted.len(), names.len(), "{} lists one twice", arch.name);
+            assert!(names.is_empty() || names.contains(&"attn_output.weight"));
+        }
+        assert!(!(arch.block.is_empty() && arch.expert_block.is_empty()));
+    }
+}
+
+#[test]
+fn checkpoints_are_told_apart_by_class_and_activation() {
+    let all = || ARCHITECTURES.iter().filter_map(|a| Some((a.name, a.checkpoint?)));
+    for (name, checkpoint) in all() {
+        assert!(!checkpoint.classes.is_empty() && !checkpoint.activations.is_empty());
+        for (other, c) in all().filter(|(n, _)| *n != name) {
+            let class = c.classes.iter().any(|x| checkpoint.classes.contains(x));
+            let same = c.activations.iter().any(|x| checkpoint.activations.contains(x));
+            assert!(!(class && same), "{name} and {other} read the same checkpoints");
+        }
+    }
+}
+
+#[test]
+fn sizes_give_every_extent_its_number() {
+    let sizes = Sizes {
+        embd: 10,
+        heads: 4,
+        kv_heads: 2,
+        head_dim: 3,
+        ff: u64::MAX,
+        ..Sizes::default()
+    };
+    assert_eq!(sizes.extent(Extent::Qkv), 24);
+    assert_eq!(sizes.extent(Extent::GateUp), u64::MAX);
+    let q = &parts::QKV[0];
+    assert_eq!(sizes.shape(q), [12, 10]);
+    assert_eq!(sizes.gguf_shape(q), [10, 12]);
+}

@@ -1,0 +1,147 @@
+//! Pages within a budget.
+
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use super::page::{HeadPage, Memory, PageLayout};
+use super::sequence::Sequence;
+
+/// The budget has no room for the pages that are wanted. Nothing was taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "the key-value cache is full: {wanted} pages of {positions} positions are wanted, {free} of {budget} are free"
+)]
+pub struct OutOfPages {
+    /// Pages wanted.
+    pub wanted: usize,
+    /// Pages that nobody holds.
+    pub free: usize,
+    /// All pages.
+    pub budget: usize,
+    /// Positions of a page.
+    pub positions: usize,
+}
+
+/// Pages of one layout, at most so many at a time. Cloning shares the budget.
+#[derive(Clone)]
+pub struct PagePool(Arc<Shared>);
+
+struct Shared {
+    layout: PageLayout,
+    budget: usize,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    /// Pages that are held.
+    held: usize,
+    /// Memory of pages that are not held any more.
+    spare: Vec<Memory>,
+}
+
+/// A page. Who holds the only reference may write.
+pub(super) struct Page {
+    /// Taken when the page goes.
+    memory: Option<Memory>,
+    home: PagePool,
+}
+
+impl PagePool {
+    /// At most `budget` pages, whose memory is taken from the system when they are first needed.
+    pub fn new(layout: PageLayout, budget: usize) -> PagePool {
+        PagePool(Arc::new(Shared {
+            layout,
+            budget,
+            state: Mutex::default(),
+        }))
+    }
+
+    /// What pages look like.
+    pub fn layout(&self) -> &PageLayout {
+        &self.0.layout
+    }
+
+    /// Pages that may be held.
+    pub fn budget(&self) -> usize {
+        self.0.budget
+    }
+
+    /// Pages that nobody holds.
+    pub fn free(&self) -> usize {
+        self.0.budget - self.state().held
+    }
+
+    /// An empty sequence.
+    pub fn sequence(&self) -> Sequence {
+        Sequence::new(self.clone())
+    }
+
+    /// Gives memory that no page uses back to the system.
+    pub fn release_spare(&self) {
+        let spare = std::mem::take(&mut self.state().spare);
+        drop(spare);
+    }
+
+    /// `n` pages with anything in them, all or none.
+    pub(super) fn take(&self, n: usize) -> Result<Vec<Arc<Page>>, OutOfPages> {
+        let spare = {
+            let mut state = self.state();
+            let free = self.0.budget - state.held;
+            if n > free {
+                return Err(OutOfPages {
+                    wanted: n,
+                    free,
+                    budget: self.0.budget,
+                    positions: self.0.layout.positions,
+                });
+            }
+            state.held += n;
+            let kept = state.spare.len().saturating_sub(n);
+            state.spare.split_off(kept)
+        };
+        let fresh = n - spare.len();
+        let fresh = (0..fresh).map(|_| Memory::new(&self.0.layout));
+        let page = |memory| {
+            Arc::new(Page {
+                memory: Some(memory),
+                home: self.clone(),
+            })
+        };
+        Ok(spare.into_iter().chain(fresh).map(page).collect())
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.state.lock().unwrap_or_else(|e| e.into_inner())
+    }
+}
+
+impl Page {
+    fn memory(&self) -> &Memory {
+        self.memory.as_ref().expect("a page has its memory until it goes")
+    }
+
+    /// To write; the borrow proves that nobody else holds the page.
+    pub fn memory_mut(&mut self) -> &mut Memory {
+        self.memory.as_mut().expect("a page has its memory until it goes")
+    }
+
+    /// Keys and values of one head of a layer.
+    pub fn head(&self, layer: usize, head: usize) -> HeadPage<'_> {
+        self.memory().head(self.home.layout(), layer, head)
+    }
+
+    /// Takes over the first `positions` of `other`.
+    pub fn copy_beginning(&mut self, other: &Page, positions: usize) {
+        let layout = *self.home.layout();
+        self.memory_mut()
+            .copy_beginning(&layout, other.memory(), positions);
+    }
+}
+
+impl Drop for Page {
+    fn drop(&mut self) {
+        let mut state = self.home.state();
+        state.held -= 1;
+        state.spare.extend(self.memory.take());
+    }
+}

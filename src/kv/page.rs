@@ -1,0 +1,183 @@
+//! A page, and where in it each head's keys and values are.
+
+use std::ops::Range;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use super::TILE;
+use crate::kernels::halves::{BLOCK, LINE, Line, Lines, STEPS, Tiles};
+
+/// Words of positions of a tile.
+pub(super) const QUADS: usize = TILE / STEPS;
+
+/// Bytes of a page that are not too much to be half empty at the end of every sequence.
+const MOST_BYTES: usize = 20 << 20;
+/// Positions of a page where that is not exceeded: what attention turns into coefficients at a time.
+const MOST_POSITIONS: usize = 128;
+
+/// What the pages of a model look like.
+///
+/// ```text
+/// page    [layer]
+/// layer   [KV head]
+/// head    keys [tile], values [tile]
+/// keys    [head elements / 4][32 positions]        a word is four elements of a position
+/// values  [head elements / 32][8][32 elements]     a word is four positions of an element
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct PageLayout {
+    /// Layers.
+    pub n_layer: usize,
+    /// KV heads of a layer.
+    pub n_head: usize,
+    /// Elements of a head.
+    pub head_dim: usize,
+    /// Positions of a page, whole tiles.
+    pub positions: usize,
+}
+
+impl PageLayout {
+    /// Pages of 128 positions, or fewer where these would take more than 20 MB.
+    pub fn new(n_layer: usize, n_head: usize, head_dim: usize) -> PageLayout {
+        let mut layout = PageLayout {
+            n_layer,
+            n_head,
+            head_dim,
+            positions: MOST_POSITIONS,
+        };
+        while layout.positions > TILE && layout.bytes() > MOST_BYTES {
+            layout.positions /= 2;
+        }
+        layout
+    }
+
+    /// Bytes of a page.
+    pub fn bytes(&self) -> usize {
+        self.lines() * size_of::<Line>()
+    }
+
+    /// Tiles of a page.
+    pub fn tiles(&self) -> usize {
+        self.positions / TILE
+    }
+
+    /// Words of four elements of one key; what a head size lacks is zero.
+    pub(super) fn key_quads(&self) -> usize {
+        self.head_dim.div_ceil(STEPS)
+    }
+
+    /// Lines across the elements of a value; what a head size lacks is zero.
+    pub(super) fn value_lines(&self) -> usize {
+        self.head_dim.div_ceil(LINE)
+    }
+
+    /// Lines of the keys of a tile.
+    pub(super) fn key_tile(&self) -> usize {
+        self.key_quads() * BLOCK
+    }
+
+    /// Lines of the values of a tile.
+    pub(super) fn value_tile(&self) -> usize {
+        QUADS * self.value_lines()
+    }
+
+    /// Lines of a head's keys and values.
+    pub(super) fn head_lines(&self) -> usize {
+        self.tiles() * (self.key_tile() + self.value_tile())
+    }
+
+    fn lines(&self) -> usize {
+        self.n_layer * self.n_head * self.head_lines()
+    }
+}
+
+/// The memory of a page, which outlives the page.
+pub(super) struct Memory {
+    lines: Lines,
+    /// Tiles that hold an infinity or a NaN, `[layer][head][tile]`.
+    special: Box<[AtomicBool]>,
+}
+
+impl Memory {
+    pub fn new(layout: &PageLayout) -> Memory {
+        let tiles = layout.n_layer * layout.n_head * layout.tiles();
+        Memory {
+            lines: Lines::new(layout.lines()),
+            special: (0..tiles).map(|_| AtomicBool::new(false)).collect(),
+        }
+    }
+
+    /// Keys and values of one head of a layer.
+    pub fn head(&self, layout: &PageLayout, layer: usize, head: usize) -> HeadPage<'_> {
+        let no = layer * layout.n_head + head;
+        let lines = &self.lines[no * layout.head_lines()..][..layout.head_lines()];
+        let (keys, values) = lines.split_at(layout.tiles() * layout.key_tile());
+        HeadPage {
+            layout: *layout,
+            keys,
+            values,
+            special: &self.special[no * layout.tiles()..][..layout.tiles()],
+        }
+    }
+
+    /// Lines of all heads of a layer, and the flags of their tiles.
+    pub fn layer_mut(
+        &mut self,
+        layout: &PageLayout,
+        layer: usize,
+    ) -> (&mut [Line], &[AtomicBool]) {
+        let lines = layout.n_head * layout.head_lines();
+        let tiles = layout.n_head * layout.tiles();
+        (
+            &mut self.lines[layer * lines..][..lines],
+            &self.special[layer * tiles..][..tiles],
+        )
+    }
+
+    /// Takes over the first `positions` of `other`: whole tiles, the last of which may hold more than is wanted.
+    pub fn copy_beginning(&mut self, layout: &PageLayout, other: &Memory, positions: usize) {
+        let tiles = positions.div_ceil(TILE);
+        let values = layout.tiles() * layout.key_tile();
+        let (key, value) = (tiles * layout.key_tile(), tiles * layout.value_tile());
+        let heads = self.lines.chunks_exact_mut(layout.head_lines());
+        for (to, from) in heads.zip(other.lines.chunks_exact(layout.head_lines())) {
+            to[..key].copy_from_slice(&from[..key]);
+            to[values..][..value].copy_from_slice(&from[values..][..value]);
+        }
+        for (to, from) in self.special.iter().zip(&other.special) {
+            to.store(from.load(Ordering::Relaxed), Ordering::Relaxed);
+        }
+    }
+}
+
+/// Keys and values of one KV head in one page.
+#[derive(Clone, Copy)]
+pub struct HeadPage<'a> {
+    layout: PageLayout,
+    keys: &'a [Line],
+    values: &'a [Line],
+    special: &'a [AtomicBool],
+}
+
+impl<'a> HeadPage<'a> {
+    /// Keys of a tile of the page, one block of words of four elements.
+    pub fn keys(self, tile: usize) -> &'a [Line] {
+        let lines = self.layout.key_tile();
+        &self.keys[tile * lines..][..lines]
+    }
+
+    /// The `wanted` lines of values from a tile of the page to its end; `at_once` is passed on.
+    pub fn values(self, tile: usize, wanted: Range<usize>, at_once: usize) -> Tiles<'a> {
+        Tiles {
+            words: &self.values[tile * self.layout.value_tile()..],
+            lines: self.layout.value_lines(),
+            wanted: (wanted.start, wanted.end),
+            quads: QUADS,
+            at_once,
+        }
+    }
+
+    /// Whether a tile needs the functions for infinities and NaN.
+    pub fn is_special(self, tile: usize) -> bool {
+        self.special[tile].load(Ordering::Relaxed)
+    }
+}

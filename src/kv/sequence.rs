@@ -1,0 +1,171 @@
+//! A sequence of positions, and the part of a pass that appends to it.
+
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use super::TILE;
+use super::page::{HeadPage, PageLayout};
+use super::budget::{OutOfPages, Page, PagePool};
+use crate::kernels::halves::Line;
+
+/// Positions of one text: pages, and how many positions of them count.
+pub struct Sequence {
+    home: PagePool,
+    pages: Vec<Arc<Page>>,
+    len: usize,
+}
+
+impl Sequence {
+    pub(super) fn new(home: PagePool) -> Sequence {
+        Sequence {
+            home,
+            pages: Vec::new(),
+            len: 0,
+        }
+    }
+
+    /// Positions.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Pages it holds, shared ones included.
+    pub fn pages(&self) -> usize {
+        self.pages.len()
+    }
+
+    /// What its pages look like.
+    pub fn layout(&self) -> &PageLayout {
+        self.home.layout()
+    }
+
+    /// Another sequence that begins with the first `len` positions of this one, or with all of them, and holds the same
+    /// pages. Whichever of the two is continued first copies the page that is not full.
+    pub fn fork(&self, len: usize) -> Sequence {
+        let len = len.min(self.len);
+        let pages = &self.pages[..len.div_ceil(self.layout().positions)];
+        Sequence {
+            home: self.home.clone(),
+            pages: pages.to_vec(),
+            len,
+        }
+    }
+
+    /// Forgets every position from `len` on.
+    pub fn truncate(&mut self, len: usize) {
+        self.len = self.len.min(len);
+        self.pages.truncate(self.len.div_ceil(self.layout().positions));
+    }
+
+    /// Pages that [`Sequence::reserve`] takes for `more` positions.
+    pub fn pages_for(&self, more: usize) -> usize {
+        if more == 0 {
+            return 0;
+        }
+        let positions = self.layout().positions;
+        let new = (self.len + more).div_ceil(positions).saturating_sub(self.pages.len());
+        new + usize::from(self.is_end_shared())
+    }
+
+    /// Whether the next position falls into a page that others hold too.
+    fn is_end_shared(&self) -> bool {
+        let last = self.pages.get(self.len / self.layout().positions);
+        last.is_some_and(|page| Arc::strong_count(page) > 1)
+    }
+
+    /// Makes room for `more` positions in pages that nobody else holds.
+    ///
+    /// # Errors
+    /// The budget is spent; the sequence is as it was.
+    pub fn reserve(&mut self, more: usize) -> Result<(), OutOfPages> {
+        let mut fresh = self.home.take(self.pages_for(more))?;
+        if more > 0 && self.is_end_shared() {
+            let at = self.len / self.layout().positions;
+            let filled = self.len % self.layout().positions;
+            if let Some(mut page) = fresh.pop() {
+                let own = Arc::get_mut(&mut page).expect("the pool gave it to nobody else");
+                own.copy_beginning(&self.pages[at], filled);
+                self.pages[at] = page;
+            }
+        }
+        self.pages.append(&mut fresh);
+        Ok(())
+    }
+
+    /// Lets go of pages beyond the last position.
+    pub fn release_reserved(&mut self) {
+        self.truncate(self.len);
+    }
+
+    /// Counts `more` positions that were reserved and stored.
+    pub fn advance(&mut self, more: usize) {
+        self.len += more;
+        debug_assert!(self.len <= self.pages.len() * self.layout().positions);
+    }
+
+    /// Keys and values of one head of a layer where `tile` of the sequence lies, and that tile's number in the page.
+    pub fn tile(&self, layer: usize, head: usize, tile: usize) -> (HeadPage<'_>, usize) {
+        let tiles = self.layout().tiles();
+        (self.pages[tile / tiles].head(layer, head), tile % tiles)
+    }
+
+    /// The pages of `positions`, to be written: of each the positions within it, the lines of all heads of `layer`, and
+    /// the flags of their tiles.
+    pub(super) fn writable(
+        &mut self,
+        layer: usize,
+        positions: Range<usize>,
+    ) -> impl Iterator<Item = (Range<usize>, &mut [Line], &[AtomicBool])> {
+        let layout = *self.layout();
+        let n = layout.positions;
+        let pages = positions.start / n..positions.end.div_ceil(n);
+        let first = pages.start * n;
+        let from_page = move |i: usize| {
+            let begin = first + i * n;
+            positions.start.max(begin) - begin..positions.end.min(begin + n) - begin
+        };
+        let own = self.pages[pages].iter_mut().enumerate();
+        own.map(move |(i, page)| {
+            let page = Arc::get_mut(page).expect("pages were reserved for the sequence alone");
+            let (lines, special) = page.memory_mut().layer_mut(&layout, layer);
+            (from_page(i), lines, special)
+        })
+    }
+}
+
+impl std::fmt::Debug for Sequence {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Sequence of {} positions", self.len)
+    }
+}
+
+/// Rows of a pass that follow each other at the end of one sequence.
+pub struct Rows<'a> {
+    /// The sequence, with room for them; its length grows after the pass.
+    pub seq: &'a mut Sequence,
+    /// Rows of the pass.
+    pub rows: Range<usize>,
+}
+
+impl Rows<'_> {
+    /// Position of the first row.
+    pub fn first(&self) -> usize {
+        self.seq.len()
+    }
+
+    /// Positions of all rows.
+    pub fn positions(&self) -> Range<usize> {
+        self.first()..self.first() + self.rows.len()
+    }
+
+    /// Tiles from the one that holds position `from` to the one of the last row, in positions.
+    pub fn tiles_from(&self, from: usize) -> Range<usize> {
+        from / TILE * TILE..self.positions().end.next_multiple_of(TILE)
+    }
+}

@@ -1,0 +1,90 @@
+//! Keys and values of a pass into the pages of its sequences.
+
+use std::ops::Range;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use super::TILE;
+use super::page::{PageLayout, QUADS};
+use super::sequence::Rows;
+use crate::kernels::Isa;
+use crate::kernels::halves::{self, Line};
+use crate::pool;
+
+/// Values that are stored by one thread rather than by several.
+const SMALL: usize = 1 << 14;
+
+/// Some heads of one page, and the rows of the pass that go there.
+struct Strip<'a> {
+    layout: PageLayout,
+    lines: &'a mut [Line],
+    /// Of the tiles of these heads.
+    special: &'a [AtomicBool],
+    first_head: usize,
+    /// Positions in the page.
+    positions: Range<usize>,
+    /// Row of the pass that goes to the first of them.
+    row: usize,
+}
+
+/// Stores the keys and values of a pass, `[rows][heads * head size]`, rounded to half floats, in `layer` of all its
+/// sequences. What stood at those positions and after is overwritten or forgotten.
+pub fn store(isa: Isa, layer: usize, parts: &mut [Rows<'_>], k: &[f32], v: &[f32]) {
+    let Some(layout) = parts.first().map(|p| *p.seq.layout()) else {
+        return;
+    };
+    let at_once = if k.len() < SMALL { layout.n_head } else { 1 };
+    let mut strips = Vec::new();
+    for part in parts {
+        let mut row = part.rows.start;
+        let positions = part.positions();
+        for (positions, lines, special) in part.seq.writable(layer, positions) {
+            let heads = lines.chunks_mut(at_once * layout.head_lines());
+            let special = special.chunks(at_once * layout.tiles());
+            for (i, (lines, special)) in heads.zip(special).enumerate() {
+                strips.push(Strip {
+                    layout,
+                    lines,
+                    special,
+                    first_head: i * at_once,
+                    positions: positions.clone(),
+                    row,
+                });
+            }
+            row += positions.len();
+        }
+    }
+    if k.len() < SMALL {
+        strips.iter_mut().for_each(|s| s.put(isa, k, v));
+    } else {
+        pool::chunks_mut(&mut strips, 1, |_, s| {
+            s.iter_mut().for_each(|s| s.put(isa, k, v));
+        });
+    }
+}
+
+impl Strip<'_> {
+    fn put(&mut self, isa: Isa, k: &[f32], v: &[f32]) {
+        let layout = &self.layout;
+        let hd = layout.head_dim;
+        let width = layout.n_head * hd;
+        let (key_tile, value_tile) = (layout.key_tile(), layout.value_tile());
+        let heads = self.lines.chunks_exact_mut(layout.head_lines());
+        let heads = heads.zip(self.special.chunks_exact(layout.tiles()));
+        for (i, (lines, special)) in heads.enumerate() {
+            let column = (self.first_head + i) * hd;
+            let (keys, values) = lines.split_at_mut(layout.tiles() * key_tile);
+            for (position, row) in self.positions.clone().zip(self.row..) {
+                let (tile, lane) = (position / TILE, position % TILE);
+                let at = row * width + column;
+                let keys = &mut keys[tile * key_tile..][..key_tile];
+                let values = &mut values[tile * value_tile..][..value_tile];
+                let is_special = halves::put_lane(isa, &k[at..][..hd], keys, lane)
+                    | halves::put_step(isa, &v[at..][..hd], values, QUADS, lane);
+                // The first position of a tile forgets what was there before.
+                if lane == 0 || is_special {
+                    special[tile].store(is_special, Ordering::Relaxed);
+                }
+            }
+        }
+    }
+}

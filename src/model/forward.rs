@@ -1,0 +1,99 @@
+//! From tokens to the residual stream, and from there to logits.
+
+use super::pass::{Pass, PassOptions};
+use super::{Inner, Model};
+use crate::kv;
+use crate::math::tanhf;
+use crate::ops::matmul::{Activations, matmul};
+use crate::ops::{self, norm};
+
+/// Positions whose logits are computed together: enough to share the reading of the output matrix,
+/// few enough that a vocabulary of 262144 takes 32 MB.
+const LOGITS_AT_ONCE: usize = 32;
+
+/// The pass was ended between two layers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Cancelled;
+
+impl Model {
+    /// Runs all blocks over one pass, whose `tokens` are those of the rows of `parts`; the residual stream,
+    /// `[tokens][n_embd]`. Keys and values are stored; the sequences' lengths are the caller's to advance.
+    ///
+    /// Runs on the current pool.
+    ///
+    /// # Errors
+    /// The pass was cancelled.
+    pub(crate) fn residual(
+        &self,
+        tokens: &[u32],
+        parts: &mut [kv::Rows<'_>],
+        options: &PassOptions,
+    ) -> Result<Vec<f32>, Cancelled> {
+        let mut x = self.inner.embed(tokens);
+        let mut pass = Pass::new(&self.inner, parts, options);
+        for block in &self.inner.blocks {
+            if pass.is_cancelled() {
+                return Err(Cancelled);
+            }
+            block.run(&mut x, &mut pass);
+        }
+        Ok(x)
+    }
+
+    /// Calls `sink` with the number and the logits of every row of `x`, in order.
+    pub(crate) fn logits(
+        &self,
+        x: &[f32],
+        options: &PassOptions,
+        sink: &mut dyn FnMut(usize, &[f32]),
+    ) {
+        self.inner.logits(x, options, sink);
+    }
+}
+
+impl Inner {
+    /// Decoded embedding rows.
+    fn embed(&self, tokens: &[u32]) -> Vec<f32> {
+        let n = self.config.n_embd;
+        let decode = self
+            .embedding
+            .ty
+            .info()
+            .and_then(|t| t.decode)
+            .expect("checked when loading");
+        let mut x = vec![0f32; tokens.len() * n];
+        for (row, &id) in x.chunks_exact_mut(n).zip(tokens) {
+            decode(self.embedding.row(id as usize), row);
+        }
+        if let Some(scale) = self.config.embedding_scale {
+            ops::scale(&mut x, scale);
+        }
+        x
+    }
+
+    fn logits(&self, x: &[f32], options: &PassOptions, sink: &mut dyn FnMut(usize, &[f32])) {
+        let n = self.config.n_embd;
+        for (block, x) in x.chunks(LOGITS_AT_ONCE * n).enumerate() {
+            let u = norm::rms(self.isa, x, &self.output_norm, self.config.eps);
+            let acts = Activations::new(&u, n, self.isa)
+                .at_width(options.bits)
+                .observed_by(options.observer.clone());
+            acts.observe(self.output_tensor);
+            let [mut logits] = matmul([&self.output], &acts);
+            if let Some(bias) = &self.output_bias {
+                ops::add_rows(&mut logits, bias);
+            }
+            if let Some(scale) = self.config.logit_scale {
+                ops::scale(&mut logits, scale);
+            }
+            if let Some(cap) = self.config.final_softcap {
+                logits
+                    .iter_mut()
+                    .for_each(|v| *v = tanhf(*v * (1.0 / cap)) * cap);
+            }
+            for (i, row) in logits.chunks_exact(self.config.n_vocab).enumerate() {
+                sink(block * LOGITS_AT_ONCE + i, row);
+            }
+        }
+    }
+}

@@ -1,0 +1,69 @@
+//! A projection: a matrix with the scale and the bias that some models have.
+
+use crate::kernels::Floats;
+use crate::ops;
+use crate::ops::matmul::{Activations, Matrix, matmul};
+
+/// `y = W x`, with the per-tensor scale and the bias some models have.
+pub struct Linear {
+    /// The weight's name in the file; the later parts of a fused one have none, to be observed once.
+    pub(super) tensor: Option<String>,
+    pub(super) weight: Matrix,
+    pub(super) scale: Option<f32>,
+    pub(super) bias: Option<Vec<f32>>,
+}
+
+impl Linear {
+    /// `(W x) * scale + bias` for every row of `x`.
+    pub fn apply(&self, x: &Activations<'_>) -> Floats {
+        let [y] = Linear::apply_all([self], x);
+        y
+    }
+
+    /// [`Linear::apply`] of several projections of the same rows.
+    pub fn apply_all<const N: usize>(all: [&Linear; N], x: &Activations<'_>) -> [Floats; N] {
+        let mut ys = Linear::products(all, x);
+        for (l, y) in all.iter().zip(&mut ys) {
+            l.multiply_scale(y);
+            l.add_bias(y);
+        }
+        ys
+    }
+
+    /// `(W x + bias) * scale`: the order of the feed-forward projections.
+    pub fn apply_bias_first(&self, x: &Activations<'_>) -> Floats {
+        let [y] = Linear::apply_all_bias_first([self], x);
+        y
+    }
+
+    /// [`Linear::apply_bias_first`] of several projections of the same rows.
+    pub fn apply_all_bias_first<const N: usize>(
+        all: [&Linear; N],
+        x: &Activations<'_>,
+    ) -> [Floats; N] {
+        let mut ys = Linear::products(all, x);
+        for (l, y) in all.iter().zip(&mut ys) {
+            l.add_bias(y);
+            l.multiply_scale(y);
+        }
+        ys
+    }
+
+    fn products<const N: usize>(all: [&Linear; N], x: &Activations<'_>) -> [Floats; N] {
+        let tensors = all.iter().filter_map(|l| l.tensor.as_deref());
+        tensors.for_each(|tensor| x.observe(tensor));
+        matmul(all.map(|l| &l.weight), x)
+    }
+
+    fn multiply_scale(&self, y: &mut [f32]) {
+        if let Some(s) = self.scale {
+            ops::scale(y, s);
+        }
+    }
+
+    fn add_bias(&self, y: &mut [f32]) {
+        if let Some(b) = &self.bias {
+            ops::add_rows(y, b);
+        }
+    }
+}

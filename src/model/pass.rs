@@ -1,0 +1,114 @@
+//! A forward pass: rows of several sequences on their way through the blocks.
+
+use std::sync::Arc;
+
+use super::Inner;
+use crate::cancel::CancelToken;
+use crate::kernels::{Floats, Isa};
+use crate::kv;
+use crate::ops::attention::Attention;
+use crate::ops::matmul::Activations;
+use crate::ops::observe::ActivationObserver;
+use crate::ops::rope::{Rope, Table};
+
+/// Which of a model's position embeddings a layer uses.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum RopeKind {
+    /// That of layers that see everything.
+    Global,
+    /// That of layers with a sliding window.
+    Window,
+}
+
+/// What the caller of a pass decides.
+#[derive(Clone, Default)]
+pub struct PassOptions {
+    /// Bits of any-precision weights; 0 where there are none.
+    pub bits: u8,
+    /// Sees what is multiplied with the weights.
+    pub observer: Option<Arc<dyn ActivationObserver>>,
+    /// Ends the pass between two layers.
+    pub cancel: Option<CancelToken>,
+}
+
+/// What a block needs of the forward pass it is part of.
+pub struct Pass<'a, 's> {
+    model: &'a Inner,
+    parts: &'a mut [kv::Rows<'s>],
+    /// Of the global and the window layers.
+    tables: [Table; 2],
+    rows: usize,
+    options: &'a PassOptions,
+}
+
+impl<'a, 's> Pass<'a, 's> {
+    /// A pass over the rows of `parts`, which follow each other.
+    pub(super) fn new(
+        model: &'a Inner,
+        parts: &'a mut [kv::Rows<'s>],
+        options: &'a PassOptions,
+    ) -> Pass<'a, 's> {
+        let positions: Vec<usize> = parts.iter().flat_map(|p| p.positions()).collect();
+        let table = |rope: &Rope| rope.table(&positions);
+        Pass {
+            tables: model.ropes.each_ref().map(table),
+            rows: positions.len(),
+            model,
+            parts,
+            options,
+        }
+    }
+
+    /// Rows of `columns` values, to be multiplied with weights.
+    pub fn activations_of<'x>(&self, x: &'x [f32], columns: usize) -> Activations<'x> {
+        let acts = Activations::new(x, columns, self.isa());
+        acts.at_width(self.options.bits)
+            .observed_by(self.options.observer.clone())
+    }
+
+    /// Activations of the residual width, of all rows or of some.
+    pub fn activations<'x>(&self, x: &'x [f32]) -> Activations<'x> {
+        self.activations_of(x, self.model.config.n_embd)
+    }
+
+    /// Activations of any width, of all rows.
+    pub fn rows<'x>(&self, x: &'x [f32]) -> Activations<'x> {
+        self.activations_of(x, x.len() / self.rows)
+    }
+
+    /// RoPE on all heads of `x`, of all rows.
+    pub fn rotate(&self, x: &mut [f32], kind: RopeKind) {
+        let (width, head_dim) = (x.len() / self.rows, self.model.config.head_dim);
+        let (rope, table) = (&self.model.ropes[kind as usize], &self.tables[kind as usize]);
+        rope.apply(self.isa(), x, width, head_dim, table);
+    }
+
+    /// Puts keys and values of this pass into the pages of its sequences.
+    pub fn store(&mut self, layer: usize, k: &[f32], v: &[f32]) {
+        kv::store(self.isa(), layer, self.parts, k, v);
+    }
+
+    /// Attention of this pass's queries over the sequences' cells of `layer`.
+    pub fn attend(&self, layer: usize, q: &[f32], scale: f32, window: Option<usize>) -> Floats {
+        Attention {
+            parts: self.parts,
+            layer,
+            n_head: self.model.config.n_head,
+            scale,
+            window,
+            isa: self.isa(),
+        }
+        .run(q)
+    }
+
+    /// Instruction set of the model.
+    pub fn isa(&self) -> Isa {
+        self.model.isa
+    }
+
+    /// Whether the caller has asked for the end of the pass.
+    pub(super) fn is_cancelled(&self) -> bool {
+        let cancel = self.options.cancel.as_ref();
+        cancel.is_some_and(CancelToken::is_cancelled)
+    }
+}

@@ -1,0 +1,272 @@
+//! Steps of a model on a pool, with a budget of pages.
+
+use std::sync::Arc;
+
+use crate::cancel::CancelToken;
+use crate::kv::{self, OutOfPages, PagePool, Sequence};
+use crate::model::{Cancelled, Model, PassOptions, WidthError};
+use crate::ops::observe::ActivationObserver;
+use crate::pool::Pool;
+
+/// A model that is ready to run: its weights, the threads it runs on, and the pages its sequences live in. Cloning shares
+/// all three; several threads may step different sequences at the same time and share the pool fairly.
+#[derive(Clone)]
+pub struct Engine {
+    model: Model,
+    pool: Pool,
+    pages: PagePool,
+}
+
+/// The next tokens of one sequence.
+pub struct Segment<'a> {
+    /// The sequence, one of the engine's; the tokens follow its last position.
+    pub seq: &'a mut Sequence,
+    /// The tokens.
+    pub tokens: &'a [u32],
+    /// Index of the first token whose logits are wanted, as those of all after it are; `tokens.len()` wants none.
+    pub logits_from: usize,
+}
+
+/// How a step runs.
+#[derive(Clone)]
+pub struct StepOptions {
+    /// Bits of an any-precision model's weights in this step; `None` for the widest.
+    pub bits: Option<u8>,
+    /// Rows of one forward pass: a step of more is cut into several, which bounds its working memory and changes no bit.
+    pub n_ubatch: usize,
+    /// Sees what is multiplied with the weights.
+    pub observer: Option<Arc<dyn ActivationObserver>>,
+    /// Ends the step between two layers.
+    pub cancel: Option<CancelToken>,
+}
+
+impl Default for StepOptions {
+    fn default() -> StepOptions {
+        StepOptions {
+            bits: None,
+            n_ubatch: 512,
+            observer: None,
+            cancel: None,
+        }
+    }
+}
+
+/// Why a step was not done. All sequences are as they were before it.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum StepError {
+    /// A token the model does not have.
+    #[error("token {id} at index {index} is outside the vocabulary of {n_vocab}")]
+    UnknownToken {
+        /// The token.
+        id: u32,
+        /// Which segment.
+        segment: usize,
+        /// Where in the segment.
+        index: usize,
+        /// Size of the vocabulary.
+        n_vocab: usize,
+    },
+    /// The pages for all tokens are not there.
+    #[error(transparent)]
+    OutOfPages(#[from] OutOfPages),
+    /// The model does not have the width.
+    #[error("{0}")]
+    Width(String),
+    /// A sequence of another model.
+    #[error("the sequence of segment {0} belongs to a model of another shape")]
+    ForeignSequence(usize),
+    /// The caller ended the step. Logits that were handed out before are right.
+    #[error("the step was cancelled")]
+    Cancelled,
+}
+
+impl From<WidthError> for StepError {
+    fn from(e: WidthError) -> StepError {
+        StepError::Width(e.to_string())
+    }
+}
+
+impl Engine {
+    /// `model` on `pool`, its sequences together in at most `budget` bytes of keys and values, at least one page.
+    pub fn new(model: &Model, pool: &Pool, budget: usize) -> Engine {
+        let layout = model.page_layout();
+        let pages = (budget / layout.bytes().max(1)).max(1);
+        Engine::with_pages(model, pool, PagePool::new(layout, pages))
+    }
+
+    /// The same with given pages, which must be of the model's heads and layers.
+    ///
+    /// # Panics
+    /// When they are not.
+    pub fn with_pages(model: &Model, pool: &Pool, pages: PagePool) -> Engine {
+        let (own, given) = (model.page_layout(), pages.layout());
+        let same = (own.n_layer, own.n_head, own.head_dim)
+            == (given.n_layer, given.n_head, given.head_dim);
+        assert!(same, "pages of another model");
+        Engine {
+            model: model.clone(),
+            pool: pool.clone(),
+            pages,
+        }
+    }
+
+    /// The model.
+    pub fn model(&self) -> &Model {
+        &self.model
+    }
+
+    /// The pages.
+    pub fn pages(&self) -> &PagePool {
+        &self.pages
+    }
+
+    /// The threads.
+    pub fn pool(&self) -> &Pool {
+        &self.pool
+    }
+
+    /// An empty sequence.
+    pub fn sequence(&self) -> Sequence {
+        self.pages.sequence()
+    }
+
+    /// Appends the tokens of all segments to their sequences. `sink(segment, index, logits)` is called for every token
+    /// whose logits are wanted: segment by segment within a pass, and in order within a segment.
+    ///
+    /// # Errors
+    /// Checked before anything is computed: tokens, width, pages for all of it. After any error, a cancelled step's
+    /// too, all sequences are as they were.
+    pub fn step(
+        &self,
+        segments: &mut [Segment<'_>],
+        options: &StepOptions,
+        sink: &mut (dyn FnMut(usize, usize, &[f32]) + Send),
+    ) -> Result<(), StepError> {
+        let bits = self.bits(options)?;
+        self.check(segments)?;
+        let reserved = segments
+            .iter_mut()
+            .try_for_each(|s| s.seq.reserve(s.tokens.len()));
+        if let Err(e) = reserved {
+            segments.iter_mut().for_each(|s| s.seq.release_reserved());
+            return Err(e.into());
+        }
+        let pass = PassOptions {
+            bits,
+            observer: options.observer.clone(),
+            cancel: options.cancel.clone(),
+        };
+        let before: Vec<usize> = segments.iter().map(|s| s.seq.len()).collect();
+        let done = self.pool.install(|| {
+            cuts(segments, options.n_ubatch)
+                .iter()
+                .try_for_each(|cut| self.pass(segments, cut, &pass, sink))
+        });
+        done.map_err(|Cancelled| {
+            for (segment, len) in segments.iter_mut().zip(before) {
+                segment.seq.truncate(len);
+            }
+            StepError::Cancelled
+        })
+    }
+
+    fn bits(&self, options: &StepOptions) -> Result<u8, StepError> {
+        match options.bits {
+            Some(bits) => {
+                self.model.check_width(bits)?;
+                Ok(bits)
+            }
+            None => Ok(self.model.widths().last().copied().unwrap_or(0)),
+        }
+    }
+
+    fn check(&self, segments: &[Segment<'_>]) -> Result<(), StepError> {
+        let n_vocab = self.model.n_vocab();
+        for (no, segment) in segments.iter().enumerate() {
+            if segment.seq.layout() != self.pages.layout() {
+                return Err(StepError::ForeignSequence(no));
+            }
+            let mut ids = segment.tokens.iter().enumerate();
+            if let Some((index, &id)) = ids.find(|(_, id)| **id as usize >= n_vocab) {
+                return Err(StepError::UnknownToken {
+                    id,
+                    segment: no,
+                    index,
+                    n_vocab,
+                });
+            }
+        }
+        Ok(())
+    }
+
+    /// One forward pass over a part of the segments' tokens.
+    fn pass(
+        &self,
+        segments: &mut [Segment<'_>],
+        cut: &[Cut],
+        options: &PassOptions,
+        sink: &mut dyn FnMut(usize, usize, &[f32]),
+    ) -> Result<(), Cancelled> {
+        let mut tokens = Vec::new();
+        let mut parts = Vec::with_capacity(cut.len());
+        // Rows whose logits are wanted: the row, its segment, its index there.
+        let mut wanted = Vec::new();
+        let mut cut = cut.iter().peekable();
+        for (no, segment) in segments.iter_mut().enumerate() {
+            let Some(Cut { from, to, .. }) = cut.next_if(|c| c.segment == no) else {
+                continue;
+            };
+            let first = tokens.len();
+            tokens.extend_from_slice(&segment.tokens[*from..*to]);
+            let logits = (*from.max(&segment.logits_from)).min(*to)..*to;
+            wanted.extend(logits.map(|index| (first + index - from, no, index)));
+            parts.push(kv::Rows {
+                seq: &mut *segment.seq,
+                rows: first..tokens.len(),
+            });
+        }
+        let x = self.model.residual(&tokens, &mut parts, options)?;
+        for part in parts {
+            part.seq.advance(part.rows.len());
+        }
+        let n = self.model.config().n_embd;
+        let rows = wanted.iter().flat_map(|&(row, ..)| &x[row * n..][..n]);
+        let rows: Vec<f32> = rows.copied().collect();
+        self.model.logits(&rows, options, &mut |i, logits| {
+            let (_, segment, index) = wanted[i];
+            sink(segment, index, logits);
+        });
+        Ok(())
+    }
+}
+
+/// Tokens `from..to` of a segment.
+struct Cut {
+    segment: usize,
+    from: usize,
+    to: usize,
+}
+
+/// Passes of at most `most` rows that together are all tokens, each segment's in order.
+fn cuts(segments: &[Segment<'_>], most: usize) -> Vec<Vec<Cut>> {
+    let most = most.max(1);
+    let (mut passes, mut pass, mut room) = (Vec::new(), Vec::new(), most);
+    for (segment, s) in segments.iter().enumerate() {
+        let mut from = 0;
+        while from < s.tokens.len() {
+            let to = s.tokens.len().min(from + room);
+            pass.push(Cut { segment, from, to });
+            room -= to - from;
+            from = to;
+            if room == 0 {
+                passes.push(std::mem::take(&mut pass));
+                room = most;
+            }
+        }
+    }
+    if !pass.is_empty() {
+        passes.push(pass);
+    }
+    passes
+}

@@ -1,0 +1,19 @@
+//! The forward pass over any number of sequences at once.
+//!
+//! A step takes the next tokens of some sequences, reads every weight once for all of them, and hands out the logits that
+//! are wanted. Sequences share pages of keys and values where they begin alike ([`Sequence::fork`]).
+//!
+//! **Batch mates.** Which other sequences share a step, how prompts are cut into steps, which pages are shared and what
+//! was cancelled before never changes a bit of a sequence's logits: every output is one chain of roundings over that
+//! sequence's own numbers, in an order that positions alone decide (contract N7 in `docs/determinism.md`).
+//!
+//! [`Engine`] is what a server stands on; [`Session`] is the convenience of one sequence.
+
+mod engine;
+mod session;
+#[cfg(test)]
+mod tests;
+
+pub use crate::kv::{OutOfPages, PagePool, Sequence};
+pub use engine::{Engine, Segment, StepError, StepOptions};
+pub use session::{EvalError, Session, SessionOptions};

@@ -43,7 +43,6 @@ fn no_instruction_set_thread_count_or_batch_changes_a_bit() {
             ..usual
         },
         Run {
-            threads: 1,
             ..usual
         },
         Run {
@@ -76,19 +75,21 @@ fn no_instruction_set_thread_count_or_batch_changes_a_bit() {
 
 #[test]
 fn a_truncated_session_goes_on_as_if_the_rest_had_never_been() {
-    use trine::model::{LoadOptions, Model, Session, SessionOptions};
+    use trine::model::{LoadOptions, Model};
+    use trine::pool::Pool;
+    use trine::step::{Session, SessionOptions};
     let golden = golden("trilm-F16");
     let model = Model::load(
         &trilm(),
         &LoadOptions {
             isa: Isa::detect(),
-            threads: 1,
             ..LoadOptions::default()
         },
     )
     .expect("a model");
     let mut session = Session::new(
         &model,
+        &Pool::new(1).expect("threads"),
         SessionOptions {
             n_ctx: 64,
             n_ubatch: 16,
@@ -109,6 +110,7 @@ fn a_truncated_session_goes_on_as_if_the_rest_had_never_been() {
     let mut fresh = Vec::new();
     let mut other = Session::new(
         &model,
+        &Pool::new(1).expect("threads"),
         SessionOptions {
             n_ctx: 64,
             n_ubatch: 512,
@@ -127,18 +129,20 @@ fn a_truncated_session_goes_on_as_if_the_rest_had_never_been() {
 
 #[test]
 fn what_does_not_fit_is_refused_before_anything_is_computed() {
-    use trine::model::{EvalError, LoadOptions, Model, Session, SessionOptions};
+    use trine::model::{LoadOptions, Model};
+    use trine::pool::Pool;
+    use trine::step::{EvalError, Session, SessionOptions};
     let model = Model::load(
         &trilm(),
         &LoadOptions {
             isa: Isa::detect(),
-            threads: 1,
             ..LoadOptions::default()
         },
     )
     .expect("a model");
     let mut session = Session::new(
         &model,
+        &Pool::new(1).expect("threads"),
         SessionOptions {
             n_ctx: 4,
             n_ubatch: 512,

@@ -8,7 +8,9 @@ use std::sync::OnceLock;
 use anyhow::{Context, Result};
 use sha2::{Digest, Sha256};
 use trine::kernels::Isa;
-use trine::model::{LoadOptions, Model, Session, SessionOptions};
+use trine::model::{LoadOptions, Model};
+use trine::pool::Pool;
+use trine::step::{Session, SessionOptions};
 use trine::tokenizer::Tokenizer;
 use trine_formats::gguf::ModelFile;
 
@@ -150,23 +152,23 @@ pub fn quantized(name: &str, ty: &str) -> Result<ModelFile> {
     files::model(made?)
 }
 
-/// Loads a model with the best instruction set and two threads.
+/// Loads a model with the best instruction set.
 ///
 /// # Errors
 /// The engine refuses it.
 pub fn load(file: &ModelFile) -> Result<Model> {
     let options = LoadOptions {
         isa: Isa::from_env()?,
-        threads: 2,
         ..LoadOptions::default()
     };
     Ok(Model::load(file, &options)?)
 }
 
-/// An empty session of `n_ctx` positions.
+/// An empty session of `n_ctx` positions on two threads.
 pub fn session(model: &Model, n_ctx: usize) -> Session {
     Session::new(
         model,
+        &Pool::new(2).expect("threads"),
         SessionOptions {
             n_ctx,
             n_ubatch: 512,

@@ -8,7 +8,9 @@ use std::sync::Arc;
 
 use trine::chat::{ChatTemplate, Message};
 use trine::kernels::Isa;
-use trine::model::{LoadOptions, Model, Session, SessionOptions};
+use trine::model::{LoadOptions, Model};
+use trine::pool::Pool;
+use trine::step::{Session, SessionOptions};
 use trine::tokenizer::Tokenizer;
 use trine_formats::anyprec::AnyPrec;
 use trine_formats::gguf::write::Layout;
@@ -179,7 +181,7 @@ pub fn model_load(data: &[u8]) {
         n_ctx: 4,
         n_ubatch: 4,
     };
-    let mut session = Session::new(&model, options);
+    let mut session = Session::new(&model, &Pool::new(1).expect("threads"), options);
     if let Err(e) = session.eval(&[1, 2, 5], 2, &mut |_, _| {}) {
         assert_message(&e);
     }

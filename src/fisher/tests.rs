@@ -7,7 +7,9 @@ use trine_formats::gguf::{ModelFile, PackingOptions};
 
 use super::*;
 use crate::math::{exp, log};
-use crate::model::{LoadOptions, Model, Session, SessionOptions};
+use crate::model::{LoadOptions, Model};
+use crate::pool::Pool;
+use crate::step::{Session, SessionOptions};
 use toy::{Extras, VOCAB, toy};
 
 const TOKENS: [u32; 11] = [3, 7, 7, 0, 22, 15, 1, 9, 3, 20, 4];
@@ -130,7 +132,7 @@ fn engine_loss(file: &ModelFile, tokens: &[u32]) -> f64 {
         n_ctx: tokens.len(),
         n_ubatch: tokens.len(),
     };
-    let mut session = Session::new(&model, options);
+    let mut session = Session::new(&model, &Pool::new(1).expect("threads"), options);
     let mut total = 0.0;
     let mut score = |i: usize, logits: &[f32]| {
         if let Some(&next) = tokens.get(i + 1) {

@@ -5,7 +5,9 @@ use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 
 use trine::kernels::Isa;
-use trine::model::{LoadOptions, Model, NumberPath, Session, SessionOptions};
+use trine::model::{LoadOptions, Model, NumberPath};
+use trine::pool::Pool;
+use trine::step::{Session, SessionOptions};
 use trine::quant::anyprec::outliers::Shares;
 use trine::quant::anyprec::{
     Plan, Recipe, RunOptions, Sensitivity, Target, extract, is_block_matrix, run,
@@ -164,7 +166,6 @@ pub fn model_file(bytes: Vec<u8>) -> ModelFile {
 pub fn options(path: NumberPath) -> LoadOptions {
     LoadOptions {
         isa: Isa::detect(),
-        threads: 2,
         number_path: path,
         ..LoadOptions::default()
     }
@@ -175,11 +176,16 @@ pub fn whole(path: NumberPath) -> Model {
 }
 
 pub fn session(model: &Model, bits: u8) -> Session {
+    session_of(model, bits, 2)
+}
+
+/// A session on so many threads.
+pub fn session_of(model: &Model, bits: u8, threads: usize) -> Session {
     let options = SessionOptions {
         n_ctx: 512,
         n_ubatch: 512,
     };
-    let mut session = Session::new(model, options);
+    let mut session = Session::new(model, &Pool::new(threads).expect("threads"), options);
     session.set_bits(bits).expect("a width of the file");
     session
 }

@@ -1,4 +1,5 @@
-use trine::model::{Model, NumberPath, Session};
+use trine::model::{Model, NumberPath};
+use trine::step::Session;
 use trine::sample::{Sampler, SamplerOptions};
 use trine::speculate::{SpeculateError, Speculator};
 

@@ -24,9 +24,10 @@ fn every_width_computes_with_its_weights() {
     let mut all = Vec::new();
     for (width, plain) in WIDTHS.into_iter().zip(&files().plain) {
         let model = Model::load(&model_file(plain.clone()), &options(NumberPath::F32));
-        let mut plain = trine::model::Session::new(
+        let mut plain = trine::step::Session::new(
             &model.expect("a model"),
-            trine::model::SessionOptions {
+            &trine::pool::Pool::new(2).expect("threads"),
+            trine::step::SessionOptions {
                 n_ctx: 64,
                 n_ubatch: 512,
             },
@@ -72,12 +73,11 @@ fn neither_threads_nor_instructions_nor_batches_change_a_bit() {
                 for (threads, repack) in [(1, true), (3, true), (2, false)] {
                     let options = LoadOptions {
                         isa,
-                        threads,
                         repack,
                         ..options(path)
                     };
                     let model = Model::load(&file, &options).expect("a model");
-                    let mut session = session(&model, bits);
+                    let mut session = session_of(&model, bits, threads);
                     let mut got = Vec::new();
                     // one token, a few, many
                     let mut rest = &tokens[..];

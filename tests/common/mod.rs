@@ -7,7 +7,9 @@ use std::sync::Arc;
 
 use sha2::{Digest, Sha256};
 use trine::kernels::Isa;
-use trine::model::{LoadOptions, Model, Session, SessionOptions};
+use trine::model::{LoadOptions, Model};
+use trine::pool::Pool;
+use trine::step::{Session, SessionOptions};
 use trine_formats::gguf::{Bytes, Gguf, Limits, ModelFile, Shard};
 
 pub fn testdata(path: &str) -> PathBuf {
@@ -97,13 +99,13 @@ pub fn hashes(file: &ModelFile, tokens: &[u32], run: Run) -> Vec<String> {
         file,
         &LoadOptions {
             isa: run.isa,
-            threads: run.threads,
             ..LoadOptions::default()
         },
     )
     .expect("a model");
     let mut session = Session::new(
         &model,
+        &Pool::new(run.threads).expect("threads"),
         SessionOptions {
             n_ctx: tokens.len(),
             n_ubatch: run.n_ubatch,

@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use anyhow::Result;
-use trine::model::Session;
+use trine::step::Session;
 
 /// The session and the next token.
 pub struct Feed {

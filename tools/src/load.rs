@@ -7,6 +7,7 @@ use anyhow::{Context, Result, bail};
 use clap::{Args, ValueEnum};
 use trine::kernels::Isa;
 use trine::model::{LoadOptions, Model, NumberPath};
+use trine::pool::Pool;
 use trine::tokenizer::Tokenizer;
 use trine_formats::gguf::ModelFile;
 
@@ -98,6 +99,8 @@ pub struct Loaded {
     pub model: Model,
     /// Text to tokens and back.
     pub tokenizer: Tokenizer,
+    /// Its threads.
+    pub pool: Pool,
     /// Threads in use.
     pub threads: usize,
     /// How long it took.
@@ -118,13 +121,13 @@ pub fn load(args: &ModelArgs) -> Result<Loaded> {
         &file,
         &LoadOptions {
             isa,
-            threads,
             repack: !args.no_repack,
             number_path: args.number_path.into(),
             packing: args.packing.options(),
         },
     )
     .with_context(name)?;
+    let pool = Pool::new(threads).with_context(|| format!("cannot start {threads} threads"))?;
     let tokenizer = Tokenizer::from_metadata(file.meta()).with_context(name)?;
     if tokenizer.n_vocab() != model.n_vocab() {
         bail!(
@@ -137,6 +140,7 @@ pub fn load(args: &ModelArgs) -> Result<Loaded> {
     Ok(Loaded {
         file,
         model,
+        pool,
         tokenizer,
         threads,
         time: start.elapsed(),

@@ -5,7 +5,9 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
 use trine::kernels::Isa;
-use trine::model::{LoadOptions, Model, Session, SessionOptions};
+use trine::model::{LoadOptions, Model};
+use trine::pool::Pool;
+use trine::step::{Session, SessionOptions};
 
 use super::Subject;
 use super::args::{Args, Pair};
@@ -78,6 +80,14 @@ pub fn tests(args: &Args) -> Result<Vec<Test>> {
     Ok(all)
 }
 
+/// A pool of `threads`.
+///
+/// # Errors
+/// The system starts no more threads.
+pub fn start_pool(threads: usize) -> Result<Pool> {
+    Pool::new(threads).with_context(|| format!("cannot start {threads} threads"))
+}
+
 /// The numbers of threads asked for, `default` where none are; never more than there are processors.
 pub fn thread_counts(args: &Args, default: &[usize]) -> Vec<usize> {
     let wanted = match args.threads[..] {
@@ -114,19 +124,19 @@ pub fn run(args: &Args, subjects: &[Subject], out: &mut dyn Write) -> Result<()>
         for &threads in &counts {
             let options = LoadOptions {
                 isa,
-                threads,
                 repack: !args.no_repack,
                 packing: args.packing.options(),
                 ..LoadOptions::default()
             };
             let model = Model::load(&file, &options).with_context(|| format!("'{name}'"))?;
+            let pool = start_pool(threads)?;
             for test in &tests {
                 let say = |what: &str| {
                     if args.progress {
                         note!("rbench: {name}, {threads} threads, {}: {what}", test.name());
                     }
                 };
-                let samples = measure(&model, test, args, &say)?;
+                let samples = measure(&model, &pool, test, args, &say)?;
                 let record = Record {
                     file: &name,
                     model: &description,
@@ -147,12 +157,18 @@ pub fn run(args: &Args, subjects: &[Subject], out: &mut dyn Write) -> Result<()>
 ///
 /// # Errors
 /// The model refuses the tokens.
-pub fn measure(model: &Model, test: &Test, args: &Args, say: &dyn Fn(&str)) -> Result<Vec<f64>> {
+pub fn measure(
+    model: &Model,
+    pool: &Pool,
+    test: &Test,
+    args: &Args,
+    say: &dyn Fn(&str),
+) -> Result<Vec<f64>> {
     let options = SessionOptions {
         n_ctx: test.depth + test.tokens(),
         n_ubatch: test.ubatch,
     };
-    let mut run = Feed::new(Session::new(model, options));
+    let mut run = Feed::new(Session::new(model, pool, options));
     if !args.no_warmup {
         say("warming up");
         run.prompt(test.prompt, test.batch)?;

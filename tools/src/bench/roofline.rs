@@ -105,12 +105,12 @@ pub fn run(args: &Args, subjects: &[Subject], out: &mut dyn Write) -> Result<()>
         for &threads in &counts {
             let options = LoadOptions {
                 isa,
-                threads,
                 repack: !args.no_repack,
                 packing: args.packing.options(),
                 ..LoadOptions::default()
             };
             let model = Model::load(&file, &options).with_context(|| format!("'{name}'"))?;
+            let pool = models::start_pool(threads)?;
             let cost = Cost::of(&file, model.config());
             let machine = Machine::new(threads)?;
             let measure = || Limits {
@@ -120,7 +120,7 @@ pub fn run(args: &Args, subjects: &[Subject], out: &mut dyn Write) -> Result<()>
             };
             for test in &tests {
                 let before = measure();
-                let samples = models::measure(&model, test, args, &|_| ())?;
+                let samples = models::measure(&model, &pool, test, args, &|_| ())?;
                 let after = measure();
                 let mean = |f: fn(&Limits) -> f64| (f(&before) + f(&after)) / 2.0;
                 let limits = Limits {

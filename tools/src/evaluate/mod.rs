@@ -16,7 +16,7 @@ use trine::eval::base_file::{BaseReader, BaseWriter};
 use trine::eval::kld::{self, Divergence};
 use trine::eval::perplexity::{Estimate, perplexity};
 use trine::eval::{Chunks, EvalError};
-use trine::model::{Session, SessionOptions};
+use trine::step::{Session, SessionOptions};
 
 use crate::load::{Loaded, bos, load, peak_memory};
 use crate::outfile::{OutFile, keep_input};
@@ -105,7 +105,7 @@ fn session(args: &Args, loaded: &Loaded, n_ctx: usize) -> Result<Session> {
         n_ctx,
         n_ubatch: args.ubatch_size,
     };
-    let mut session = Session::new(&loaded.model, options);
+    let mut session = Session::new(&loaded.model, &loaded.pool, options);
     if let Some(&bits) = args.bits.first() {
         let name = || format!("'{}'", args.model.model.display());
         session.set_bits(bits).with_context(name)?;

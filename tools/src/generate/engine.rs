@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
 use sha2::{Digest, Sha256};
-use trine::model::{Session, SessionOptions};
+use trine::step::{Session, SessionOptions};
 use trine::sample::Sampler;
 use trine::speculate::Speculator;
 
@@ -86,7 +86,7 @@ impl Engine {
             n_ctx,
             n_ubatch: args.ubatch_size,
         };
-        let mut session = Session::new(&loaded.model, options);
+        let mut session = Session::new(&loaded.model, &loaded.pool, options);
         if let Some(bits) = args.bits {
             let name = || format!("'{}'", args.model.model.display());
             session.set_bits(bits).with_context(name)?;

@@ -8,8 +8,9 @@ use std::time::Instant;
 use anyhow::{Context, Result, bail};
 use indicatif::{HumanDuration, ProgressBar, ProgressStyle};
 use trine::eval::Chunks;
-use trine::eval::imatrix::{CollectError, Options, Schedule, Watch, collect};
+use trine::eval::imatrix::{CollectError, Options, Schedule, Watch, cache_bytes, collect};
 use trine::eval::perplexity::Estimate;
+use trine::step::Engine;
 use trine_formats::imatrix::{Form, Imatrix};
 
 use super::args::Args;
@@ -94,8 +95,10 @@ pub fn run(
         unsaved: None,
         estimate: Estimate::default(),
     };
+    let budget = cache_bytes(&loaded.model, &chunks, &schedule);
+    let engine = Engine::new(&loaded.model, &loaded.pool, budget);
     let result = collect(
-        &loaded.model,
+        &engine,
         &chunks,
         &schedule,
         options,

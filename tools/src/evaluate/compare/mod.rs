@@ -13,7 +13,7 @@ use std::path::Path;
 use anyhow::{Context, Result, anyhow, bail};
 use serde_json::json;
 use trine::eval::kld;
-use trine::model::{Session, SessionOptions};
+use trine::step::{Session, SessionOptions};
 
 use super::args::Args;
 use super::progress::Progress;
@@ -192,7 +192,7 @@ fn timed(args: &Args, loaded: &Loaded, form: Form, n_ctx: usize) -> Result<Timed
         n_ctx,
         n_ubatch: args.ubatch_size,
     };
-    let mut session = Session::new(&loaded.model, options);
+    let mut session = Session::new(&loaded.model, &loaded.pool, options);
     if let Some(bits) = form.bits {
         session.set_bits(bits)?;
         loaded.model.advise_width(bits);
@@ -203,7 +203,7 @@ fn timed(args: &Args, loaded: &Loaded, form: Form, n_ctx: usize) -> Result<Timed
 fn generation(args: &Args, loaded: &Loaded, form: Form) -> Result<Option<f64>> {
     match args.no_speed {
         true => Ok(None),
-        false => speed::generation(&loaded.model, form.bits).map(Some),
+        false => speed::generation(&loaded.model, &loaded.pool, form.bits).map(Some),
     }
 }
 

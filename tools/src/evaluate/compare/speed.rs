@@ -4,7 +4,9 @@ use std::time::Instant;
 
 use anyhow::Result;
 use trine::eval::Evaluator;
-use trine::model::{EvalError, Model, Session, SessionOptions};
+use trine::model::Model;
+use trine::pool::Pool;
+use trine::step::{EvalError, Session, SessionOptions};
 
 use super::stop_if_asked;
 use crate::feed::Feed;
@@ -72,12 +74,12 @@ impl Evaluator for Timed {
 ///
 /// # Errors
 /// Ctrl-C.
-pub fn generation(model: &Model, bits: Option<u8>) -> Result<f64> {
+pub fn generation(model: &Model, pool: &Pool, bits: Option<u8>) -> Result<f64> {
     let options = SessionOptions {
         n_ctx: WARMUP + TIMED,
         n_ubatch: 1,
     };
-    let mut session = Session::new(model, options);
+    let mut session = Session::new(model, pool, options);
     if let Some(bits) = bits {
         session.set_bits(bits)?;
     }

@@ -3,7 +3,9 @@ use trine::model::{LoadOptions, Model, NumberPath};
 use trine_formats::anyprec::{AnyPrec, Part};
 use trine_formats::gguf::{Limits, ModelFile};
 
-use crate::fixture::{WIDTHS, files, logits, model_file, options, session, tokens, whole};
+use crate::fixture::{
+    WIDTHS, files, logits, model_file, options, session, session_of, tokens, whole,
+};
 
 const PATHS: [NumberPath; 2] = [NumberPath::F32, NumberPath::I16];
 

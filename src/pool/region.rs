@@ -1,0 +1,215 @@
+//! Regions: the tasks of one call of `for_each`, taken one by one by its caller and by helpers.
+//!
+//! A [`Slot`] carries one region after the other, of one caller at a time. Nothing in it is locked; why
+//! each part may be read when it is:
+//!
+//! 1. *Open.* The caller writes `job` and `helped`, then stores the number of tasks in `left`.
+//! 2. *Take.* A thread takes a task by a compare-and-exchange that counts `left` down from a number above
+//!    0. An exchange reads the newest value there is: the store of step 1, or what other exchanges made of
+//!    it. Such a chain of exchanges hands on what the store released, and the exchange acquires, so the
+//!    thread sees what the caller wrote in step 1. It does not matter which region it saw before it
+//!    tried: it learns which task it has from `job`, after it has taken it.
+//! 3. *Finish.* A helper that has run its task adds 1 to `helped`, releasing what it wrote and, with it,
+//!    the end of its use of `job`. The caller takes tasks until `left` is 0 and then waits, acquiring,
+//!    until `helped` is the number of tasks that it has not run itself. So while a task is taken and not
+//!    finished, `job` stays as it is and the closure behind it lives; and when the caller goes on, it
+//!    sees what all tasks wrote.
+//! 4. *Hand over.* A slot goes from one caller to the next by way of [`super::helpers::Claim`], which
+//!    releases and acquires: step 1 of the next region follows step 3 of the last, whoever's they are.
+
+use std::any::Any;
+use std::cell::UnsafeCell;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::ptr;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Mutex, MutexGuard};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// How long a helper looks for the next region before it parks: longer than the gap between regions,
+/// shorter than anybody notices.
+pub(super) const SPIN: Duration = Duration::from_micros(60);
+
+/// What a region is: `run(body, i)` for every `i < tasks`.
+#[derive(Clone, Copy)]
+struct Job {
+    body: *const (),
+    run: unsafe fn(*const (), usize),
+    tasks: u32,
+}
+
+/// Where a caller's regions are for helpers to find. Aligned so that no two slots share a cache line, nor a
+/// pair of lines that the processor fetches together.
+#[repr(align(128))]
+pub(super) struct Slot {
+    /// Tasks of the region that nobody has taken yet.
+    left: AtomicU32,
+    /// Tasks of the region that helpers have finished.
+    helped: AtomicU32,
+    job: UnsafeCell<Job>,
+    /// Helpers that work on this slot's regions, for the others to choose by. Nothing is read on the
+    /// strength of it, so it needs no order.
+    pub(super) helpers: AtomicU32,
+    /// Whether there is something in `panics`.
+    panicked: AtomicBool,
+    panics: Mutex<Vec<Box<dyn Any + Send>>>,
+}
+
+// SAFETY: all fields but `job` may be shared as they are. `job` is written in step 1 of the module's
+// comment and read in step 2, which never happen at the same time; the closure it points to is `Sync`, as
+// `region` demands, so any thread may call it.
+unsafe impl Sync for Slot {}
+
+// SAFETY: the pointer in `job` is used by those who have taken a task and by nobody else, so that moving a slot
+// moves no right to use it.
+unsafe impl Send for Slot {}
+
+impl Slot {
+    pub(super) fn new() -> Slot {
+        unsafe fn nothing(_: *const (), _: usize) {}
+        Slot {
+            left: AtomicU32::new(0),
+            helped: AtomicU32::new(0),
+            job: UnsafeCell::new(Job {
+                body: ptr::null(),
+                run: nothing,
+                tasks: 0,
+            }),
+            helpers: AtomicU32::new(0),
+            panicked: AtomicBool::new(false),
+            panics: Mutex::new(Vec::new()),
+        }
+    }
+
+    /// Runs a region as its caller: opens it, calls `wake` for helpers that may be asleep, works on its tasks
+    /// and returns when all have ended. Opening is sequentially consistent, which `wake` relies on. When the
+    /// pool is `crowded`, waiting for helpers gives way to other threads at once.
+    ///
+    /// # Safety
+    /// No other thread runs a region in this slot before this one has returned, and what it did before this one
+    /// began happens before it.
+    ///
+    /// # Panics
+    /// With the panic of the first task that panicked, after all have ended.
+    pub(super) unsafe fn region<F: Fn(usize) + Sync>(
+        &self,
+        tasks: u32,
+        f: &F,
+        crowded: bool,
+        wake: impl FnOnce(),
+    ) {
+        unsafe fn call<F: Fn(usize)>(body: *const (), task: usize) {
+            // SAFETY: `region` stores this function beside a pointer to an `F` that it borrows, and does not
+            // return while a thread that has taken a task may still be in here.
+            unsafe { (*body.cast::<F>())(task) }
+        }
+        let job = Job {
+            body: ptr::from_ref(f).cast(),
+            run: call::<F>,
+            tasks,
+        };
+        // SAFETY: the region before, of this caller or another, has ended, as the caller of this function
+        // promises; that it has ended means that `left` is 0, so nobody takes a task and reads `job`, and that
+        // all who had taken one have finished (step 3 of the module's comment).
+        unsafe { *self.job.get() = job };
+        self.helped.store(0, Ordering::Relaxed);
+        self.left.store(tasks, Ordering::SeqCst);
+        // Nothing from here to the end of the wait below unwinds: tasks that panic are caught.
+        wake();
+        let mut own = 0;
+        while let Some(left) = self.take() {
+            self.attempt(|| f((tasks - left) as usize));
+            own += 1;
+        }
+        let mut patience = Patience::new();
+        while self.helped.load(Ordering::Acquire) != tasks - own {
+            if crowded || !patience.spin() {
+                thread::yield_now();
+            }
+        }
+        // Stored by a task that has ended, so it is seen here.
+        if self.panicked.load(Ordering::Relaxed) {
+            self.panicked.store(false, Ordering::Relaxed);
+            let mut panics = std::mem::take(&mut *self.panics());
+            let first = panics.swap_remove(0);
+            // A payload may panic when it is dropped: here it harms its own caller only.
+            drop(panics);
+            resume_unwind(first);
+        }
+    }
+
+    /// Whether a helper would find a task; sequentially consistent, as going to sleep needs it.
+    pub(super) fn has_tasks(&self) -> bool {
+        self.left.load(Ordering::SeqCst) > 0
+    }
+
+    /// Takes and runs one task as a helper; false when there is none.
+    pub(super) fn help(&self) -> bool {
+        let Some(left) = self.take() else {
+            return false;
+        };
+        // SAFETY: this thread has taken a task and not finished it, so `job` is that of the task's region and
+        // is not written (steps 2 and 3 of the module's comment).
+        let job = unsafe { *self.job.get() };
+        let task = (job.tasks - left) as usize;
+        // SAFETY: `region` stored `body` and `run` as a pair, and waits until this task is finished.
+        self.attempt(|| unsafe { (job.run)(job.body, task) });
+        self.helped.fetch_add(1, Ordering::Release);
+        true
+    }
+
+    /// Takes a task; how many were left with it.
+    fn take(&self) -> Option<u32> {
+        let mut left = self.left.load(Ordering::Relaxed);
+        while left > 0 {
+            match self.left.compare_exchange_weak(
+                left,
+                left - 1,
+                Ordering::Acquire,
+                Ordering::Relaxed,
+            ) {
+                Ok(_) => return Some(left),
+                Err(now) => left = now,
+            }
+        }
+        None
+    }
+
+    /// Runs a task and keeps its panic for the caller.
+    fn attempt(&self, task: impl FnOnce()) {
+        if let Err(panic) = catch_unwind(AssertUnwindSafe(task)) {
+            self.panics().push(panic);
+            self.panicked.store(true, Ordering::Relaxed);
+        }
+    }
+
+    fn panics(&self) -> MutexGuard<'_, Vec<Box<dyn Any + Send>>> {
+        self.panics.lock().unwrap_or_else(|e| e.into_inner())
+    }
+}
+
+/// Counts down the time to spin.
+pub(super) struct Patience {
+    rounds: u32,
+    since: Option<Instant>,
+}
+
+impl Patience {
+    pub(super) fn new() -> Patience {
+        Patience {
+            rounds: 0,
+            since: None,
+        }
+    }
+
+    /// Waits a moment; false when it has been long enough.
+    pub(super) fn spin(&mut self) -> bool {
+        std::hint::spin_loop();
+        self.rounds = self.rounds.wrapping_add(1);
+        // Asking for the time costs as much as a few dozen rounds.
+        if !self.rounds.is_multiple_of(64) {
+            return true;
+        }
+        self.since.get_or_insert_with(Instant::now).elapsed() < SPIN
+    }
+}

@@ -7,8 +7,6 @@ pub mod chat;
 pub mod convert;
 pub mod eval;
 pub mod fisher;
-pub mod kernels;
-pub mod math;
 pub mod model;
 pub mod ops;
 pub mod pool;
@@ -16,3 +14,7 @@ pub mod quant;
 pub mod sample;
 pub mod speculate;
 pub mod tokenizer;
+
+pub use trine_kernels::{Isa, IsaError, math};
+
+use trine_kernels as kernels;

@@ -4,7 +4,7 @@
 mod common;
 
 use common::{Run, bitnet, golden, hashes, trilm};
-use trine::kernels::Isa;
+use trine::Isa;
 
 #[test]
 fn llama_f16_equals_the_reference_at_every_position() {

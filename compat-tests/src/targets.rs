@@ -6,8 +6,8 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use trine::Isa;
 use trine::chat::{ChatTemplate, Message};
-use trine::kernels::Isa;
 use trine::model::{LoadOptions, Model, Session, SessionOptions};
 use trine::tokenizer::Tokenizer;
 use trine_formats::anyprec::AnyPrec;

@@ -9,9 +9,9 @@ use trine_formats::types::TypeId;
 
 use super::{Arch, Config, LoadOptions, ModelError};
 use crate::kernels::Floats;
-use crate::kernels::bitplane::SharedArena;
 use crate::ops;
 use crate::ops::matmul::{Activations, Matrix, matmul};
+use crate::ops::product::SharedArena;
 
 /// Models of so many bytes stay in the last-level cache of the processors that are common today.
 const CACHE: u64 = 24 << 20;

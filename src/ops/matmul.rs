@@ -11,8 +11,11 @@ use trine_formats::types::TypeId;
 use trine_formats::types::ternary::{TernaryData, TernaryError};
 
 use super::observe::ActivationObserver;
-use crate::kernels::bitplane::{self, BitplaneMatrix, NumberPath, SharedArena};
-use crate::kernels::packed::{self, Encoding, Job, PackedMatrix, Packing};
+use super::product::SharedArena;
+use super::product::bitplane::{self, BitplaneMatrix};
+use super::product::packed::{self, Job, PackedMatrix};
+use crate::kernels::bitplane::{Form as PlanesForm, NumberPath};
+use crate::kernels::packed::{Encoding, Packing, packings};
 use crate::kernels::ternary::{self, Quantizer};
 use crate::kernels::{self, AlignedBytes, Floats, Isa, MatRows};
 use crate::pool::{self, Parts};
@@ -184,7 +187,7 @@ impl Matrix {
                 });
             }
         };
-        for packing in packed::packings(self.ty, isa) {
+        for packing in packings(self.ty, isa) {
             // A group of mostly nothing would take more memory and time than the rows do.
             if 2 * self.rows < packing.rows || packing.dense && in_cache {
                 continue;
@@ -231,7 +234,7 @@ enum Form {
     /// Arranged for the packed layouts that read this arrangement.
     Arranged(&'static str),
     /// Arranged for bit planes.
-    Planes(bitplane::Form),
+    Planes(PlanesForm),
 }
 
 /// Activation rows and their prepared forms, each made once however many matrices want it.
@@ -302,7 +305,7 @@ impl<'a> Activations<'a> {
         })
     }
 
-    fn for_planes(&self, form: bitplane::Form) -> Arc<AlignedBytes> {
+    fn for_planes(&self, form: PlanesForm) -> Arc<AlignedBytes> {
         let row_bytes = form.act_bytes(self.cols);
         self.prepare(Form::Planes(form), row_bytes, |x, out| {
             form.arrange(self.isa, x, out)

@@ -9,6 +9,7 @@ pub mod attention;
 pub mod matmul;
 pub mod norm;
 pub mod observe;
+pub mod product;
 pub mod rope;
 
 use crate::pool;

@@ -4,7 +4,7 @@
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 
-use trine::kernels::Isa;
+use trine::Isa;
 use trine::model::{LoadOptions, Model, NumberPath, Session, SessionOptions};
 use trine::quant::anyprec::outliers::Shares;
 use trine::quant::anyprec::{

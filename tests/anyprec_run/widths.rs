@@ -1,4 +1,4 @@
-use trine::kernels::Isa;
+use trine::Isa;
 use trine::model::{LoadOptions, Model, NumberPath};
 use trine_formats::anyprec::{AnyPrec, Part};
 use trine_formats::gguf::{Limits, ModelFile};

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use sha2::{Digest, Sha256};
-use trine::kernels::Isa;
+use trine::Isa;
 use trine::model::{LoadOptions, Model, Session, SessionOptions};
 use trine_formats::gguf::{Bytes, Gguf, Limits, ModelFile, Shard};
 

@@ -15,7 +15,7 @@ pub(super) fn arrange(form: Form, x: &[f32], out: &mut [u8]) {
 
 /// To be compiled for the instruction set of its caller.
 #[inline(always)]
-pub(in crate::kernels) fn arrange_with(form: Form, x: &[f32], out: &mut [u8]) {
+pub(crate) fn arrange_with(form: Form, x: &[f32], out: &mut [u8]) {
     if form == Form::Floats {
         let (row, padding) = out.split_at_mut(4 * x.len());
         for (out, x) in row.as_chunks_mut().0.iter_mut().zip(x) {

@@ -15,17 +15,14 @@ use super::Isa;
 use super::aligned::AlignedBytes;
 
 mod act;
-pub(in crate::kernels) mod packed;
-mod run;
+pub mod packed;
 mod scalar;
-mod sparse;
+pub mod sparse;
 #[cfg(test)]
 mod tests;
 
 #[cfg(target_arch = "x86_64")]
-pub(in crate::kernels) use act::arrange_with;
-pub use packed::SharedArena;
-pub use run::{BitplaneMatrix, Job, multiply_all};
+pub(crate) use act::arrange_with;
 
 /// How products are computed; the two are different definitions and give different bits.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -67,7 +64,7 @@ impl<'a> Rows<'a> {
     }
 
     /// The bytes of row `i` of every plane, the leading bits first, and its tables.
-    pub(in crate::kernels) fn row(&self, i: usize) -> (impl Iterator<Item = &'a [u8]>, &'a [u8]) {
+    pub(crate) fn row(&self, i: usize) -> (impl Iterator<Item = &'a [u8]>, &'a [u8]) {
         let (bytes, lut) = (8 * self.blocks(), self.lut_bytes());
         let planes = self.planes.iter();
         (
@@ -77,7 +74,7 @@ impl<'a> Rows<'a> {
     }
 
     /// Whether every group is whole blocks, which the vector kernels ask for.
-    pub(in crate::kernels) fn in_blocks(&self) -> bool {
+    pub(crate) fn in_blocks(&self) -> bool {
         in_blocks(self.columns, self.groups)
     }
 
@@ -107,7 +104,7 @@ impl<'a> Rows<'a> {
 }
 
 /// Whether every group of such rows is whole blocks.
-fn in_blocks(columns: usize, groups: usize) -> bool {
+pub fn in_blocks(columns: usize, groups: usize) -> bool {
     groups == 1 || columns.is_multiple_of(BLOCK * groups)
 }
 
@@ -145,7 +142,9 @@ impl Form {
         let few = tokens <= if packed { FEW } else { 1 };
         match path {
             NumberPath::F32 => Form::Floats,
-            NumberPath::I16 if few && in_blocks(columns, groups) && has_vbmi(isa) => Form::Bytes,
+            NumberPath::I16 if few && in_blocks(columns, groups) && reads_packed(isa) => {
+                Form::Bytes
+            }
             NumberPath::I16 => Form::Words,
         }
     }
@@ -167,19 +166,19 @@ impl Form {
         assert_eq!(out.len(), self.act_bytes(x.len()), "activation row");
         #[cfg(target_arch = "x86_64")]
         if isa.min(Isa::detect()) >= Isa::Avx2 {
-            return super::x86::bitplane::arrange(self, x, out);
+            return crate::arch::x86_64::bitplane::arrange(self, x, out);
         }
         let _ = isa;
         act::arrange(self, x, out);
     }
 }
 
-/// Whether the kernels for AVX-512 run: they permute bytes and transpose bits, which came later than the rest of
-/// [`Isa::Avx512`].
-fn has_vbmi(isa: Isa) -> bool {
+/// Whether `isa` has the kernels of [`packed`] rows. They permute bytes and transpose bits, which came later than the rest
+/// of [`Isa::Avx512`].
+pub fn reads_packed(isa: Isa) -> bool {
     #[cfg(target_arch = "x86_64")]
     {
-        use super::x86::bitplane::Level;
+        use crate::arch::x86_64::bitplane::Level;
         isa.min(Isa::detect()) == Isa::Avx512 && Level::of(Isa::Avx512) == Level::Vbmi
     }
     #[cfg(not(target_arch = "x86_64"))]
@@ -209,7 +208,7 @@ pub fn multiply(
     match isa.min(Isa::detect()) {
         Isa::Scalar => {}
         isa => {
-            use super::x86::bitplane::{self, Level};
+            use crate::arch::x86_64::bitplane::{self, Level};
             // SAFETY: the processor has the instruction set that the level was found for.
             return unsafe {
                 bitplane::multiply(Level::of(isa), rows, form, acts, tokens, out);
@@ -221,7 +220,7 @@ pub fn multiply(
 }
 
 /// The weights of a row, looked up one by one: single precision, or 16-bit with the scale of the row.
-pub(in crate::kernels) struct Looked<'a> {
+pub(crate) struct Looked<'a> {
     codes: &'a [u8],
     group: usize,
     width: usize,
@@ -240,7 +239,7 @@ impl Looked<'_> {
 
 impl Rows<'_> {
     /// The codes of row `i`, put into `codes`, which has room for one per column.
-    pub(in crate::kernels) fn look_up<'c>(&self, i: usize, codes: &'c mut [u8]) -> Looked<'c> {
+    pub(crate) fn look_up<'c>(&self, i: usize, codes: &'c mut [u8]) -> Looked<'c> {
         let planes: Vec<&[u8]> = self.row(i).0.collect();
         trine_formats::anyprec::unpack_row(&planes, codes);
         Looked {
@@ -251,14 +250,11 @@ impl Rows<'_> {
     }
 
     /// The centroids of row `i` in half precision.
-    pub(in crate::kernels) fn centroids(
-        &self,
-        i: usize,
-    ) -> impl ExactSizeIterator<Item = u16> + Clone {
+    pub(crate) fn centroids(&self, i: usize) -> impl ExactSizeIterator<Item = u16> + Clone {
         let lut = self.row(i).1.as_chunks().0;
         lut.iter().map(|&c| u16::from_le_bytes(c))
     }
 }
 
 /// Memory for rows that were looked up, aligned to 64.
-pub(in crate::kernels) type RowMemory = AlignedBytes;
+pub(crate) type RowMemory = AlignedBytes;

@@ -3,10 +3,10 @@
 use trine_formats::anyprec::{ApView, SparseView};
 use trine_formats::types::num::f16_to_f32;
 
-use crate::kernels::Isa;
+use crate::Isa;
 
 /// `weight − centroid` of every sparse weight of `view`, in order.
-pub(super) fn deltas(view: &ApView, sparse: &SparseView) -> Vec<f32> {
+pub fn deltas(view: &ApView, sparse: &SparseView) -> Vec<f32> {
     let group = view.columns / view.groups;
     let mut ptr = sparse.ptr().map(|p| p as usize);
     let mut start = ptr.next().unwrap_or(0);
@@ -29,7 +29,7 @@ pub(super) fn deltas(view: &ApView, sparse: &SparseView) -> Vec<f32> {
 }
 
 /// Entries of one row.
-pub(super) struct Entries<'a> {
+pub struct Entries<'a> {
     /// Columns, each 4 bytes, little-endian.
     pub columns: &'a [u8],
     /// As [`deltas`] has them.
@@ -40,7 +40,7 @@ pub(super) struct Entries<'a> {
 const CHAINS: usize = 8;
 
 /// `out[t] = fma(delta, x[t][column], out[t])` for each entry in order; `x` is `[tokens][width]`.
-pub(super) fn add(isa: Isa, entries: &Entries<'_>, x: &[f32], width: usize, out: &mut [f32]) {
+pub fn add(isa: Isa, entries: &Entries<'_>, x: &[f32], width: usize, out: &mut [f32]) {
     if entries.deltas.is_empty() {
         return;
     }

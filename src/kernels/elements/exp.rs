@@ -54,9 +54,9 @@ pub fn pexp16(x: __m512) -> __m512 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kernels::Isa;
-    use crate::kernels::tests::same;
+    use crate::Isa;
     use crate::math::pexp;
+    use crate::testing::same;
 
     #[target_feature(enable = "avx512f,avx512dq")]
     fn compare(x: [f32; 16]) {

@@ -5,7 +5,7 @@ use std::sync::LazyLock;
 use trine_formats::types::num::{f16_to_f32, f32_to_f16};
 
 use super::{compiled_for, pexp_sixteen};
-use crate::kernels::Isa;
+use crate::Isa;
 use crate::math::{silu, tanhf};
 
 /// `gate = silu(gate) * up`, element by element.
@@ -108,7 +108,7 @@ mod x86 {
     use std::arch::x86_64::*;
 
     use super::TABLE;
-    use crate::kernels::elements::exp::pexp16;
+    use crate::elements::exp::pexp16;
 
     /// Whole sixteens; how many values that were.
     ///
@@ -186,7 +186,7 @@ mod x86 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kernels::tests::{Random, isas, same};
+    use crate::testing::{Random, isas, same};
 
     /// All sorts of values: every exponent and sign, and those around the limits.
     fn values(random: &mut Random, n: usize) -> Vec<f32> {
@@ -210,7 +210,7 @@ mod tests {
             3.4e38,
         ];
         let mut one = |i: usize| match i % 4 {
-            0 => f32::from_bits(random.next() as u32),
+            0 => f32::from_bits(random.bits() as u32),
             1 => special[random.below(special.len())],
             2 => random.float() * 200.0,
             _ => random.float() * 4.0,

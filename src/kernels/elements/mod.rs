@@ -51,10 +51,10 @@ macro_rules! compiled_for {
         match $isa {
             #[cfg(target_arch = "x86_64")]
             // SAFETY: an `Isa` is only made for what the processor has.
-            $crate::kernels::Isa::Avx2 => unsafe { avx2($($arg),*) },
+            $crate::Isa::Avx2 => unsafe { avx2($($arg),*) },
             #[cfg(target_arch = "x86_64")]
             // SAFETY: as above.
-            $crate::kernels::Isa::Avx512 => unsafe { avx512($($arg),*) },
+            $crate::Isa::Avx512 => unsafe { avx512($($arg),*) },
             _ => $f($($arg),*),
         }
     }};

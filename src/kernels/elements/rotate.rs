@@ -1,7 +1,7 @@
 //! The rotation of rotary position embedding, a head at a time.
 
 use super::compiled_for;
-use crate::kernels::Isa;
+use crate::Isa;
 
 /// `(x[i], x[n + i])` to `(x[i] cos[i] - x[n + i] sin[i], x[i] sin[i] + x[n + i] cos[i])` for `i` below `n = cos.len()`.
 ///

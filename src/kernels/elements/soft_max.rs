@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use super::pexp_all;
-use crate::kernels::Isa;
+use crate::Isa;
 
 /// Scores to probabilities, not yet rounded to half floats; what is not visible becomes 0.
 ///
@@ -112,8 +112,8 @@ unsafe fn avx512(row: &mut [f32], visible: Range<usize>, scale: f32) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kernels::tests::{Random, isas, same};
     use crate::math::pexp;
+    use crate::testing::{Random, isas, same};
 
     fn formula(row: &mut [f32], visible: Range<usize>, scale: f32) {
         let mut e = vec![0f32; row.len()];

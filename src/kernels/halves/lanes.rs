@@ -115,7 +115,7 @@ mod x86 {
     use std::arch::x86_64::*;
 
     use super::{AVX2_ROWS, AVX512_ROWS, Lanes, Line, widening};
-    use crate::kernels::halves::{LANES, SCALE};
+    use crate::halves::{LANES, SCALE};
 
     /// AVX2 and FMA: two vectors of four.
     pub struct Avx2;

@@ -7,7 +7,7 @@
 use super::lanes::{Avx2, Avx512};
 use super::lanes::{Lanes, Scalar};
 use super::{BLOCK, LINE, Line, STEPS};
-use crate::kernels::Isa;
+use crate::Isa;
 
 /// Lines to ask for in advance. With one row the loop waits for nothing but memory and the processor runs
 /// ahead far enough by itself; with more it does not.

@@ -3,12 +3,12 @@
 use trine_formats::types::num::f16_to_f32;
 
 use super::*;
-use crate::kernels::tests::{Random, isas, same};
+use crate::testing::{Random, isas, same};
 
 /// Any half float that is a number.
 fn number(random: &mut Random) -> u16 {
     loop {
-        let half = random.next() as u16;
+        let half = random.bits() as u16;
         if !is_special(half) {
             return half;
         }
@@ -135,7 +135,7 @@ fn every_half_float_is_widened_exactly() {
 fn conversions_are_those_of_the_definition() {
     let mut random = Random(0xC0F5);
     let mut x: Vec<f32> = (0..4000)
-        .map(|_| f32::from_bits(random.next() as u32))
+        .map(|_| f32::from_bits(random.bits() as u32))
         .collect();
     x.extend((0..4003).map(|_| random.float() * 1e-4));
     x.extend([

@@ -9,18 +9,18 @@
 //! Activations are encoded as for the row kernels, then arranged once per layout for all matrices that
 //! share it. A product is asked for one group at a time and all tokens.
 
+use std::cell::RefCell;
+
 use trine_formats::types::TypeId;
 
 use super::Isa;
 use super::ternary::Quantizer;
 
 mod arena;
-mod run;
 #[cfg(test)]
 mod tests;
 
 pub use arena::Arena;
-pub use run::{Job, PackedMatrix, multiply_all, multiply_group};
 
 /// What activation rows are encoded as before they are arranged.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -79,11 +79,56 @@ pub struct Expansion {
 pub fn packings(ty: TypeId, isa: Isa) -> &'static [&'static Packing] {
     #[cfg(target_arch = "x86_64")]
     {
-        super::x86::packings(ty, isa.min(Isa::detect()))
+        crate::arch::x86_64::packings(ty, isa.min(Isa::detect()))
     }
     #[cfg(not(target_arch = "x86_64"))]
     {
         let _ = (ty, isa);
         &[]
     }
+}
+
+thread_local! {
+    static SCRATCH: RefCell<Scratch> = RefCell::default();
+}
+
+/// Working memory of a thread.
+#[derive(Default)]
+struct Scratch {
+    tile: Vec<f32>,
+    expanded: Vec<u8>,
+}
+
+/// The products of one group and `tokens` arranged rows `acts`, a few tokens at a time:
+/// `put(t, out)` gets the outputs from token t on, `[tokens of this portion][rows]`.
+///
+/// # Panics
+/// When lengths do not fit.
+pub fn multiply_group(
+    packing: &Packing,
+    group: &[u8],
+    acts: &[u8],
+    n: usize,
+    tokens: usize,
+    mut put: impl FnMut(usize, &[f32]),
+) {
+    SCRATCH.with_borrow_mut(|Scratch { tile, expanded }| {
+        let (packing, group) = match &packing.expansion {
+            Some(e) if tokens >= e.from => {
+                expanded.resize((e.to.group_bytes)(n), 0);
+                (e.expand)(group, expanded);
+                (e.to, &expanded[..])
+            }
+            _ => (packing, group),
+        };
+        let act_bytes = (packing.act_bytes)(n);
+        let mut first = 0;
+        for acts in acts.chunks(packing.tile * act_bytes) {
+            let tokens = acts.len() / act_bytes;
+            tile.resize(packing.rows * tokens, 0.0);
+            (packing.multiply)(group, acts, n, tokens, tile);
+            put(first, tile);
+            first += tokens;
+        }
+    });
 }

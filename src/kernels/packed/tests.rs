@@ -3,9 +3,10 @@
 use trine_formats::types::ternary::quantize_tl;
 use trine_formats::types::{REGISTRY, TypeId, TypeInfo};
 
-use super::super::tests::{Random, encoded, isas, same};
 use super::{Encoding, Packing, multiply_group, packings};
-use crate::kernels::{AlignedBytes, ternary};
+use crate::testing::{Random, isas, same};
+use crate::tests::encoded;
+use crate::{AlignedBytes, ternary};
 
 fn arranged(p: &Packing, acts: &[u8], n: usize, tokens: usize) -> AlignedBytes {
     let row = (p.act_bytes)(n);
@@ -221,7 +222,7 @@ fn packed_floats_give_the_bits_of_dot_ref_for_any_width_and_exponent() {
     fn floats(random: &mut Random, count: usize, range: std::ops::Range<usize>) -> Vec<u8> {
         let mut one = || {
             let magnitude = range.start + random.below(range.len());
-            (magnitude as u16 | (random.next() as u16 & 0x8000)).to_le_bytes()
+            (magnitude as u16 | (random.bits() as u16 & 0x8000)).to_le_bytes()
         };
         (0..count).flat_map(|_| one()).collect()
     }

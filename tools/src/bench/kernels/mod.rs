@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
 use serde_json::json;
-use trine::kernels::Isa;
+use trine::Isa;
 use trine::pool;
 use trine_formats::types::TypeId;
 

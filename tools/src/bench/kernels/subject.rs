@@ -1,11 +1,12 @@
 //! A kernel with data of its own to run on.
 
 use anyhow::{Context, Result, bail};
-use trine::kernels::packed::{Arena, Encoding, Job, PackedMatrix, Packing, multiply_all, packings};
-use trine::kernels::ternary::{self, Quantizer};
-use trine::kernels::{self, AlignedBytes, Isa, MatRows};
+use trine::ops::product::packed::{Job, PackedMatrix, multiply_all};
 use trine::pool;
 use trine_formats::types::{REGISTRY, TypeId};
+use trine_kernels::packed::{Arena, Encoding, Packing, packings};
+use trine_kernels::ternary::{self, Quantizer};
+use trine_kernels::{AlignedBytes, Isa, MatRows};
 
 use super::super::synth::random_rows;
 
@@ -45,13 +46,13 @@ impl Subject {
             if info.encode.is_none() && ty != TypeId::I2_S {
                 continue;
             }
-            let layout = match (kernels::mat_rows(ty, isa), info.act) {
+            let layout = match (trine_kernels::mat_rows(ty, isa), info.act) {
                 (Some(f), Some(act)) => Some(Layout::Rows(f, act)),
                 _ if ty == TypeId::I2_S => Some(Layout::Codes),
                 _ => None,
             };
             let same = |f: MatRows, isa| {
-                kernels::mat_rows(ty, isa).is_some_and(|g| std::ptr::fn_addr_eq(f, g))
+                trine_kernels::mat_rows(ty, isa).is_some_and(|g| std::ptr::fn_addr_eq(f, g))
             };
             let inherited = match (layout, lower) {
                 (Some(Layout::Rows(f, _)), Some(lower)) => same(f, lower),
@@ -143,7 +144,7 @@ impl Subject {
             Encoding::Type(act) => {
                 let bytes = act.info().and_then(|t| t.row_bytes(COLUMNS as u64));
                 encoded.resize(bytes.unwrap_or(0) as usize, 0);
-                kernels::quantize_act(act, self.isa)(&row, &mut encoded);
+                trine_kernels::quantize_act(act, self.isa)(&row, &mut encoded);
             }
             Encoding::Int8(rule) => {
                 encoded.resize(ternary::act_bytes(COLUMNS), 0);

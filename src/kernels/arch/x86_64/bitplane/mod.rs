@@ -1,0 +1,171 @@
+//! Kernels for any-precision rows.
+
+use std::cell::RefCell;
+use std::ops::Range;
+
+use crate::Isa;
+use crate::bitplane::packed::PackedRows;
+use crate::bitplane::{Form, RowMemory, Rows, arrange_with};
+
+mod codes256;
+mod codes512;
+mod fused512;
+mod lut;
+mod odd;
+pub(crate) mod packed512;
+mod pairs512;
+mod rows256;
+mod rows512;
+mod sums;
+mod tiles;
+
+/// What the kernels are made of.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Level {
+    /// AVX2, FMA and F16C.
+    Avx2,
+    /// The above, and bits are transposed by an instruction.
+    Gfni,
+    /// AVX-512 with VNNI, which also permutes bytes and transposes bits.
+    Vbmi,
+}
+
+impl Level {
+    /// Of a processor that has `isa`, which is not scalar.
+    pub(crate) fn of(isa: Isa) -> Level {
+        let gfni = is_x86_feature_detected!("gfni");
+        match isa {
+            Isa::Avx512 if gfni && is_x86_feature_detected!("avx512vbmi") => Level::Vbmi,
+            _ if gfni => Level::Gfni,
+            _ => Level::Avx2,
+        }
+    }
+}
+
+/// [`Form::arrange`], once lengths were checked and AVX2 was found.
+pub(crate) fn arrange(form: Form, x: &[f32], out: &mut [u8]) {
+    #[target_feature(enable = "avx2,fma")]
+    fn compiled(form: Form, x: &[f32], out: &mut [u8]) {
+        arrange_with(form, x, out);
+    }
+    // SAFETY: the caller has found AVX2 and FMA.
+    unsafe { compiled(form, x, out) }
+}
+
+thread_local! {
+    static MEMORY: RefCell<RowMemory> = RefCell::default();
+}
+
+/// Rows that are looked up before the tokens run over them: a load of activations serves both.
+const PAIR: usize = 2;
+
+/// `f(rows, range, memory)`: puts the weights of a pair of rows, or of one, into `memory`, each in as many bytes and
+/// arranged as the activations of the form are; their scales.
+type LookUp<R> = unsafe fn(&R, Range<usize>, &mut [u8]) -> [f32; PAIR];
+
+/// All tokens times the rows that were looked up.
+type Tile = unsafe fn(&tiles::Call<'_>, &mut [f32]);
+
+/// [`crate::bitplane::multiply`], once lengths were checked.
+///
+/// # Safety
+/// The processor has the level.
+pub(crate) unsafe fn multiply(
+    level: Level,
+    rows: &Rows<'_>,
+    form: Form,
+    acts: &[u8],
+    tokens: usize,
+    out: &mut [f32],
+) {
+    if level == Level::Vbmi && tokens == 1 && rows.in_blocks() && form != Form::Words {
+        // SAFETY: the instructions are there, the lengths fit, and groups are whole blocks.
+        return unsafe { fused512::multiply(rows, form, acts, out) };
+    }
+    if form == Form::Bytes {
+        // of a few tokens, for packed rows that there was no memory for
+        assert!(level == Level::Vbmi && rows.in_blocks(), "form of the rows");
+        let mut products = vec![0.0; out.len() / tokens];
+        for (t, acts) in acts.chunks_exact(form.act_bytes(rows.columns)).enumerate() {
+            // SAFETY: the instructions are there, groups are whole blocks, and the lengths fit.
+            unsafe { fused512::multiply(rows, form, acts, &mut products) };
+            let outs = out.iter_mut().skip(t).step_by(tokens);
+            outs.zip(&products).for_each(|(out, p)| *out = *p);
+        }
+        return;
+    }
+    let (look_up, tile): (LookUp<Rows<'_>>, Tile) = match (level, form) {
+        (Level::Vbmi, Form::Floats) => (rows512::floats, tiles::floats512),
+        (Level::Vbmi, _) => (rows512::words, tiles::words512),
+        (Level::Gfni, Form::Floats) => (rows256::floats::<true>, tiles::floats256),
+        (Level::Gfni, _) => (rows256::words::<true>, tiles::words256),
+        (Level::Avx2, Form::Floats) => (rows256::floats::<false>, tiles::floats256),
+        (Level::Avx2, _) => (rows256::words::<false>, tiles::words256),
+    };
+    let all = (form, acts, tokens);
+    // SAFETY: the instructions are there, and the lengths fit.
+    unsafe { tiled(rows, rows.columns, look_up, tile, all, out) }
+}
+
+/// The same of packed rows.
+///
+/// # Safety
+/// The processor has [`Level::Vbmi`], and the lengths fit.
+pub(crate) unsafe fn multiply_packed(
+    rows: &PackedRows<'_>,
+    form: Form,
+    acts: &[u8],
+    tokens: usize,
+    out: &mut [f32],
+) {
+    // SAFETY: as the caller promises.
+    unsafe {
+        let (look_up, tile): (LookUp<PackedRows<'_>>, Tile) = match form {
+            Form::Bytes => return pairs512::multiply(rows, acts, tokens, out),
+            Form::Floats if tokens == 1 => return fused512::packed_floats(rows, acts, out),
+            Form::Floats => (rows512::floats, tiles::floats512),
+            Form::Words => (rows512::words, tiles::words512),
+        };
+        let all = (form, acts, tokens);
+        tiled(rows, rows.shape.columns, look_up, tile, all, out);
+    }
+}
+
+/// Pairs of rows that are looked up, times all tokens.
+///
+/// # Safety
+/// The instructions of the functions are there, and the lengths fit.
+unsafe fn tiled<R>(
+    rows: &R,
+    columns: usize,
+    look_up: LookUp<R>,
+    tile: Tile,
+    (form, acts, tokens): (Form, &[u8], usize),
+    out: &mut [f32],
+) {
+    let act_bytes = form.act_bytes(columns);
+    MEMORY.with_borrow_mut(|memory| {
+        if memory.len() < PAIR * act_bytes {
+            *memory = RowMemory::scratch(PAIR * act_bytes);
+        }
+        for (i, out) in out.chunks_mut(PAIR * tokens).enumerate() {
+            let count = out.len() / tokens;
+            let range = PAIR * i..PAIR * i + count;
+            // SAFETY: as the caller promises, and the memory has room for the rows in this form.
+            unsafe {
+                let scales = look_up(rows, range, memory);
+                tile(
+                    &tiles::Call {
+                        weights: &memory[..count * act_bytes],
+                        scales,
+                        acts,
+                        blocks: columns.div_ceil(64),
+                        act_bytes,
+                        tokens,
+                    },
+                    out,
+                );
+            }
+        }
+    });
+}

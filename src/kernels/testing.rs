@@ -1,0 +1,48 @@
+//! What the tests of kernels and of their callers share.
+
+use crate::Isa;
+
+/// xorshift64*: the tests need variety, not quality.
+pub struct Random(pub u64);
+
+impl Random {
+    /// 64 random bits.
+    pub fn bits(&mut self) -> u64 {
+        self.0 ^= self.0 >> 12;
+        self.0 ^= self.0 << 25;
+        self.0 ^= self.0 >> 27;
+        self.0.wrapping_mul(0x2545_F491_4F6C_DD1D)
+    }
+
+    /// A number below `n`, which is not 0.
+    pub fn below(&mut self, n: usize) -> usize {
+        (self.bits() >> 33) as usize % n
+    }
+
+    /// Roughly normal, with an outlier now and then.
+    pub fn float(&mut self) -> f32 {
+        let sum: f32 = (0..4)
+            .map(|_| (self.bits() >> 40) as f32 / (1u64 << 24) as f32 - 0.5)
+            .sum();
+        if self.below(100) == 0 {
+            sum * 20.0
+        } else {
+            sum
+        }
+    }
+
+    /// `n` random bytes.
+    pub fn bytes(&mut self, n: usize) -> Vec<u8> {
+        (0..n).map(|_| self.bits() as u8).collect()
+    }
+}
+
+/// The instruction sets that this processor has.
+pub fn isas() -> impl Iterator<Item = Isa> {
+    Isa::ALL.into_iter().filter(|isa| *isa <= Isa::detect())
+}
+
+/// Equal bits, or both NaN.
+pub fn same(a: f32, b: f32) -> bool {
+    a.to_bits() == b.to_bits() || (a.is_nan() && b.is_nan())
+}

@@ -15,6 +15,6 @@ pub mod sample;
 pub mod speculate;
 pub mod tokenizer;
 
-pub use trine_kernels::{Isa, IsaError, math};
+pub use trine_kernels::{Isa, IsaError, Level, math};
 
 use trine_kernels as kernels;

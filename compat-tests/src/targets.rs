@@ -168,7 +168,7 @@ pub fn model_load(data: &[u8]) {
         return;
     };
     let options = LoadOptions {
-        isa: Isa::Scalar,
+        isa: Isa::scalar(),
         ..LoadOptions::default()
     };
     let model = match Model::load(&file, &options) {

@@ -9,11 +9,10 @@
 //! are unpacked once into interleaved lines (lanes = rows) and all tokens run over them. Preparing
 //! the activations costs about as much as 8 to 16 rows, so with many tokens call with 64 or more rows.
 
-use std::fmt;
-
 use trine_formats::types::{DecodeFn, EncodeFn, TypeId, TypeInfo};
 
 pub use aligned::{AlignedBytes, Floats};
+pub use isa::{Isa, IsaError, Level};
 
 mod aligned;
 mod arch;
@@ -21,6 +20,7 @@ pub mod bitplane;
 pub mod elements;
 pub mod gemm;
 pub mod halves;
+mod isa;
 pub mod math;
 pub mod packed;
 pub mod probe;
@@ -49,105 +49,12 @@ pub type MatRows = fn(w: &[u8], acts: &[u8], n: usize, tokens: usize, out: &mut 
 /// `quantize(x, out)`: one activation row to the bytes of an activation type.
 pub type QuantizeAct = fn(x: &[f32], out: &mut [u8]);
 
-/// Which instruction set the kernels use. The bits of the results do not depend on it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Isa {
-    /// Portable Rust: the definitions themselves.
-    Scalar,
-    /// x86-64 with AVX2, FMA and F16C.
-    Avx2,
-    /// The above with AVX-512 F, BW, VL, DQ and VNNI.
-    Avx512,
-}
-
-/// Why `TRINE_ISA` cannot be followed.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum IsaError {
-    /// Not one of the names.
-    #[error("TRINE_ISA={0:?} is not known; use scalar, avx2 or avx512, or unset it")]
-    Unknown(String),
-    /// A known name that this processor cannot run.
-    #[error("TRINE_ISA={wanted}: this processor has only {have}; use that or unset it")]
-    Unsupported {
-        /// The instruction set asked for.
-        wanted: Isa,
-        /// The best this processor has.
-        have: Isa,
-    },
-}
-
-impl Isa {
-    /// All instruction sets, the plainest first.
-    pub const ALL: [Isa; 3] = [Isa::Scalar, Isa::Avx2, Isa::Avx512];
-
-    /// The best instruction set of this processor.
-    pub fn detect() -> Isa {
-        #[cfg(target_arch = "x86_64")]
-        {
-            let avx2 = is_x86_feature_detected!("avx2")
-                && is_x86_feature_detected!("fma")
-                && is_x86_feature_detected!("f16c");
-            let avx512 = is_x86_feature_detected!("avx512f")
-                && is_x86_feature_detected!("avx512bw")
-                && is_x86_feature_detected!("avx512vl")
-                && is_x86_feature_detected!("avx512dq")
-                && is_x86_feature_detected!("avx512vnni");
-            match (avx2, avx512) {
-                (true, true) => Isa::Avx512,
-                (true, false) => Isa::Avx2,
-                (false, _) => Isa::Scalar,
-            }
-        }
-        #[cfg(not(target_arch = "x86_64"))]
-        Isa::Scalar
-    }
-
-    /// The instruction set that the environment variable `TRINE_ISA` names, or the best one.
-    ///
-    /// # Errors
-    /// The name is unknown, or the processor cannot run it.
-    pub fn from_env() -> Result<Isa, IsaError> {
-        match std::env::var_os("TRINE_ISA") {
-            None => Ok(Isa::detect()),
-            Some(name) if name.is_empty() => Ok(Isa::detect()),
-            Some(name) => Isa::from_name(&name.to_string_lossy()),
-        }
-    }
-
-    fn from_name(name: &str) -> Result<Isa, IsaError> {
-        let wanted = Isa::ALL.into_iter().find(|isa| isa.name() == name);
-        let wanted = wanted.ok_or_else(|| IsaError::Unknown(name.to_owned()))?;
-        let have = Isa::detect();
-        if wanted > have {
-            Err(IsaError::Unsupported { wanted, have })
-        } else {
-            Ok(wanted)
-        }
-    }
-
-    /// The name that `TRINE_ISA` takes.
-    pub fn name(self) -> &'static str {
-        match self {
-            Isa::Scalar => "scalar",
-            Isa::Avx2 => "avx2",
-            Isa::Avx512 => "avx512",
-        }
-    }
-}
-
-impl fmt::Display for Isa {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
-    }
-}
-
 /// The kernel of a weight type, or `None` when the type has no dot product.
 ///
-/// An `isa` beyond what the processor has counts as the best it has; a type without a kernel for
-/// `isa` gets the best there is below it, at last `dot_ref` in loops.
+/// A type without a kernel for `isa` gets the best there is below it, at last `dot_ref` in loops.
 pub fn mat_rows(ty: TypeId, isa: Isa) -> Option<MatRows> {
     #[cfg(target_arch = "x86_64")]
-    if let Some(f) = x86_64::mat_rows(ty, isa.min(Isa::detect())) {
+    if let Some(f) = x86_64::mat_rows(ty, isa) {
         return Some(f);
     }
     let _ = isa;
@@ -161,7 +68,7 @@ pub fn mat_rows(ty: TypeId, isa: Isa) -> Option<MatRows> {
 /// When `act` is no activation type: F32, F16, BF16, Q8_0, Q8_1 and Q8_K are.
 pub fn quantize_act(act: TypeId, isa: Isa) -> QuantizeAct {
     #[cfg(target_arch = "x86_64")]
-    if let Some(f) = x86_64::quantize_act(act, isa.min(Isa::detect())) {
+    if let Some(f) = x86_64::quantize_act(act, isa) {
         return f;
     }
     let _ = isa;
@@ -175,7 +82,7 @@ pub fn quantize_act(act: TypeId, isa: Isa) -> QuantizeAct {
 pub fn decode_rows(ty: TypeId, isa: Isa) -> Option<DecodeFn> {
     let definition = ty.info()?.decode?;
     #[cfg(target_arch = "x86_64")]
-    if let Some(f) = x86_64::decode_rows(ty, isa.min(Isa::detect())) {
+    if let Some(f) = x86_64::decode_rows(ty, isa) {
         return Some(f);
     }
     let _ = isa;
@@ -187,7 +94,7 @@ pub fn decode_rows(ty: TypeId, isa: Isa) -> Option<DecodeFn> {
 pub fn encode_rows(ty: TypeId, isa: Isa) -> Option<EncodeFn> {
     let definition = ty.info()?.encode?;
     #[cfg(target_arch = "x86_64")]
-    if let Some(f) = x86_64::encode_rows(ty, isa.min(Isa::detect())) {
+    if let Some(f) = x86_64::encode_rows(ty, isa) {
         return Some(f);
     }
     let _ = isa;
@@ -201,7 +108,7 @@ pub type CompareRows = fn(a: &[f32], b: &[f32]) -> Option<usize>;
 /// The comparison of two rows.
 pub fn compare_rows(isa: Isa) -> CompareRows {
     #[cfg(target_arch = "x86_64")]
-    if let Some(f) = x86_64::compare_rows(isa.min(Isa::detect())) {
+    if let Some(f) = x86_64::compare_rows(isa) {
         return f;
     }
     let _ = isa;

@@ -1,6 +1,10 @@
 //! What the tests of kernels and of their callers share.
 
-use crate::Isa;
+use std::cell::RefCell;
+use std::collections::HashSet;
+use std::io::Write as _;
+
+use crate::{Isa, Level};
 
 /// xorshift64*: the tests need variety, not quality.
 pub struct Random(pub u64);
@@ -37,9 +41,32 @@ impl Random {
     }
 }
 
-/// The instruction sets that this processor has.
+/// The instruction sets of this processor, the plainest first. What the others are, and why their kernels are not tested
+/// here, is said once in each test.
 pub fn isas() -> impl Iterator<Item = Isa> {
-    Isa::ALL.into_iter().filter(|isa| *isa <= Isa::detect())
+    for level in Level::ALL {
+        let missing = level.missing();
+        if !missing.is_empty() {
+            skipped(level.name(), &missing.join(", "));
+        }
+    }
+    Isa::available()
+}
+
+/// Says on standard error that the running test leaves `what` out because this processor has no `missing`; once.
+pub fn skipped(what: &str, missing: &str) {
+    thread_local! {
+        static SAID: RefCell<HashSet<String>> = RefCell::default();
+    }
+    if SAID.with_borrow_mut(|said| said.insert(what.to_owned())) {
+        let thread = std::thread::current();
+        let test = thread.name().unwrap_or("?");
+        // Not eprintln!: the test harness would hide it, and what was not tested must be seen.
+        let _ = writeln!(
+            std::io::stderr(),
+            "SKIPPED {what} in {test}: this processor has no {missing}"
+        );
+    }
 }
 
 /// Equal bits, or both NaN.

@@ -3,7 +3,7 @@
 use trine_formats::types::{REGISTRY, TypeId, TypeInfo};
 
 use super::testing::{Random, isas, same};
-use super::{Isa, mat_rows, quantize_act, scalar};
+use super::{mat_rows, quantize_act, scalar};
 
 fn types_with_dots() -> impl Iterator<Item = (&'static TypeInfo, &'static TypeInfo)> {
     REGISTRY
@@ -340,14 +340,5 @@ fn quantizers_agree_on_ties_and_special_values() {
                 }
             }
         }
-    }
-}
-
-#[test]
-fn the_isa_is_named_or_detected() {
-    assert_eq!(Isa::from_name("scalar"), Ok(Isa::Scalar));
-    assert!(Isa::from_name("sse9").is_err_and(|e| e.to_string().contains("sse9")));
-    for isa in Isa::ALL {
-        assert_eq!(Isa::from_name(isa.name()).is_ok(), isa <= Isa::detect());
     }
 }

@@ -11,8 +11,12 @@
 
 use trine_formats::anyprec::{BLOCK, MAX_BITS, words};
 
-use super::Isa;
-use super::aligned::AlignedBytes;
+use crate::Isa;
+#[cfg(target_arch = "x86_64")]
+use crate::Level;
+use crate::aligned::AlignedBytes;
+#[cfg(target_arch = "x86_64")]
+use crate::arch::x86_64::bitplane as x86_64;
 
 mod act;
 pub mod packed;
@@ -165,8 +169,9 @@ impl Form {
     pub fn arrange(self, isa: Isa, x: &[f32], out: &mut [u8]) {
         assert_eq!(out.len(), self.act_bytes(x.len()), "activation row");
         #[cfg(target_arch = "x86_64")]
-        if isa.min(Isa::detect()) >= Isa::Avx2 {
-            return crate::arch::x86_64::bitplane::arrange(self, x, out);
+        if isa.has(Level::Avx2) {
+            // SAFETY: `isa` proves that the processor has AVX2 and FMA.
+            return unsafe { x86_64::arrange(self, x, out) };
         }
         let _ = isa;
         act::arrange(self, x, out);
@@ -174,18 +179,11 @@ impl Form {
 }
 
 /// Whether `isa` has the kernels of [`packed`] rows. They permute bytes and transpose bits, which came later than the rest
-/// of [`Isa::Avx512`].
+/// of [`Level::Avx512`].
+///
+/// [`Level::Avx512`]: crate::Level::Avx512
 pub fn reads_packed(isa: Isa) -> bool {
-    #[cfg(target_arch = "x86_64")]
-    {
-        use crate::arch::x86_64::bitplane::Level;
-        isa.min(Isa::detect()) == Isa::Avx512 && Level::of(Isa::Avx512) == Level::Vbmi
-    }
-    #[cfg(not(target_arch = "x86_64"))]
-    {
-        let _ = isa;
-        false
-    }
+    isa.has_vbmi() && isa.has_gfni()
 }
 
 /// `out[r * tokens + t]` = the product of row `r` and activation row `t`, without sparse weights. `acts` are
@@ -205,15 +203,9 @@ pub fn multiply(
         return;
     }
     #[cfg(target_arch = "x86_64")]
-    match isa.min(Isa::detect()) {
-        Isa::Scalar => {}
-        isa => {
-            use crate::arch::x86_64::bitplane::{self, Level};
-            // SAFETY: the processor has the instruction set that the level was found for.
-            return unsafe {
-                bitplane::multiply(Level::of(isa), rows, form, acts, tokens, out);
-            };
-        }
+    if let Some(means) = x86_64::Means::of(isa) {
+        // SAFETY: `isa` proves that the processor has the means, and `check` has compared the lengths.
+        return unsafe { x86_64::multiply(means, rows, form, acts, tokens, out) };
     }
     let _ = isa;
     scalar::multiply(rows, form, acts, tokens, out);

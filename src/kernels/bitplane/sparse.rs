@@ -4,6 +4,8 @@ use trine_formats::anyprec::{ApView, SparseView};
 use trine_formats::types::num::f16_to_f32;
 
 use crate::Isa;
+#[cfg(target_arch = "x86_64")]
+use crate::Level;
 
 /// `weight − centroid` of every sparse weight of `view`, in order.
 pub fn deltas(view: &ApView, sparse: &SparseView) -> Vec<f32> {
@@ -45,7 +47,7 @@ pub fn add(isa: Isa, entries: &Entries<'_>, x: &[f32], width: usize, out: &mut [
         return;
     }
     #[cfg(target_arch = "x86_64")]
-    if isa.min(Isa::detect()) >= Isa::Avx2 {
+    if isa.has(Level::Avx2) {
         #[target_feature(enable = "avx2,fma")]
         fn compiled(entries: &Entries<'_>, x: &[f32], width: usize, out: &mut [f32]) {
             add_with(entries, x, width, out);

@@ -5,7 +5,7 @@ use trine_formats::gguf::Blob;
 use trine_formats::types::num::{f16_to_f32, f32_to_f16};
 
 use super::*;
-use crate::testing::{Random, isas, same};
+use crate::testing::{Random, isas, same, skipped};
 
 const PATHS: [NumberPath; 2] = [NumberPath::F32, NumberPath::I16];
 
@@ -20,24 +20,31 @@ fn kernels() -> Vec<(String, Isa, Multiply)> {
         (isa.to_string(), isa, Box::new(run))
     };
     let mut all: Vec<_> = isas().map(by_isa).collect();
-    if reads_packed(Isa::detect()) {
+    if !Isa::detect().has_gfni() {
+        skipped("bits transposed by an instruction", "GFNI");
+    }
+    if packed_kernels() {
         all.push((
             "packed".to_owned(),
             Isa::detect(),
             Box::new(multiply_packed),
         ));
     }
-    #[cfg(target_arch = "x86_64")]
-    if Isa::detect() >= Isa::Avx2 {
-        use crate::arch::x86_64::bitplane::{self, Level};
-        let plain = |rows: &Rows<'_>, form, acts: &[u8], tokens, out: &mut [f32]| {
-            rows.check(form, acts, tokens, out);
-            // SAFETY: the processor has AVX2, the lengths were checked.
-            unsafe { bitplane::multiply(Level::Avx2, rows, form, acts, tokens, out) };
-        };
-        all.push(("avx2 without gfni".to_owned(), Isa::Avx2, Box::new(plain)));
+    let plain: Vec<Isa> = isas().map(Isa::plain).collect();
+    for isa in plain.into_iter().filter(|isa| isa.has(Level::Avx2)) {
+        let (name, _, run) = by_isa(isa);
+        all.push((format!("{name} without gfni and vbmi"), isa, run));
     }
     all
+}
+
+/// Whether this processor has the kernels of packed rows, which is said where it has not.
+fn packed_kernels() -> bool {
+    let there = reads_packed(Isa::detect());
+    if !there {
+        skipped("packed rows", "AVX-512 with VBMI and GFNI");
+    }
+    there
 }
 
 /// From packed codes, where groups are whole blocks; in parts of several rows, as threads have them.
@@ -371,7 +378,7 @@ fn packed_codes_are_the_bits_of_the_planes() {
     let mut random = Random(7);
     let (rows, columns, groups) = (3, 640, 2);
     let m = Matrix::random(&mut random, (rows, columns, groups), 8, normal);
-    if !reads_packed(Isa::detect()) {
+    if !packed_kernels() {
         return;
     }
     let held = m.with(|all| Packed::of(NumberPath::I16, all, rows));

@@ -17,11 +17,13 @@
 
 use trine_formats::types::num::{f16_to_f32, f32_to_f16};
 
-use super::Isa;
+#[cfg(target_arch = "x86_64")]
+use crate::arch::x86_64::halves as x86_64;
+use crate::{Isa, Level};
 
 pub use memory::Lines;
 
-mod lanes;
+pub(crate) mod lanes;
 mod memory;
 mod sums;
 #[cfg(test)]
@@ -84,10 +86,10 @@ pub fn is_special(half: u16) -> bool {
 
 /// Rows of coefficients that share the widening of a line; more are done in turns.
 pub fn rows_at_once(isa: Isa) -> usize {
-    match isa {
-        Isa::Scalar => 1,
-        Isa::Avx2 => lanes::AVX2_ROWS,
-        Isa::Avx512 => lanes::AVX512_ROWS,
+    match isa.level() {
+        Level::Scalar => 1,
+        Level::Avx2 => lanes::AVX2_ROWS,
+        Level::Avx512 => lanes::AVX512_ROWS,
     }
 }
 
@@ -295,10 +297,10 @@ pub fn accumulate_special(
 /// When the lengths differ.
 pub fn coefficients(isa: Isa, x: &[f32], out: &mut [f64]) {
     assert_eq!(x.len(), out.len(), "coefficients of values");
-    let done = match isa {
+    let done = match isa.level() {
         #[cfg(target_arch = "x86_64")]
         // SAFETY: an `Isa` is only made for what the processor has; the lengths are equal.
-        Isa::Avx512 => unsafe { lanes::coefficients_avx512(x, out) },
+        Level::Avx512 => unsafe { x86_64::coefficients_avx512(x, out) },
         _ => 0,
     };
     for (out, &x) in out[done..].iter_mut().zip(&x[done..]) {
@@ -318,10 +320,10 @@ pub fn put_lane(isa: Isa, x: &[f32], block: &mut [Line], lane: usize) -> bool {
         "no lane {lane} of {} steps",
         x.len()
     );
-    let (done, mut special) = match isa {
+    let (done, mut special) = match isa.level() {
         #[cfg(target_arch = "x86_64")]
         // SAFETY: an `Isa` is only made for what the processor has; lane and length were checked.
-        Isa::Avx512 => unsafe { lanes::put_lane_avx512(x, block, lane) },
+        Level::Avx512 => unsafe { x86_64::put_lane_avx512(x, block, lane) },
         _ => (0, false),
     };
     let mut lines = block.chunks_exact_mut(BLOCK).skip(done / STEPS);
@@ -347,10 +349,10 @@ pub fn put_lane(isa: Isa, x: &[f32], block: &mut [Line], lane: usize) -> bool {
 #[inline]
 fn round(isa: Isa, x: &[f32]) -> ([u16; LINE], bool) {
     let mut halves = [0; LINE];
-    match (isa, <&[f32; LINE]>::try_from(x)) {
+    match (isa.level(), <&[f32; LINE]>::try_from(x)) {
         #[cfg(target_arch = "x86_64")]
         // SAFETY: an `Isa` is only made for what the processor has.
-        (Isa::Avx2, Ok(x)) => halves = unsafe { lanes::round_avx2(x) },
+        (Level::Avx2, Ok(x)) => halves = unsafe { x86_64::round_avx2(x) },
         _ => halves
             .iter_mut()
             .zip(x)
@@ -380,11 +382,11 @@ pub fn put_step(isa: Isa, x: &[f32], tile: &mut [Line], quads: usize, step: usiz
         let stride = BLOCK.min(lines - first);
         let row = &mut tile[first * quads + step / STEPS * stride..][..stride];
         for (x, line) in x.chunks(LINE).zip(row) {
-            match (isa, <&[f32; LINE]>::try_from(x)) {
+            match (isa.level(), <&[f32; LINE]>::try_from(x)) {
                 #[cfg(target_arch = "x86_64")]
                 // SAFETY: an `Isa` is only made for what the processor has.
-                (Isa::Avx512, Ok(x)) => unsafe {
-                    special |= lanes::put_eight_avx512(x, line, shift as u32, keep);
+                (Level::Avx512, Ok(x)) => unsafe {
+                    special |= x86_64::put_eight_avx512(x, line, shift as u32, keep);
                 },
                 _ => {
                     let (halves, is) = round(isa, x);

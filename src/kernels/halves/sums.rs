@@ -3,11 +3,11 @@
 // Indices, so that every loop unrolls and its arrays become registers.
 #![allow(clippy::needless_range_loop)]
 
-#[cfg(target_arch = "x86_64")]
-use super::lanes::{Avx2, Avx512};
 use super::lanes::{Lanes, Scalar};
 use super::{BLOCK, LINE, Line, STEPS};
-use crate::Isa;
+#[cfg(target_arch = "x86_64")]
+use crate::arch::x86_64::halves::{Avx2, Avx512};
+use crate::{Isa, Level};
 
 /// Lines to ask for in advance. With one row the loop waits for nothing but memory and the processor runs
 /// ahead far enough by itself; with more it does not.
@@ -153,12 +153,12 @@ impl<T: Target, const BRAIN: bool> Call<T, BRAIN> {
     pub unsafe fn run(self, isa: Isa) {
         // SAFETY: passed on.
         unsafe {
-            match isa {
-                Isa::Scalar => self.all::<Scalar>(),
+            match isa.level() {
+                Level::Scalar => self.all::<Scalar>(),
                 #[cfg(target_arch = "x86_64")]
-                Isa::Avx2 => self.avx2(),
+                Level::Avx2 => self.avx2(),
                 #[cfg(target_arch = "x86_64")]
-                Isa::Avx512 => self.avx512(),
+                Level::Avx512 => self.avx512(),
                 #[cfg(not(target_arch = "x86_64"))]
                 _ => self.all::<Scalar>(),
             }

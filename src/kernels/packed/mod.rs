@@ -75,11 +75,10 @@ pub struct Expansion {
 }
 
 /// The packed layouts of a weight type that have kernels for an instruction set, the best first.
-/// An `isa` beyond what the processor has counts as the best it has.
 pub fn packings(ty: TypeId, isa: Isa) -> &'static [&'static Packing] {
     #[cfg(target_arch = "x86_64")]
     {
-        crate::arch::x86_64::packings(ty, isa.min(Isa::detect()))
+        crate::arch::x86_64::packings(ty, isa)
     }
     #[cfg(not(target_arch = "x86_64"))]
     {

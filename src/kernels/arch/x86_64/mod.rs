@@ -5,19 +5,23 @@ use std::cell::RefCell;
 
 use trine_formats::types::TypeId;
 
-use crate::{Isa, MatRows, QuantizeAct, check, row_bytes};
+use crate::{Isa, Level, MatRows, QuantizeAct, check, row_bytes};
 
 mod act;
 pub(crate) mod bitplane;
 mod chain;
 mod codes;
+pub(crate) mod elements;
 mod encode;
 mod float;
+pub(crate) mod halves;
 mod lanes;
 mod packed;
 mod panel;
+pub(crate) mod probe;
 mod quantize;
 mod quantize512;
+pub(crate) mod ternary;
 
 use codes::Codes;
 pub(crate) use encode::{compare_rows, decode_rows, encode_rows};
@@ -252,10 +256,10 @@ fn float_avx512<F: Float, const ID: u32>(
 pub(crate) fn mat_rows(ty: TypeId, isa: Isa) -> Option<MatRows> {
     macro_rules! table {
         ($([$avx2:ident, $avx512:ident] $($id:ident $codes:path;)*)*) => {
-            match (isa, ty) {
-                (Isa::Scalar, _) => None,
-                $($((Isa::Avx2, TypeId::$id) => Some($avx2::<$codes, { TypeId::$id.0 }>),)*)*
-                $($((Isa::Avx512, TypeId::$id) => Some($avx512::<$codes, { TypeId::$id.0 }>),)*)*
+            match (isa.level(), ty) {
+                (Level::Scalar, _) => None,
+                $($((Level::Avx2, TypeId::$id) => Some($avx2::<$codes, { TypeId::$id.0 }>),)*)*
+                $($((Level::Avx512, TypeId::$id) => Some($avx512::<$codes, { TypeId::$id.0 }>),)*)*
                 _ => None,
             }
         };
@@ -274,9 +278,9 @@ pub(crate) fn mat_rows(ty: TypeId, isa: Isa) -> Option<MatRows> {
 
 /// The encoder of an activation type for an instruction set that the processor has.
 pub(crate) fn quantize_act(act: TypeId, isa: Isa) -> Option<QuantizeAct> {
-    match isa {
-        Isa::Scalar => None,
-        Isa::Avx2 => quantize::encoder(act),
-        Isa::Avx512 => quantize512::encoder(act),
+    match isa.level() {
+        Level::Scalar => None,
+        Level::Avx2 => quantize::encoder(act),
+        Level::Avx512 => quantize512::encoder(act),
     }
 }

@@ -3,9 +3,9 @@
 use std::cell::RefCell;
 use std::ops::Range;
 
-use crate::Isa;
 use crate::bitplane::packed::PackedRows;
 use crate::bitplane::{Form, RowMemory, Rows, arrange_with};
+use crate::{Isa, Level};
 
 mod codes256;
 mod codes512;
@@ -21,7 +21,7 @@ mod tiles;
 
 /// What the kernels are made of.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Level {
+pub(crate) enum Means {
     /// AVX2, FMA and F16C.
     Avx2,
     /// The above, and bits are transposed by an instruction.
@@ -30,26 +30,22 @@ pub(crate) enum Level {
     Vbmi,
 }
 
-impl Level {
-    /// Of a processor that has `isa`, which is not scalar.
-    pub(crate) fn of(isa: Isa) -> Level {
-        let gfni = is_x86_feature_detected!("gfni");
-        match isa {
-            Isa::Avx512 if gfni && is_x86_feature_detected!("avx512vbmi") => Level::Vbmi,
-            _ if gfni => Level::Gfni,
-            _ => Level::Avx2,
+impl Means {
+    /// The best that `isa` has; `None` when it has not even AVX2.
+    pub(crate) fn of(isa: Isa) -> Option<Means> {
+        match (isa.has_vbmi(), isa.has_gfni()) {
+            _ if !isa.has(Level::Avx2) => None,
+            (true, true) => Some(Means::Vbmi),
+            (false, true) => Some(Means::Gfni),
+            (_, false) => Some(Means::Avx2),
         }
     }
 }
 
-/// [`Form::arrange`], once lengths were checked and AVX2 was found.
+/// [`Form::arrange`], once lengths were checked.
+#[target_feature(enable = "avx2,fma")]
 pub(crate) fn arrange(form: Form, x: &[f32], out: &mut [u8]) {
-    #[target_feature(enable = "avx2,fma")]
-    fn compiled(form: Form, x: &[f32], out: &mut [u8]) {
-        arrange_with(form, x, out);
-    }
-    // SAFETY: the caller has found AVX2 and FMA.
-    unsafe { compiled(form, x, out) }
+    arrange_with(form, x, out);
 }
 
 thread_local! {
@@ -69,22 +65,22 @@ type Tile = unsafe fn(&tiles::Call<'_>, &mut [f32]);
 /// [`crate::bitplane::multiply`], once lengths were checked.
 ///
 /// # Safety
-/// The processor has the level.
+/// The processor has the means, and the lengths fit.
 pub(crate) unsafe fn multiply(
-    level: Level,
+    means: Means,
     rows: &Rows<'_>,
     form: Form,
     acts: &[u8],
     tokens: usize,
     out: &mut [f32],
 ) {
-    if level == Level::Vbmi && tokens == 1 && rows.in_blocks() && form != Form::Words {
+    if means == Means::Vbmi && tokens == 1 && rows.in_blocks() && form != Form::Words {
         // SAFETY: the instructions are there, the lengths fit, and groups are whole blocks.
         return unsafe { fused512::multiply(rows, form, acts, out) };
     }
     if form == Form::Bytes {
         // of a few tokens, for packed rows that there was no memory for
-        assert!(level == Level::Vbmi && rows.in_blocks(), "form of the rows");
+        assert!(means == Means::Vbmi && rows.in_blocks(), "form of the rows");
         let mut products = vec![0.0; out.len() / tokens];
         for (t, acts) in acts.chunks_exact(form.act_bytes(rows.columns)).enumerate() {
             // SAFETY: the instructions are there, groups are whole blocks, and the lengths fit.
@@ -94,13 +90,13 @@ pub(crate) unsafe fn multiply(
         }
         return;
     }
-    let (look_up, tile): (LookUp<Rows<'_>>, Tile) = match (level, form) {
-        (Level::Vbmi, Form::Floats) => (rows512::floats, tiles::floats512),
-        (Level::Vbmi, _) => (rows512::words, tiles::words512),
-        (Level::Gfni, Form::Floats) => (rows256::floats::<true>, tiles::floats256),
-        (Level::Gfni, _) => (rows256::words::<true>, tiles::words256),
-        (Level::Avx2, Form::Floats) => (rows256::floats::<false>, tiles::floats256),
-        (Level::Avx2, _) => (rows256::words::<false>, tiles::words256),
+    let (look_up, tile): (LookUp<Rows<'_>>, Tile) = match (means, form) {
+        (Means::Vbmi, Form::Floats) => (rows512::floats, tiles::floats512),
+        (Means::Vbmi, _) => (rows512::words, tiles::words512),
+        (Means::Gfni, Form::Floats) => (rows256::floats::<true>, tiles::floats256),
+        (Means::Gfni, _) => (rows256::words::<true>, tiles::words256),
+        (Means::Avx2, Form::Floats) => (rows256::floats::<false>, tiles::floats256),
+        (Means::Avx2, _) => (rows256::words::<false>, tiles::words256),
     };
     let all = (form, acts, tokens);
     // SAFETY: the instructions are there, and the lengths fit.
@@ -110,7 +106,7 @@ pub(crate) unsafe fn multiply(
 /// The same of packed rows.
 ///
 /// # Safety
-/// The processor has [`Level::Vbmi`], and the lengths fit.
+/// The processor has [`Means::Vbmi`], and the lengths fit.
 pub(crate) unsafe fn multiply_packed(
     rows: &PackedRows<'_>,
     form: Form,

@@ -6,8 +6,8 @@
 
 use trine_formats::types::{DecodeFn, EncodeFn, TypeId};
 
-use super::{Isa, quantize};
-use crate::{CompareRows, scalar};
+use super::quantize;
+use crate::{CompareRows, Isa, Level, scalar};
 
 mod block32;
 mod decode;
@@ -38,10 +38,10 @@ pub(crate) fn decode_rows(ty: TypeId, isa: Isa) -> Option<DecodeFn> {
             safe!(fn(row: &[u8], out: &mut [f32]) = $kernel)
         };
     }
-    Some(match (ty, isa) {
-        (_, Isa::Scalar) => return None,
-        (TypeId::F16, Isa::Avx2) => kernel!(decode::f16_avx2),
-        (TypeId::F16, Isa::Avx512) => kernel!(decode::f16_avx512),
+    Some(match (ty, isa.level()) {
+        (_, Level::Scalar) => return None,
+        (TypeId::F16, Level::Avx2) => kernel!(decode::f16_avx2),
+        (TypeId::F16, Level::Avx512) => kernel!(decode::f16_avx512),
         (TypeId::BF16, _) => kernel!(decode::bf16),
         (TypeId::TQ1_0, _) => kernel!(ternary::decode_tq1_0),
         (TypeId::TQ2_0, _) => kernel!(ternary::decode_tq2_0),
@@ -62,30 +62,30 @@ pub(crate) fn encode_rows(ty: TypeId, isa: Isa) -> Option<EncodeFn> {
             |x: &[f32], _: Option<&[f32]>, row: &mut [u8]| $encode(x, row)
         };
     }
-    Some(match (ty, isa) {
-        (_, Isa::Scalar) => return None,
+    Some(match (ty, isa.level()) {
+        (_, Level::Scalar) => return None,
         (TypeId::TQ1_0, _) => kernel!(ternary::encode_tq1_0),
         (TypeId::TQ2_0, _) => kernel!(ternary::encode_tq2_0),
         (TypeId::F16, _) => plain!(quantize::f16),
         (TypeId::Q8_0, _) => plain!(quantize::q8_0),
-        (TypeId::Q4_0, Isa::Avx2) => kernel!(block32::q4_0_avx2),
-        (TypeId::Q4_0, Isa::Avx512) => kernel!(block32::q4_0_avx512),
-        (TypeId::Q4_1, Isa::Avx2) => kernel!(block32::q4_1_avx2),
-        (TypeId::Q4_1, Isa::Avx512) => kernel!(block32::q4_1_avx512),
-        (TypeId::Q5_0, Isa::Avx2) => kernel!(block32::q5_0_avx2),
-        (TypeId::Q5_0, Isa::Avx512) => kernel!(block32::q5_0_avx512),
-        (TypeId::Q5_1, Isa::Avx2) => kernel!(block32::q5_1_avx2),
-        (TypeId::Q5_1, Isa::Avx512) => kernel!(block32::q5_1_avx512),
-        (TypeId::Q2_K, Isa::Avx2) => kernel!(q2_k::avx2),
-        (TypeId::Q2_K, Isa::Avx512) => kernel!(q2_k::avx512),
-        (TypeId::Q3_K, Isa::Avx2) => kernel!(q3_k::avx2),
-        (TypeId::Q3_K, Isa::Avx512) => kernel!(q3_k::avx512),
-        (TypeId::Q4_K, Isa::Avx2) => kernel!(q45_k::q4_k_avx2),
-        (TypeId::Q4_K, Isa::Avx512) => kernel!(q45_k::q4_k_avx512),
-        (TypeId::Q5_K, Isa::Avx2) => kernel!(q45_k::q5_k_avx2),
-        (TypeId::Q5_K, Isa::Avx512) => kernel!(q45_k::q5_k_avx512),
-        (TypeId::Q6_K, Isa::Avx2) => kernel!(q6_k::avx2),
-        (TypeId::Q6_K, Isa::Avx512) => kernel!(q6_k::avx512),
+        (TypeId::Q4_0, Level::Avx2) => kernel!(block32::q4_0_avx2),
+        (TypeId::Q4_0, Level::Avx512) => kernel!(block32::q4_0_avx512),
+        (TypeId::Q4_1, Level::Avx2) => kernel!(block32::q4_1_avx2),
+        (TypeId::Q4_1, Level::Avx512) => kernel!(block32::q4_1_avx512),
+        (TypeId::Q5_0, Level::Avx2) => kernel!(block32::q5_0_avx2),
+        (TypeId::Q5_0, Level::Avx512) => kernel!(block32::q5_0_avx512),
+        (TypeId::Q5_1, Level::Avx2) => kernel!(block32::q5_1_avx2),
+        (TypeId::Q5_1, Level::Avx512) => kernel!(block32::q5_1_avx512),
+        (TypeId::Q2_K, Level::Avx2) => kernel!(q2_k::avx2),
+        (TypeId::Q2_K, Level::Avx512) => kernel!(q2_k::avx512),
+        (TypeId::Q3_K, Level::Avx2) => kernel!(q3_k::avx2),
+        (TypeId::Q3_K, Level::Avx512) => kernel!(q3_k::avx512),
+        (TypeId::Q4_K, Level::Avx2) => kernel!(q45_k::q4_k_avx2),
+        (TypeId::Q4_K, Level::Avx512) => kernel!(q45_k::q4_k_avx512),
+        (TypeId::Q5_K, Level::Avx2) => kernel!(q45_k::q5_k_avx2),
+        (TypeId::Q5_K, Level::Avx512) => kernel!(q45_k::q5_k_avx512),
+        (TypeId::Q6_K, Level::Avx2) => kernel!(q6_k::avx2),
+        (TypeId::Q6_K, Level::Avx512) => kernel!(q6_k::avx512),
         _ => return None,
     })
 }
@@ -102,9 +102,9 @@ fn compare_avx512(a: &[f32], b: &[f32]) -> Option<usize> {
 
 /// The comparison of rows for an instruction set that the processor has.
 pub(crate) fn compare_rows(isa: Isa) -> Option<CompareRows> {
-    match isa {
-        Isa::Scalar => None,
-        Isa::Avx2 => Some(safe!(fn(a: &[f32], b: &[f32]) -> Option<usize> = compare_avx2)),
-        Isa::Avx512 => Some(safe!(fn(a: &[f32], b: &[f32]) -> Option<usize> = compare_avx512)),
+    match isa.level() {
+        Level::Scalar => None,
+        Level::Avx2 => Some(safe!(fn(a: &[f32], b: &[f32]) -> Option<usize> = compare_avx2)),
+        Level::Avx512 => Some(safe!(fn(a: &[f32], b: &[f32]) -> Option<usize> = compare_avx512)),
     }
 }

@@ -280,7 +280,7 @@ pub(super) unsafe fn lanes<V: Vector>(v: V::F) -> [f32; MAX_LANES] {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Isa;
+    use crate::{Isa, Level};
     use trine_formats::types::num;
 
     /// # Safety
@@ -335,11 +335,11 @@ mod tests {
 
     #[test]
     fn lanes_do_what_scalars_do() {
-        if Isa::detect() >= Isa::Avx2 {
+        if Isa::detect().has(Level::Avx2) {
             // SAFETY: just detected.
             unsafe { check::<Eight>() };
         }
-        if Isa::detect() >= Isa::Avx512 {
+        if Isa::detect().has(Level::Avx512) {
             // SAFETY: just detected.
             unsafe { check::<Sixteen>() };
         }

@@ -23,9 +23,9 @@ use trine_formats::types::TypeId;
 use trine_formats::types::num::{bf16_to_f32, f16_to_f32};
 
 use super::check;
-use crate::Isa;
 use crate::halves::{self, BRAIN_SCALE, Coefficients, LANES, SCALE, STEPS};
 use crate::packed::{Encoding, Packing};
+use crate::{Isa, Level};
 
 /// Bytes of a row of words.
 const QUAD: usize = LANES * 8;
@@ -68,13 +68,17 @@ const fn bf16(multiply: fn(&[u8], &[u8], usize, usize, &mut [f32])) -> Packing {
     }
 }
 
-pub(super) static F16_AVX2: Packing =
-    f16(|w, a, n, t, out| multiply_f16(Isa::Avx2, w, a, n, t, out));
-pub(super) static F16: Packing = f16(|w, a, n, t, out| multiply_f16(Isa::Avx512, w, a, n, t, out));
-pub(super) static BF16_AVX2: Packing =
-    bf16(|w, a, n, t, out| multiply_bf16(Isa::Avx2, w, a, n, t, out));
-pub(super) static BF16: Packing =
-    bf16(|w, a, n, t, out| multiply_bf16(Isa::Avx512, w, a, n, t, out));
+pub(super) static F16_AVX2: Packing = f16(multiply_f16::<false>);
+pub(super) static F16: Packing = f16(multiply_f16::<true>);
+pub(super) static BF16_AVX2: Packing = bf16(multiply_bf16::<false>);
+pub(super) static BF16: Packing = bf16(multiply_bf16::<true>);
+
+/// The instruction set of the layouts for AVX-512, or for AVX2.
+fn isa<const AVX512: bool>() -> Isa {
+    let level = if AVX512 { Level::Avx512 } else { Level::Avx2 };
+    // SAFETY: `packings` hands these layouts out only for an `Isa` of their level, which proves that the processor has it.
+    unsafe { Isa::assume(level) }
+}
 
 /// Number of rows in `w`.
 fn rows(w: &[u8], n: usize) -> usize {
@@ -257,15 +261,34 @@ fn coefficients(acts: &[u8], head: usize, act_bytes: usize) -> Coefficients<'_> 
     }
 }
 
-fn multiply_f16(isa: Isa, group: &[u8], acts: &[u8], n: usize, tokens: usize, out: &mut [f32]) {
+fn multiply_f16<const AVX512: bool>(
+    group: &[u8],
+    acts: &[u8],
+    n: usize,
+    tokens: usize,
+    out: &mut [f32],
+) {
     check(&F16, group, acts, n, tokens, out);
     if tokens > 0 {
         let coefs = coefficients(acts, 0, act_bytes_f16(n));
-        halves::dots_of_bytes::<false>(isa, group, n.div_ceil(STEPS), coefs, out, LANES);
+        halves::dots_of_bytes::<false>(
+            isa::<AVX512>(),
+            group,
+            n.div_ceil(STEPS),
+            coefs,
+            out,
+            LANES,
+        );
     }
 }
 
-fn multiply_bf16(isa: Isa, group: &[u8], acts: &[u8], n: usize, tokens: usize, out: &mut [f32]) {
+fn multiply_bf16<const AVX512: bool>(
+    group: &[u8],
+    acts: &[u8],
+    n: usize,
+    tokens: usize,
+    out: &mut [f32],
+) {
     check(&BF16, group, acts, n, tokens, out);
     let act_bytes = (BF16.act_bytes)(n);
     let (head, words) = group.split_at(HEAD);
@@ -279,7 +302,14 @@ fn multiply_bf16(isa: Isa, group: &[u8], acts: &[u8], n: usize, tokens: usize, o
         let coefs = coefficients(&acts[t * act_bytes..end * act_bytes], HEAD, act_bytes);
         let out = &mut out[t * LANES..end * LANES];
         if fits {
-            halves::dots_of_bytes::<true>(isa, words, n.div_ceil(STEPS), coefs, out, LANES);
+            halves::dots_of_bytes::<true>(
+                isa::<AVX512>(),
+                words,
+                n.div_ceil(STEPS),
+                coefs,
+                out,
+                LANES,
+            );
         } else {
             for (r, out) in out.as_chunks_mut().0.iter_mut().enumerate() {
                 let x = &coefs.data[r * coefs.stride..][..n.next_multiple_of(STEPS)];

@@ -2,8 +2,8 @@
 
 use trine_formats::types::TypeId;
 
-use crate::Isa;
 use crate::packed::Packing;
+use crate::{Isa, Level};
 
 mod block32;
 mod half;
@@ -24,31 +24,31 @@ pub(crate) fn packings(ty: TypeId, isa: Isa) -> &'static [&'static Packing] {
             LIST
         }};
     }
-    let vbmi = isa == Isa::Avx512 && is_x86_feature_detected!("avx512vbmi");
-    match (isa, ty) {
-        (Isa::Avx512, TypeId::Q2_K) => list![q2_k::Q2_K],
-        (Isa::Avx512, TypeId::Q3_K) => list![q3_k::Q3_K],
-        (Isa::Avx512, TypeId::Q4_K) => list![q4_k::Q4_K],
-        (Isa::Avx512, TypeId::Q5_K) => list![q4_k::Q5_K],
-        (Isa::Avx512, TypeId::Q6_K) => list![q6_k::Q6_K],
-        (Isa::Avx512, TypeId::TQ1_0) if vbmi => list![t5::TQ1_0, t5::TQ1_0_IN_CACHE],
-        (Isa::Avx512, TypeId::TQ2_0) if vbmi => list![t5::TQ2_0, t2::TQ2_0],
-        (Isa::Avx512, TypeId::TQ2_0) => list![t2::TQ2_0],
-        (Isa::Avx512, TypeId::I2_S) if vbmi => list![t5::I2_S, t2::I2_S],
-        (Isa::Avx512, TypeId::I2_S) => list![t2::I2_S],
-        (Isa::Avx512, TypeId::TL1 | TypeId::TL2) if vbmi => list![t5::TL, t2::TL],
-        (Isa::Avx512, TypeId::TL1 | TypeId::TL2) => list![t2::TL],
-        (Isa::Avx512, TypeId::Q8_0) => list![block32::Q8_0_X16],
-        (Isa::Avx512, TypeId::Q4_0) => list![block32::Q4_0_X16],
-        (Isa::Avx512, TypeId::Q4_1) => list![block32::Q4_1_X16],
-        (Isa::Avx512, TypeId::Q5_0) => list![block32::Q5_0_X16],
-        (Isa::Avx512, TypeId::Q5_1) => list![block32::Q5_1_X16],
-        (Isa::Avx512, TypeId::IQ4_NL) => list![block32::IQ4_NL_X16],
-        (Isa::Avx512, TypeId::MXFP4) => list![block32::MXFP4_X16],
-        (Isa::Avx512, TypeId::F16) => list![half::F16],
-        (Isa::Avx512, TypeId::BF16) => list![half::BF16],
-        (Isa::Avx2, TypeId::F16) => list![half::F16_AVX2],
-        (Isa::Avx2, TypeId::BF16) => list![half::BF16_AVX2],
+    let vbmi = isa.has_vbmi();
+    match (isa.level(), ty) {
+        (Level::Avx512, TypeId::Q2_K) => list![q2_k::Q2_K],
+        (Level::Avx512, TypeId::Q3_K) => list![q3_k::Q3_K],
+        (Level::Avx512, TypeId::Q4_K) => list![q4_k::Q4_K],
+        (Level::Avx512, TypeId::Q5_K) => list![q4_k::Q5_K],
+        (Level::Avx512, TypeId::Q6_K) => list![q6_k::Q6_K],
+        (Level::Avx512, TypeId::TQ1_0) if vbmi => list![t5::TQ1_0, t5::TQ1_0_IN_CACHE],
+        (Level::Avx512, TypeId::TQ2_0) if vbmi => list![t5::TQ2_0, t2::TQ2_0],
+        (Level::Avx512, TypeId::TQ2_0) => list![t2::TQ2_0],
+        (Level::Avx512, TypeId::I2_S) if vbmi => list![t5::I2_S, t2::I2_S],
+        (Level::Avx512, TypeId::I2_S) => list![t2::I2_S],
+        (Level::Avx512, TypeId::TL1 | TypeId::TL2) if vbmi => list![t5::TL, t2::TL],
+        (Level::Avx512, TypeId::TL1 | TypeId::TL2) => list![t2::TL],
+        (Level::Avx512, TypeId::Q8_0) => list![block32::Q8_0_X16],
+        (Level::Avx512, TypeId::Q4_0) => list![block32::Q4_0_X16],
+        (Level::Avx512, TypeId::Q4_1) => list![block32::Q4_1_X16],
+        (Level::Avx512, TypeId::Q5_0) => list![block32::Q5_0_X16],
+        (Level::Avx512, TypeId::Q5_1) => list![block32::Q5_1_X16],
+        (Level::Avx512, TypeId::IQ4_NL) => list![block32::IQ4_NL_X16],
+        (Level::Avx512, TypeId::MXFP4) => list![block32::MXFP4_X16],
+        (Level::Avx512, TypeId::F16) => list![half::F16],
+        (Level::Avx512, TypeId::BF16) => list![half::BF16],
+        (Level::Avx2, TypeId::F16) => list![half::F16_AVX2],
+        (Level::Avx2, TypeId::BF16) => list![half::BF16_AVX2],
         _ => list![],
     }
 }

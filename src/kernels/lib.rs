@@ -115,8 +115,22 @@ pub fn compare_rows(isa: Isa) -> CompareRows {
     scalar::compare_rows
 }
 
+/// Weights of the longest row that kernels take: far more than any model has, and few enough that no size computed from
+/// one row wraps around.
+const MAX_COLUMNS: usize = usize::MAX >> 10;
+
+/// The product of sizes that a length is compared with.
+///
+/// # Panics
+/// When it does not fit: wrapped around, it would pass for a small one.
+fn size<const N: usize>(factors: [usize; N]) -> usize {
+    let product = factors.into_iter().try_fold(1, usize::checked_mul);
+    product.expect("a size beyond all memory")
+}
+
 /// Bytes of a row of `n` weights.
 fn row_bytes(info: &TypeInfo, n: usize) -> usize {
+    assert!(n <= MAX_COLUMNS, "{n} columns");
     assert!(
         n.is_multiple_of(info.block),
         "{}: {n} columns are not whole blocks of {}",
@@ -136,13 +150,13 @@ fn check(w: &[u8], acts: &[u8], row: (usize, usize), tokens: usize, out: &[f32])
     );
     assert_eq!(
         w.len(),
-        rows * row.0,
+        size([rows, row.0]),
         "weights: {rows} rows of {} bytes",
         row.0
     );
     assert_eq!(
         acts.len(),
-        tokens * row.1,
+        size([tokens, row.1]),
         "activations: {tokens} rows of {} bytes",
         row.1
     );

@@ -13,9 +13,9 @@ pub(crate) const CHAINS: usize = 12;
 pub fn read(data: &[u8]) -> u64 {
     #[cfg(target_arch = "x86_64")]
     match Isa::detect().level() {
-        // SAFETY: the processor has the instruction set.
+        // SAFETY: the level is that of an `Isa`, which proves that the processor has it.
         Level::Avx512 => return unsafe { x86_64::read_avx512(data) },
-        // SAFETY: the processor has the instruction set.
+        // SAFETY: the level is that of an `Isa`, which proves that the processor has it.
         Level::Avx2 => return unsafe { x86_64::read_avx2(data) },
         Level::Scalar => {}
     }
@@ -28,9 +28,9 @@ pub fn read(data: &[u8]) -> u64 {
 pub fn multiply_int8(isa: Isa, rounds: u64) -> (u64, i32) {
     #[cfg(target_arch = "x86_64")]
     match isa.level() {
-        // SAFETY: the processor has the instruction set.
+        // SAFETY: the level is that of an `Isa`, which proves that the processor has it.
         Level::Avx512 => return unsafe { x86_64::int8_avx512(rounds) },
-        // SAFETY: the processor has the instruction set.
+        // SAFETY: the level is that of an `Isa`, which proves that the processor has it.
         Level::Avx2 => return unsafe { x86_64::int8_avx2(rounds) },
         Level::Scalar => {}
     }
@@ -49,9 +49,9 @@ pub fn multiply_int8(isa: Isa, rounds: u64) -> (u64, i32) {
 pub fn multiply_f32(isa: Isa, rounds: u64) -> (u64, f32) {
     #[cfg(target_arch = "x86_64")]
     match isa.level() {
-        // SAFETY: the processor has the instruction set.
+        // SAFETY: the level is that of an `Isa`, which proves that the processor has it.
         Level::Avx512 => return unsafe { x86_64::f32_avx512(rounds) },
-        // SAFETY: the processor has the instruction set.
+        // SAFETY: the level is that of an `Isa`, which proves that the processor has it.
         Level::Avx2 => return unsafe { x86_64::f32_avx2(rounds) },
         Level::Scalar => {}
     }

@@ -11,7 +11,7 @@ use trine_formats::types::ternary::{ActScale, quantize_i2_s, quantize_tl};
 
 #[cfg(target_arch = "x86_64")]
 use crate::arch::x86_64::ternary as x86_64;
-use crate::{Isa, Level};
+use crate::{Isa, Level, MAX_COLUMNS, size};
 
 /// Weights per block.
 pub const BLOCK: usize = 128;
@@ -81,20 +81,22 @@ pub fn mat_rows(isa: Isa, w: &[u8], acts: &[u8], n: usize, tokens: usize, out: &
     if tokens == 0 || out.is_empty() {
         return;
     }
+    assert!(n <= MAX_COLUMNS, "{n} columns");
     let (row, act) = (row_bytes(n), act_bytes(n));
     assert_eq!(out.len() % tokens, 0, "outputs are whole rows");
-    assert_eq!(w.len(), out.len() / tokens * row, "weights");
-    assert_eq!(acts.len(), tokens * act, "activations");
+    assert_eq!(w.len(), size([out.len() / tokens, row]), "weights");
+    assert_eq!(acts.len(), size([tokens, act]), "activations");
     for (w, out) in w.chunks_exact(row.max(1)).zip(out.chunks_exact_mut(tokens)) {
         for (acts, out) in acts.chunks(4 * act).zip(out.chunks_mut(4)) {
             let mut d = [0i32; 4];
             match (isa.level(), out.len()) {
                 #[cfg(target_arch = "x86_64")]
-                // SAFETY: an `Isa` value is only made for an instruction set the CPU has; a row is
-                // whole blocks and every activation row has 128 values per block, asserted above.
+                // SAFETY: `isa` proves that the processor has AVX-512 VL and VNNI. A row is whole blocks, and
+                // each of the four activation rows has a head and 128 values per block: the lengths were compared.
                 (Level::Avx512, 4) => unsafe { x86_64::dot4_vnni(w, acts, act, &mut d) },
                 #[cfg(target_arch = "x86_64")]
-                // SAFETY: as above.
+                // SAFETY: `isa` proves that the processor has AVX2. A row is whole blocks, and each of the four
+                // activation rows has a head and 128 values per block: the lengths were compared.
                 (Level::Avx2, 4) => unsafe { x86_64::dot4_avx2(w, acts, act, &mut d) },
                 _ => {
                     for (act, d) in acts.chunks_exact(act).zip(&mut d) {
@@ -113,12 +115,13 @@ pub fn mat_rows(isa: Isa, w: &[u8], acts: &[u8], n: usize, tokens: usize, out: &
 
 /// `D` of one row and one token.
 fn dot(isa: Isa, w: &[u8], q: &[u8]) -> i32 {
+    assert!(q.len() / BLOCK >= w.len() / BYTES, "activations of a row");
     match isa.level() {
         #[cfg(target_arch = "x86_64")]
-        // SAFETY: the CPU has the instruction set; `q` has 128 values per block of `w`.
+        // SAFETY: `isa` proves that the processor has AVX-512 VL and VNNI; `q` is as long as `w` asks for.
         Level::Avx512 => unsafe { x86_64::dot_vnni(w, q) },
         #[cfg(target_arch = "x86_64")]
-        // SAFETY: as above.
+        // SAFETY: `isa` proves that the processor has AVX2; `q` is as long as `w` asks for.
         Level::Avx2 => unsafe { x86_64::dot_avx2(w, q) },
         _ => dot_scalar(w, q),
     }

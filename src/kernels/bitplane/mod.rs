@@ -17,6 +17,7 @@ use crate::Level;
 use crate::aligned::AlignedBytes;
 #[cfg(target_arch = "x86_64")]
 use crate::arch::x86_64::bitplane as x86_64;
+use crate::{MAX_COLUMNS, size};
 
 mod act;
 pub mod packed;
@@ -90,16 +91,17 @@ impl<'a> Rows<'a> {
         let rows = out.len().checked_div(tokens).unwrap_or(0);
         assert_eq!(out.len(), rows * tokens, "whole rows of {tokens} tokens");
         assert!(self.columns > 0 && self.groups > 0, "an empty row");
+        assert!(self.columns <= MAX_COLUMNS, "{} columns", self.columns);
         assert!(self.columns.is_multiple_of(self.groups), "groups");
         let width = self.width();
         assert!(0 < width && width <= usize::from(MAX_BITS), "width {width}");
         for plane in self.planes {
-            assert_eq!(plane.len(), rows * 8 * self.blocks(), "plane");
+            assert_eq!(plane.len(), size([rows, 8, self.blocks()]), "plane");
         }
-        assert_eq!(self.lut.len(), rows * self.lut_bytes(), "tables");
+        assert_eq!(self.lut.len(), size([rows, self.lut_bytes()]), "tables");
         assert_eq!(
             acts.len(),
-            tokens * form.act_bytes(self.columns),
+            size([tokens, form.act_bytes(self.columns)]),
             "activations"
         );
         assert!(acts.as_ptr().addr().is_multiple_of(64), "alignment");

@@ -23,7 +23,7 @@ use std::ops::Range;
 use trine_formats::anyprec::words;
 
 use super::{Form, NumberPath, Rows, reads_packed};
-use crate::Isa;
+use crate::{Isa, MAX_COLUMNS, size};
 
 /// Rows whose lines alternate.
 pub const PAIR: usize = 2;
@@ -44,6 +44,7 @@ impl Shape {
     /// When groups are not whole blocks.
     fn check(self) {
         assert!(self.columns > 0 && self.groups > 0, "an empty row");
+        assert!(self.columns <= MAX_COLUMNS, "{} columns", self.columns);
         let whole = super::in_blocks(self.columns, self.groups);
         assert!(whole, "groups of whole blocks");
     }
@@ -161,24 +162,25 @@ impl<'a> PackedRows<'a> {
 
     /// All lengths fit each other.
     fn check(&self, form: Form, acts: &[u8], tokens: usize, out: &[f32]) {
-        assert_eq!(out.len(), self.rows() * tokens, "output size");
+        self.shape.check();
+        assert_eq!(out.len(), size([self.rows(), tokens]), "output size");
         assert!((1..=8).contains(&self.width), "width {}", self.width);
         let pairs = self.rows().next_multiple_of(PAIR);
         for (lines, kind) in self.lines.iter().zip(Kind::ALL) {
             if kind.of(self.width) {
-                let bytes = pairs * self.shape.row_bytes(kind);
+                let bytes = size([pairs, self.shape.row_bytes(kind)]);
                 assert_eq!(lines.len(), bytes, "lines of {kind:?}");
                 assert!(lines.as_ptr().addr().is_multiple_of(LINE), "alignment");
             }
         }
-        let tables = pairs * self.shape.table_bytes(self.width);
+        let tables = size([pairs, self.shape.table_bytes(self.width)]);
         assert_eq!(self.tables.len(), tables, "tables");
         assert!(
             self.tables.as_ptr().addr().is_multiple_of(LINE),
             "alignment"
         );
         let act_bytes = form.act_bytes(self.shape.columns);
-        assert_eq!(acts.len(), tokens * act_bytes, "activations");
+        assert_eq!(acts.len(), size([tokens, act_bytes]), "activations");
         assert!(acts.as_ptr().addr().is_multiple_of(LINE), "alignment");
     }
 }
@@ -217,9 +219,9 @@ pub fn pack(isa: Isa, kind: Kind, shape: Shape, planes: &[&[u8]], rows: usize, o
     shape.check();
     assert!(planes.len() <= kind.planes().len(), "planes of {kind:?}");
     for plane in planes {
-        assert_eq!(plane.len(), rows * 8 * words(shape.columns), "plane");
+        assert_eq!(plane.len(), size([rows, 8, words(shape.columns)]), "plane");
     }
-    let bytes = rows.next_multiple_of(PAIR) * shape.row_bytes(kind);
+    let bytes = size([rows.next_multiple_of(PAIR), shape.row_bytes(kind)]);
     assert_eq!(out.len(), bytes, "lines of {kind:?}");
     #[cfg(target_arch = "x86_64")]
     // SAFETY: `reads_packed` has found the instructions, and the lengths were checked.
@@ -248,8 +250,8 @@ pub fn pack_tables(
     shape.check();
     let (count, width) = (scales.len(), rows.width());
     assert!((1..=8).contains(&width), "width {width}");
-    assert_eq!(rows.lut.len(), count * rows.lut_bytes(), "tables");
-    let bytes = count.next_multiple_of(PAIR) * shape.table_bytes(width);
+    assert_eq!(rows.lut.len(), size([count, rows.lut_bytes()]), "tables");
+    let bytes = size([count.next_multiple_of(PAIR), shape.table_bytes(width)]);
     assert_eq!(out.len(), bytes, "packed tables");
     #[cfg(target_arch = "x86_64")]
     // SAFETY: `reads_packed` has found the instructions, and the lengths were checked.

@@ -52,7 +52,7 @@ pub fn add(isa: Isa, entries: &Entries<'_>, x: &[f32], width: usize, out: &mut [
         fn compiled(entries: &Entries<'_>, x: &[f32], width: usize, out: &mut [f32]) {
             add_with(entries, x, width, out);
         }
-        // SAFETY: AVX2 and FMA were detected.
+        // SAFETY: `isa` proves that the processor has AVX2 and FMA.
         return unsafe { compiled(entries, x, width, out) };
     }
     let _ = isa;

@@ -18,7 +18,7 @@ pub fn swiglu(isa: Isa, gate: &mut [f32], up: &[f32]) {
     assert_eq!(gate.len(), up.len(), "lengths of a gate");
     let done = match isa.level() {
         #[cfg(target_arch = "x86_64")]
-        // SAFETY: an `Isa` is only made for what the processor has; the lengths are equal.
+        // SAFETY: `isa` proves that the processor has AVX-512; the lengths were compared.
         Level::Avx512 => unsafe { x86_64::swiglu(gate, up) },
         _ => 0,
     };
@@ -71,10 +71,10 @@ pub fn geglu(isa: Isa, gate: &mut [f32], up: &[f32]) {
     let table: &[u16; GELU_ENTRIES] = &GELU;
     let done = match isa.level() {
         #[cfg(target_arch = "x86_64")]
-        // SAFETY: an `Isa` is only made for what the processor has; the lengths are equal.
+        // SAFETY: `isa` proves that the processor has AVX-512; the lengths were compared.
         Level::Avx512 => unsafe { x86_64::geglu(table, gate, up) },
         #[cfg(target_arch = "x86_64")]
-        // SAFETY: as above.
+        // SAFETY: `isa` proves that the processor has AVX2 and F16C; the lengths were compared.
         Level::Avx2 => unsafe { x86_64::geglu_avx2(table, gate, up) },
         _ => 0,
     };

@@ -49,10 +49,10 @@ macro_rules! compiled_for {
         }
         match $isa.level() {
             #[cfg(target_arch = "x86_64")]
-            // SAFETY: an `Isa` is only made for what the processor has.
+            // SAFETY: `isa` proves that the processor has AVX2 and F16C.
             $crate::Level::Avx2 => unsafe { avx2($($arg),*) },
             #[cfg(target_arch = "x86_64")]
-            // SAFETY: as above.
+            // SAFETY: `isa` proves that the processor has AVX-512 F, BW, VL and DQ.
             $crate::Level::Avx512 => unsafe { avx512($($arg),*) },
             _ => $f($($arg),*),
         }

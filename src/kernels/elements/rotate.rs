@@ -33,7 +33,7 @@ pub fn rotate_adjacent(isa: Isa, x: &mut [f32], cos: &[f32], sin: &[f32]) {
     let sin = &sin[..cos.len()];
     let done = match isa.level() {
         #[cfg(target_arch = "x86_64")]
-        // SAFETY: an `Isa` is only made for what the processor has; the lengths are equal.
+        // SAFETY: `isa` proves that the processor has AVX-512; the slices were cut to one length.
         Level::Avx512 => unsafe { x86_64::adjacent(x, cos, sin) },
         _ => 0,
     };

@@ -23,10 +23,10 @@ pub fn soft_max(isa: Isa, row: &mut [f32], visible: Range<usize>, scale: f32) {
     );
     match isa.level() {
         #[cfg(target_arch = "x86_64")]
-        // SAFETY: an `Isa` is only made for what the processor has; the range was checked.
+        // SAFETY: `isa` proves that the processor has AVX-512; row and range were checked.
         Level::Avx512 => unsafe { x86_64::soft_max(row, visible, scale) },
         #[cfg(target_arch = "x86_64")]
-        // SAFETY: as above.
+        // SAFETY: `isa` proves that the processor has AVX2.
         Level::Avx2 => unsafe { avx2(row, visible, scale) },
         _ => definition(row, visible, scale),
     }

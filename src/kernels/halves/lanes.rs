@@ -97,12 +97,12 @@ impl Lanes for Scalar {
     }
     #[inline(always)]
     unsafe fn store(p: *mut f64, v: [f64; 8]) {
-        // SAFETY: as above.
+        // SAFETY: the caller has room for eight there.
         unsafe { p.cast::<[f64; 8]>().write(v) }
     }
     #[inline(always)]
     unsafe fn store_f32(p: *mut f32, v: [f64; 8]) {
-        // SAFETY: as above.
+        // SAFETY: the caller has room for eight there.
         unsafe { p.cast::<[f32; 8]>().write(v.map(|v| v as f32)) }
     }
 }

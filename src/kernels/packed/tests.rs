@@ -60,6 +60,7 @@ fn compare(info: &TypeInfo, w: &[u8], acts: &[u8], n: usize, tokens: usize, what
         for p in packings(info.id, isa) {
             assert_eq!(Some(p.encoding), info.act.map(Encoding::Type));
             let Some(out) = product(p, w, acts, n, rows, tokens) else {
+                // nothing but raw bytes may hold what the layout has no room for
                 assert_eq!(what, "raw bytes", "{} {}", info.name, p.name);
                 continue;
             };
@@ -126,15 +127,78 @@ fn packed_kernels_give_the_bits_of_dot_ref_on_any_bytes() {
         let mut random = Random(0xBAD_5EED + u64::from(info.id.0));
         for (rows, tokens, blocks) in shapes() {
             let n = blocks * info.block.max(act.block).max(32);
-            let w = random.bytes(rows * n / info.block * info.bytes);
-            // Activations come from our own quantizers, whose values are in -127..=127.
-            let mut acts = encoded(act, tokens, n, &mut random);
-            if random.below(3) == 0 {
+            let mut w = random.bytes(rows * n / info.block * info.bytes);
+            // Quantized activations come from our own quantizers, whose values are in -127..=127.
+            let mut acts = match act.is_quantized() {
+                true => encoded(act, tokens, n, &mut random),
+                false => random.bytes(tokens * n * act.bytes),
+            };
+            if act.is_quantized() && random.below(3) == 0 {
                 let at = random.below(acts.len() / act.bytes) * act.bytes;
                 acts[at..at + 4].copy_from_slice(&f32::NAN.to_le_bytes());
             }
             compare(info, &w, &acts, n, tokens, "raw bytes");
+            if info.id == TypeId::F16 {
+                // The layout has refused infinities and NaN among the weights; all other bits it takes.
+                w.as_chunks_mut().0.iter_mut().for_each(make_finite);
+                compare(info, &w, &acts, n, tokens, "raw activations");
+            }
         }
+    }
+}
+
+/// Takes a bit from the exponent of a half float that is an infinity or a NaN.
+fn make_finite(half: &mut [u8; 2]) {
+    if half[1] & 0x7C == 0x7C {
+        half[1] &= !0x40;
+    }
+}
+
+/// Rows with an infinity or a NaN here and there, few enough that not all sums are NaN.
+#[test]
+fn packed_floats_give_the_bits_of_dot_ref_with_infinities_and_nan() {
+    const SHAPES: [(usize, usize); 4] = [(1, 1), (31, 2), (33, 6), (40, 13)];
+    for (ty, infinity) in [(TypeId::F16, 0x7C00u16), (TypeId::BF16, 0x7F80)] {
+        let info = ty.info().expect("registered");
+        let dot = info.dot_ref.expect("a packed type has a dot product");
+        let mut random = Random(0x1F_F1417 + u64::from(ty.0));
+        let mut float = |special: bool| {
+            let bits = random.bits() as u16;
+            let value = match random.below(20) {
+                0 if special => infinity,
+                1 if special => infinity | 1 << random.below(7),
+                // an infinity times zero is a NaN too
+                2..6 => 0,
+                _ => bits & 0x3FFF,
+            };
+            value | bits & 0x8000
+        };
+        // how many outputs were finite, infinite, NaN
+        let mut seen = [0; 3];
+        for (rows, tokens) in SHAPES {
+            for n in [1usize, 3, 4, 30, 33, 64] {
+                // at most one in a row, at a column that moves on
+                let mut row = |i: usize, special: bool| -> Vec<u8> {
+                    let mut one = |c: usize| float(special && c == i * 7 % n);
+                    (0..n).flat_map(|c| one(c).to_le_bytes()).collect()
+                };
+                // the layout of half floats has no room for weights that are not numbers
+                let w: Vec<u8> = (0..rows).flat_map(|i| row(i, ty == TypeId::BF16)).collect();
+                let acts: Vec<u8> = (0..tokens).flat_map(|i| row(i, true)).collect();
+                for w in w.chunks_exact(2 * n) {
+                    for act in acts.chunks_exact(2 * n) {
+                        let y = dot(w, act);
+                        seen[if y.is_finite() {
+                            0
+                        } else {
+                            1 + usize::from(y.is_nan())
+                        }] += 1;
+                    }
+                }
+                compare(info, &w, &acts, n, tokens, "specials");
+            }
+        }
+        assert!(seen.iter().all(|&count| count > 50), "{ty}: {seen:?}");
     }
 }
 

@@ -352,7 +352,7 @@ const MAX_BLOCK: usize = 84;
 /// The processor has the level's features.
 #[target_feature(enable = "avx2,fma,f16c")]
 pub(super) unsafe fn rows_avx2<C: Codes>(call: Call<'_>, scratch: &mut Scratch) {
-    // SAFETY: as this function.
+    // SAFETY: this function asks its caller for the same features.
     unsafe { tokens::<C, Avx2>(call, scratch) }
 }
 
@@ -362,7 +362,7 @@ pub(super) unsafe fn rows_avx2<C: Codes>(call: Call<'_>, scratch: &mut Scratch) 
 /// The processor has the level's features.
 #[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512vl,avx512dq,avx512vnni")]
 pub(super) unsafe fn rows_avx512<C: Codes>(call: Call<'_>, scratch: &mut Scratch) {
-    // SAFETY: as this function.
+    // SAFETY: this function asks its caller for the same features.
     unsafe { tokens::<C, Avx512>(call, scratch) }
 }
 

@@ -343,7 +343,7 @@ impl FloatScratch {
         columns: usize,
     ) {
         let mut t = 0;
-        // SAFETY: as this function.
+        // SAFETY: this function asks its caller for the same features.
         unsafe {
             while t + T <= tokens {
                 self.tile::<F, L, G, T>(group, t, columns);
@@ -504,7 +504,7 @@ unsafe fn any_order<F: Float, L: Wide>(row: &[u8], x: &[f32]) -> (f64, f32) {
 /// The processor has the features named.
 #[target_feature(enable = "avx2,fma,f16c")]
 pub(super) unsafe fn rows_avx2<F: Float>(call: Call<'_>, scratch: &mut Scratch) {
-    // SAFETY: as this function.
+    // SAFETY: this function asks its caller for the same features.
     unsafe { all::<F, Avx2, 1, 6>(call, scratch) }
 }
 
@@ -514,7 +514,7 @@ pub(super) unsafe fn rows_avx2<F: Float>(call: Call<'_>, scratch: &mut Scratch) 
 /// The processor has the features named.
 #[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512vl,avx512dq,avx512vnni")]
 pub(super) unsafe fn rows_avx512<F: Float>(call: Call<'_>, scratch: &mut Scratch) {
-    // SAFETY: as this function.
+    // SAFETY: this function asks its caller for the same features.
     unsafe { all::<F, Avx512, 2, 12>(call, scratch) }
 }
 
@@ -524,7 +524,7 @@ pub(super) unsafe fn rows_avx512<F: Float>(call: Call<'_>, scratch: &mut Scratch
 /// The processor has the features named.
 #[target_feature(enable = "avx2,fma,f16c")]
 pub(super) unsafe fn few_avx2<F: Float>(call: Call<'_>, scratch: &mut Scratch) {
-    // SAFETY: as this function.
+    // SAFETY: this function asks its caller for the same features.
     unsafe { few::<F, Avx2>(call, scratch) }
 }
 
@@ -534,6 +534,6 @@ pub(super) unsafe fn few_avx2<F: Float>(call: Call<'_>, scratch: &mut Scratch) {
 /// The processor has the features named.
 #[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512vl,avx512dq,avx512vnni")]
 pub(super) unsafe fn few_avx512<F: Float>(call: Call<'_>, scratch: &mut Scratch) {
-    // SAFETY: as this function.
+    // SAFETY: this function asks its caller for the same features.
     unsafe { few::<F, Avx512>(call, scratch) }
 }

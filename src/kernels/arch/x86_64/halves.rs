@@ -84,13 +84,13 @@ impl Lanes for Avx2 {
     #[inline]
     #[target_feature(enable = "avx2,fma")]
     unsafe fn load(p: *const f64) -> Self::Sums {
-        // SAFETY: the caller has eight there.
+        // SAFETY: the caller has eight values there; the loads ask for no alignment.
         unsafe { [_mm256_loadu_pd(p), _mm256_loadu_pd(p.add(4))] }
     }
     #[inline]
     #[target_feature(enable = "avx2,fma")]
     unsafe fn store(p: *mut f64, v: Self::Sums) {
-        // SAFETY: as above.
+        // SAFETY: the caller has room for eight there; the stores ask for no alignment.
         unsafe {
             _mm256_storeu_pd(p, v[0]);
             _mm256_storeu_pd(p.add(4), v[1]);
@@ -99,7 +99,7 @@ impl Lanes for Avx2 {
     #[inline]
     #[target_feature(enable = "avx2,fma")]
     unsafe fn store_f32(p: *mut f32, v: Self::Sums) {
-        // SAFETY: as above.
+        // SAFETY: the caller has room for eight there; the stores ask for no alignment.
         unsafe {
             _mm_storeu_ps(p, _mm256_cvtpd_ps(v[0]));
             _mm_storeu_ps(p.add(4), _mm256_cvtpd_ps(v[1]));
@@ -167,19 +167,19 @@ impl Lanes for Avx512 {
     #[inline]
     #[target_feature(enable = "avx512f,avx512dq")]
     unsafe fn load(p: *const f64) -> __m512d {
-        // SAFETY: the caller has eight there.
+        // SAFETY: the caller has eight values there; the loads ask for no alignment.
         unsafe { _mm512_loadu_pd(p) }
     }
     #[inline]
     #[target_feature(enable = "avx512f,avx512dq")]
     unsafe fn store(p: *mut f64, v: __m512d) {
-        // SAFETY: as above.
+        // SAFETY: the caller has room for eight there; the stores ask for no alignment.
         unsafe { _mm512_storeu_pd(p, v) }
     }
     #[inline]
     #[target_feature(enable = "avx512f,avx512dq")]
     unsafe fn store_f32(p: *mut f32, v: __m512d) {
-        // SAFETY: as above.
+        // SAFETY: the caller has room for eight there; the stores ask for no alignment.
         unsafe { _mm256_storeu_ps(p, _mm512_cvtpd_ps(v)) }
     }
 }

@@ -498,7 +498,7 @@ fn subtract_mins(panel: &LanePanel, w: usize, acts: &LaneActs, x: usize, minus: 
 /// The processor has the features named.
 #[target_feature(enable = "avx2,fma,f16c")]
 pub(super) unsafe fn few_avx2<C: LaneCodes>(call: Call<'_>, scratch: &mut Scratch) {
-    // SAFETY: as this function.
+    // SAFETY: this function asks its caller for the same features.
     unsafe { few::<C, Avx2>(call, scratch) }
 }
 
@@ -508,7 +508,7 @@ pub(super) unsafe fn few_avx2<C: LaneCodes>(call: Call<'_>, scratch: &mut Scratc
 /// The processor has the features named.
 #[target_feature(enable = "avx2,fma,f16c")]
 pub(super) unsafe fn panels_avx2<C: LaneCodes>(call: Call<'_>, scratch: &mut Scratch) {
-    // SAFETY: as this function.
+    // SAFETY: this function asks its caller for the same features.
     unsafe { panels::<C, Avx2>(call, scratch) }
 }
 
@@ -518,7 +518,7 @@ pub(super) unsafe fn panels_avx2<C: LaneCodes>(call: Call<'_>, scratch: &mut Scr
 /// The processor has the features named.
 #[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512vl,avx512dq,avx512vnni")]
 pub(super) unsafe fn few_avx512<C: LaneCodes>(call: Call<'_>, scratch: &mut Scratch) {
-    // SAFETY: as this function.
+    // SAFETY: this function asks its caller for the same features.
     unsafe { few::<C, Avx512>(call, scratch) }
 }
 
@@ -528,6 +528,6 @@ pub(super) unsafe fn few_avx512<C: LaneCodes>(call: Call<'_>, scratch: &mut Scra
 /// The processor has the features named.
 #[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512vl,avx512dq,avx512vnni")]
 pub(super) unsafe fn panels_avx512<C: LaneCodes>(call: Call<'_>, scratch: &mut Scratch) {
-    // SAFETY: as this function.
+    // SAFETY: this function asks its caller for the same features.
     unsafe { panels::<C, Avx512>(call, scratch) }
 }

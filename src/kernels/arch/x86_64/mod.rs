@@ -90,7 +90,7 @@ fn run(ty: TypeId, (few, panel): (Kernel, Kernel), lanes: usize, call: Call<'_>)
     let (panel_out, few_out) = out.split_at_mut(in_panels * tokens);
     let (panel_w, few_w) = w.split_at(in_panels * w_row);
     SCRATCH.with_borrow_mut(|scratch| {
-        // SAFETY: `mat_rows` hands out a kernel only when the processor has its instruction set.
+        // SAFETY: `mat_rows` hands out a kernel only for an `Isa` that includes its instruction set; the lengths were checked.
         unsafe {
             if !panel_w.is_empty() {
                 panel(

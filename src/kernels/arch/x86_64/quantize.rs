@@ -182,7 +182,7 @@ macro_rules! encoder {
     ($name:ident, $act:ident, $blocks:ident) => {
         pub(super) fn $name(x: &[f32], out: &mut [u8]) {
             check_lengths(TypeId::$act, x, out);
-            // SAFETY: `quantize_act` hands this out only where AVX2, FMA and F16C were detected.
+            // SAFETY: `quantize_act` and `encode_rows` hand this out only for an `Isa` that includes AVX2, FMA and F16C.
             unsafe { $blocks(x, out) }
         }
     };

@@ -19,7 +19,7 @@ pub(super) unsafe fn multiply(rows: &Rows<'_>, form: Form, acts: &[u8], out: &mu
     macro_rules! by_width {
         ($product:ident, $($width:literal)*) => {
             match rows.width() {
-                // SAFETY: as the caller promises.
+                // SAFETY: the caller says that the processor has the instructions and the lengths fit; the width is `$width`.
                 $($width => unsafe { products::<$width, $product>(rows, acts, out) },)*
                 _ => unreachable!("checked before"),
             }
@@ -37,7 +37,8 @@ pub(super) unsafe fn multiply(rows: &Rows<'_>, form: Form, acts: &[u8], out: &mu
 unsafe fn products<const B: usize, P: Product>(rows: &Rows<'_>, acts: &[u8], out: &mut [f32]) {
     for (i, out) in out.chunks_mut(BATCH).enumerate() {
         let first = BATCH * i;
-        // SAFETY: as the caller promises.
+        // SAFETY: `out` has one place for each row that is there, and the activations have all blocks; at most `BATCH` products
+        // are stored, under a mask of as many bits.
         unsafe {
             let mut fixed = [None; BATCH];
             if !P::HALVES {
@@ -70,7 +71,7 @@ pub(super) unsafe fn packed_floats(rows: &PackedRows<'_>, acts: &[u8], out: &mut
     macro_rules! by_width {
         ($($width:literal)*) => {
             match rows.width {
-                // SAFETY: as the caller promises.
+                // SAFETY: the caller says that the processor has the instructions and the lengths fit; the width is `$width`.
                 $($width => unsafe { packed_products::<$width>(rows, acts, out) },)*
                 _ => unreachable!("checked before"),
             }
@@ -84,7 +85,8 @@ pub(super) unsafe fn packed_floats(rows: &PackedRows<'_>, acts: &[u8], out: &mut
 )]
 unsafe fn packed_products<const B: usize>(rows: &PackedRows<'_>, acts: &[u8], out: &mut [f32]) {
     for (i, out) in out.chunks_mut(BATCH).enumerate() {
-        // SAFETY: as the caller promises.
+        // SAFETY: `out` has one place for each row that is there, and the activations have all blocks; at most `BATCH` products
+        // are stored, under a mask of as many bits.
         unsafe {
             let mut lanes = [_mm512_setzero_ps(); BATCH];
             for (r, lanes) in lanes.iter_mut().enumerate().take(out.len()) {

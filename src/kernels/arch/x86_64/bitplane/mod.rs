@@ -75,7 +75,7 @@ pub(crate) unsafe fn multiply(
     out: &mut [f32],
 ) {
     if means == Means::Vbmi && tokens == 1 && rows.in_blocks() && form != Form::Words {
-        // SAFETY: the instructions are there, the lengths fit, and groups are whole blocks.
+        // SAFETY: `means` says that the instructions are there, the caller that the lengths fit; groups are whole blocks, as just seen.
         return unsafe { fused512::multiply(rows, form, acts, out) };
     }
     if form == Form::Bytes {
@@ -83,7 +83,7 @@ pub(crate) unsafe fn multiply(
         assert!(means == Means::Vbmi && rows.in_blocks(), "form of the rows");
         let mut products = vec![0.0; out.len() / tokens];
         for (t, acts) in acts.chunks_exact(form.act_bytes(rows.columns)).enumerate() {
-            // SAFETY: the instructions are there, groups are whole blocks, and the lengths fit.
+            // SAFETY: the means and the blocks were just asserted, and `acts` is one of the rows whose lengths fit.
             unsafe { fused512::multiply(rows, form, acts, &mut products) };
             let outs = out.iter_mut().skip(t).step_by(tokens);
             outs.zip(&products).for_each(|(out, p)| *out = *p);
@@ -99,7 +99,7 @@ pub(crate) unsafe fn multiply(
         (Means::Avx2, _) => (rows256::words::<false>, tiles::words256),
     };
     let all = (form, acts, tokens);
-    // SAFETY: the instructions are there, and the lengths fit.
+    // SAFETY: `means` says that the instructions are there, and the caller that the lengths fit.
     unsafe { tiled(rows, rows.columns, look_up, tile, all, out) }
 }
 
@@ -114,7 +114,7 @@ pub(crate) unsafe fn multiply_packed(
     tokens: usize,
     out: &mut [f32],
 ) {
-    // SAFETY: as the caller promises.
+    // SAFETY: the caller says that the processor has the instructions and the lengths fit.
     unsafe {
         let (look_up, tile): (LookUp<PackedRows<'_>>, Tile) = match form {
             Form::Bytes => return pairs512::multiply(rows, acts, tokens, out),
@@ -147,7 +147,8 @@ unsafe fn tiled<R>(
         for (i, out) in out.chunks_mut(PAIR * tokens).enumerate() {
             let count = out.len() / tokens;
             let range = PAIR * i..PAIR * i + count;
-            // SAFETY: as the caller promises, and the memory has room for the rows in this form.
+            // SAFETY: the caller says that the instructions are there and the lengths fit; the memory was made large enough for a pair of
+            // rows in this form, and its start is aligned to 64.
             unsafe {
                 let scales = look_up(rows, range, memory);
                 tile(

@@ -78,7 +78,7 @@ impl Run {
     ) -> Run {
         let at = |data: &[u8], lines: usize| {
             let run = row / PAIR * rows.shape.groups + group;
-            // SAFETY: as the caller promises.
+            // SAFETY: the caller says that the row and the group are there, whose first line this is.
             unsafe { data.as_ptr().add((run * lines * PAIR + row % PAIR) * LINE) }
         };
         let (nibbles, crumbs) = (rows.shape.nibble_lines(), rows.shape.crumb_lines());
@@ -109,7 +109,7 @@ impl Run {
     pub(super) unsafe fn four<const B: usize>(&self, i: usize, whole: bool) -> [__m512i; 4] {
         let zero = _mm512_setzero_si512();
         let line = |data: *const u8, i: usize| {
-            // SAFETY: as the caller promises.
+            // SAFETY: the caller says that the blocks are there, whose line this is; lines are aligned to as many bytes as they have.
             unsafe { _mm512_load_si512(data.add(i * PAIR * LINE).cast()) }
         };
         let nibbles = [
@@ -140,7 +140,7 @@ pub(super) unsafe fn table<const B: usize>(
     group: usize,
 ) -> Tables {
     let n = entries(B);
-    // SAFETY: as the caller promises.
+    // SAFETY: the caller says that the tables have this group of this row.
     let at = unsafe {
         rows.tables
             .as_ptr()
@@ -162,7 +162,7 @@ pub(super) unsafe fn table<const B: usize>(
         }
         out
     };
-    // SAFETY: as above.
+    // SAFETY: the table of the group has n entries of two bytes, all lower ones before all upper ones.
     let upper = unsafe { at.add(n) };
     Tables {
         lower: half(at),
@@ -188,7 +188,7 @@ pub(super) unsafe fn walk<const B: usize, S: Sink>(
 ) {
     let blocks = rows.shape.blocks();
     for group in 0..rows.shape.groups {
-        // SAFETY: as the caller promises.
+        // SAFETY: the caller says that the rows have this one, and so the lines and tables of its groups are there.
         unsafe {
             let (run, table) = (
                 Run::new::<B>(rows, row, group),
@@ -236,7 +236,7 @@ impl Walk for PackedRows<'_> {
         macro_rules! by_width {
             ($($width:literal)*) => {
                 match self.width {
-                    // SAFETY: as the caller promises.
+                    // SAFETY: `Walk::walk` asks that the processor has the instructions and that the row is there; its width is `$width`.
                     $($width => unsafe { walk::<$width, S>(self, row, sink) },)*
                     _ => unreachable!("checked before"),
                 }
@@ -320,7 +320,7 @@ pub(crate) unsafe fn pack_tables(
     macro_rules! by_width {
         ($($width:literal)*) => {
             match rows.width() {
-                // SAFETY: as the caller promises.
+                // SAFETY: the caller says that the processor has the instructions; the width of the rows is `$width`.
                 $($width => unsafe { tables_of::<$width>(rows, fixed_point, out, scales) },)*
                 _ => unreachable!("checked before"),
             }
@@ -366,7 +366,7 @@ unsafe fn tables_of<const B: usize>(
             .enumerate()
             .zip(out.chunks_mut(2 * n))
         {
-            // SAFETY: as the caller promises.
+            // SAFETY: a group of `lut` has 2^B entries of two bytes, and this function has the features that `tables` asks for.
             let t = unsafe { tables::<B>(lut, factor, flip, || odd_group(rows, row, group)) };
             let (lower, upper) = out.split_at_mut(n);
             for (half, out) in [lower, upper].into_iter().enumerate() {

@@ -29,7 +29,7 @@ pub(crate) unsafe fn multiply(rows: &PackedRows<'_>, acts: &[u8], tokens: usize,
     macro_rules! by_width {
         ($f:ident, $($width:literal)*) => {
             match rows.width {
-                // SAFETY: as the caller promises.
+                // SAFETY: the caller says that the processor has the instructions and the lengths fit; the width is `$width`.
                 $($width => unsafe { $f!($width) },)*
                 _ => unreachable!("checked before"),
             }
@@ -88,7 +88,7 @@ unsafe fn one<const B: usize>(rows: &PackedRows<'_>, acts: &[u8], out: &mut [f32
     for ((i, out), scales) in out.chunks_mut(BATCH).enumerate().zip(scales) {
         let mut lanes = [_mm512_setzero_ps(); BATCH];
         let there = ((1u32 << out.len()) - 1) as u16;
-        // SAFETY: as the caller promises; a last single row has zeros at its side.
+        // SAFETY: the lengths fit, and lines and tables come in pairs of rows: a last single row has zeros at its side.
         unsafe {
             for r in (0..out.len()).step_by(PAIR) {
                 let row = BATCH * i + r;
@@ -123,7 +123,7 @@ unsafe fn few<const B: usize, const T: usize>(
         let mut sums = [0.0; BATCH];
         let outs = out.chunks_exact_mut(some.tokens).enumerate();
         for r in (0..outs.len()).step_by(PAIR) {
-            // SAFETY: as the caller promises; a last single row has zeros at its side.
+            // SAFETY: the lengths fit, and lines and tables come in pairs of rows: a last single row has zeros at its side.
             let pair = unsafe { lanes_of::<B, PAIR, T>(rows, batch * i + r, acts) };
             lanes[T * r..][..PAIR * T].copy_from_slice(pair.as_flattened());
         }
@@ -150,7 +150,7 @@ unsafe fn lanes_of<const B: usize, const R: usize, const T: usize>(
 ) -> [[__m512; T]; R] {
     let (blocks, groups) = (rows.shape.blocks(), rows.shape.groups);
     let mut lanes = [[_mm512_setzero_ps(); T]; R];
-    // SAFETY: as the caller promises; the activations have two lines and a scale for each block.
+    // SAFETY: the caller says that the rows are there; each row of activations has two lines and a scale for each block.
     unsafe {
         let mut place = Place {
             lines: 0,
@@ -227,7 +227,7 @@ unsafe fn block<const B: usize, const R: usize, const T: usize>(
         weights[r] = (tables[r].upper::<B>(code), tables[r].lower::<B>(code));
     }
     for t in 0..T {
-        // SAFETY: as the caller promises.
+        // SAFETY: the caller says that each row of activations has two lines and a scale for the block.
         let (x, sums, scale) = unsafe {
             let x = acts[t].add(place.lines).cast::<__m512i>().add(2 * k);
             let scale = acts[t].add(place.scale).cast::<f32>().add(k).read();

@@ -128,7 +128,7 @@ macro_rules! walk {
                         let bytes = plane.as_chunks().0[block];
                         *word = _mm256_set1_epi64x(i64::from_le_bytes(bytes));
                     }
-                    // SAFETY: as the caller promises.
+                    // SAFETY: `block` is a block of the row, for which the caller gave the sink room.
                     unsafe { sink.block::<B>(&tables, block, codes::<B, $gfni>(words)) };
                 }
             }
@@ -249,7 +249,7 @@ pub(super) unsafe fn words<const GFNI: bool>(
     {
         *scale = if rows.in_blocks() {
             let mut sink = Words(memory.as_mut_ptr().cast());
-            // SAFETY: as the caller promises.
+            // SAFETY: the caller says that the processor has the instructions and the row is there; `memory` is as long as the row.
             unsafe { walk_any::<GFNI, Words>(rows, i, &mut sink) }
         } else {
             odd::words(rows, i, memory)
@@ -271,7 +271,7 @@ pub(super) unsafe fn floats<const GFNI: bool>(
     for (i, memory) in range.zip(memory.chunks_exact_mut(row_bytes)) {
         if rows.in_blocks() {
             let mut sink = Floats(memory.as_mut_ptr().cast());
-            // SAFETY: as the caller promises.
+            // SAFETY: the caller says that the processor has the instructions and the row is there; `memory` is as long as the row.
             unsafe { walk_any::<GFNI, Floats>(rows, i, &mut sink) };
             memory[4 * rows.columns..].fill(0);
         } else {
@@ -281,13 +281,18 @@ pub(super) unsafe fn floats<const GFNI: bool>(
     [1.0; PAIR]
 }
 
+/// Hands the blocks of row `row` to `sink`; the scale of the row.
+///
+/// # Safety
+/// AVX2, FMA and F16C, and GFNI where the parameter says so. The row is there, its groups are whole blocks, and the sink has
+/// room for them.
 unsafe fn walk_any<const GFNI: bool, S: Sink>(rows: &Rows<'_>, row: usize, sink: &mut S) -> f32 {
     macro_rules! by_width {
         ($($width:literal)*) => {
             match rows.width() {
-                // SAFETY: as the caller promises.
+                // SAFETY: the caller says that the processor has GFNI too and the row is there; its width is `$width`.
                 $($width if GFNI => unsafe { walk_gfni::<$width, S>(rows, row, sink) },
-                // SAFETY: as the caller promises.
+                // SAFETY: the caller says that the processor has AVX2, FMA and F16C and the row is there; its width is `$width`.
                 $width => unsafe { walk_avx2::<$width, S>(rows, row, sink) },)*
                 _ => unreachable!("checked before"),
             }

@@ -159,7 +159,7 @@ pub(super) trait Sink {
 unsafe fn codes_of<const B: usize>(planes: [*const u8; B], block: usize) -> __m512i {
     let mut codes = _mm512_setzero_si512();
     for (i, plane) in planes.into_iter().enumerate() {
-        // SAFETY: as the caller promises.
+        // SAFETY: the caller says that the planes have the block, a word of eight bytes each.
         let bits = unsafe { plane.cast::<u64>().add(block).read_unaligned() };
         let bit = _mm512_set1_epi8((1u8 << (B - 1 - i)).cast_signed());
         codes = _mm512_mask_add_epi8(codes, bits, codes, bit);
@@ -191,7 +191,8 @@ pub(super) unsafe fn walk<const B: usize, S: Sink>(
     for (group, lut) in lut.chunks_exact(2 << B).enumerate() {
         // the last block of a row with one group may be shorter; with more, all are whole
         let range = group * blocks / groups..(group + 1) * blocks / groups;
-        // SAFETY: as the caller promises.
+        // SAFETY: the caller says that the row is there: of its planes a word for each block is read, of its tables 2^B entries of
+        // two bytes; the sink has room for the blocks.
         unsafe {
             let tables = tables::<B>(lut, factor, S::FLIP, || odd_group(rows, row, group));
             let mut at = range.start;
@@ -245,7 +246,7 @@ pub(super) unsafe fn tables<const B: usize>(
         }
     };
     let lut = lut.as_ptr();
-    // SAFETY: as the caller promises.
+    // SAFETY: `entries` reads within the table of the group, or within `odd`'s 256 entries.
     unsafe {
         match factor {
             None => Tables::new::<B>(|i| _mm512_cvtepu16_epi32(entries(lut, i)), flip),
@@ -330,7 +331,7 @@ impl Walk for Rows<'_> {
     unsafe fn walk<S: Sink>(&self, row: usize, sink: &mut S) -> f32 {
         macro_rules! by_width {
             ($($width:literal)*) => {
-                // SAFETY: as the caller promises.
+                // SAFETY: `Walk::walk` asks that the processor has the instructions and that the row is there; `in_blocks` holds.
                 unsafe {
                     let fixed = if S::HALVES { None } else { Some(fixed(self, row)) };
                     match self.width() {
@@ -364,7 +365,7 @@ pub(super) unsafe fn words<R: Walk>(
             Some(rows) => odd::words(rows, i, memory),
             None => {
                 let mut sink = Words(memory.as_mut_ptr().cast());
-                // SAFETY: as the caller promises.
+                // SAFETY: the caller says that the processor has the instructions and the row is there; `memory` has room for its blocks.
                 unsafe { rows.walk(i, &mut sink) }
             }
         };
@@ -387,7 +388,7 @@ pub(super) unsafe fn floats<R: Walk>(
             Some(rows) => odd::floats(rows, i, memory),
             None => {
                 let mut sink = Floats(memory.as_mut_ptr().cast());
-                // SAFETY: as the caller promises.
+                // SAFETY: the caller says that the processor has the instructions and the row is there; `memory` has room for its blocks.
                 unsafe { rows.walk(i, &mut sink) };
                 memory[4 * rows.columns()..].fill(0);
             }

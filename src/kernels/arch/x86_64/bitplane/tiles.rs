@@ -29,14 +29,14 @@ impl Call<'_> {
     /// # Safety
     /// The row is there.
     unsafe fn weights(&self, row: usize) -> *const u8 {
-        // SAFETY: as the caller promises.
+        // SAFETY: the caller says that the row is there, so it begins within the weights.
         unsafe { self.weights.as_ptr().add(row * self.act_bytes) }
     }
 
     /// # Safety
     /// The token is there.
     unsafe fn acts(&self, token: usize) -> *const u8 {
-        // SAFETY: as the caller promises.
+        // SAFETY: the caller says that the token is there, so it begins within the activations.
         unsafe { self.acts.as_ptr().add(token * self.act_bytes) }
     }
 }
@@ -48,7 +48,7 @@ macro_rules! tiles {
         let mut t = 0;
         while t < $call.tokens {
             let left = $call.tokens - t;
-            // SAFETY: as the caller promises; the tokens are there.
+            // SAFETY: the caller says that the processor has the instructions and the lengths fit; as many tokens are left.
             unsafe {
                 match (rows, left) {
                     $((2, $tokens..) => { $tile::<2, $tokens>($call, t, $out); t += $tokens; })*

@@ -77,7 +77,7 @@ mod tests {
         let any = (0..=u32::MAX).step_by(509).map(f32::from_bits);
         for (i, x) in any.enumerate() {
             let others = [x, 0.5][i % 2];
-            // SAFETY: the instruction set was just detected.
+            // SAFETY: the instruction set was detected when the test began.
             unsafe {
                 compare(std::array::from_fn(
                     |lane| if lane == i % 16 { x } else { others },
@@ -88,7 +88,7 @@ mod tests {
             for bits in (limit.to_bits()..limit.to_bits() + 160_000).step_by(16) {
                 for sign in [0, 1 << 31] {
                     let x = |lane: usize| f32::from_bits((bits + lane as u32) | sign);
-                    // SAFETY: as above.
+                    // SAFETY: the instruction set was detected when the test began.
                     unsafe { compare(std::array::from_fn(x)) };
                 }
             }

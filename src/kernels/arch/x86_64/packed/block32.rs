@@ -291,7 +291,8 @@ unsafe fn scales<B: Block32>(block: *const u8) -> __m512 {
 fn multiply<B: Block32>(group: &[u8], acts: &[u8], n: usize, tokens: usize, out: &mut [f32]) {
     let p = const { &packing::<B>("32-blocks x16", "") };
     check(p, group, acts, n, tokens, out);
-    // SAFETY: handed out only where the instruction set was detected; all lengths are as `check` saw.
+    // SAFETY: `packings` hands the layout out only for an `Isa` with these instructions;
+    // `check` has compared all lengths.
     unsafe {
         if tokens == 1 {
             one::<B>(group, acts, out);

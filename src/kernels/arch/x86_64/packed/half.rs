@@ -126,7 +126,7 @@ fn pack_f16(w: &[u8], n: usize, out: &mut [u8]) -> bool {
 fn pack_bf16(w: &[u8], n: usize, out: &mut [u8]) -> bool {
     let (head, words) = out.split_at_mut(HEAD);
     interleave(w, n, words);
-    // SAFETY: the layout is handed out only where at least AVX2 was detected.
+    // SAFETY: `packings` hands the layout out only for an `Isa` that includes AVX2.
     unsafe { Exponents::of(w) }.store(head);
     true
 }
@@ -142,7 +142,7 @@ fn arrange_f16(act: &[u8], n: usize, out: &mut [u8]) {
     values[n..].fill([0; 8]);
     let (eights, rest) = halves.as_chunks();
     let (wide, wide_rest) = values[..n].as_chunks_mut();
-    // SAFETY: the layout is handed out only where at least AVX2 and F16C were detected.
+    // SAFETY: `packings` hands the layout out only for an `Isa` that includes AVX2 and F16C.
     unsafe { widen(eights, wide) };
     for (half, value) in rest.iter().zip(wide_rest) {
         let x = f64::from(f16_to_f32(u16::from_le_bytes(*half)));
@@ -170,11 +170,11 @@ fn widen(halves: &[[[u8; 2]; 8]], out: &mut [[[u8; 8]; 8]]) {
 fn arrange_bf16(act: &[u8], n: usize, out: &mut [u8]) {
     assert_eq!(act.len(), 2 * n, "activation row");
     let (head, values) = out.split_at_mut(HEAD);
-    // SAFETY: the layout is handed out only where at least AVX2 was detected.
+    // SAFETY: `packings` hands the layout out only for an `Isa` that includes AVX2.
     unsafe { Exponents::of(act) }.store(head);
     let (halves, values) = (act.as_chunks::<2>().0, values.as_chunks_mut::<8>().0);
     values[n..].fill([0; 8]);
-    // SAFETY: as above.
+    // SAFETY: `packings` hands the layout out only for an `Isa` that includes AVX2.
     unsafe { widen_brain(halves, values) };
 }
 
@@ -313,7 +313,7 @@ fn multiply_bf16<const AVX512: bool>(
         } else {
             for (r, out) in out.as_chunks_mut().0.iter_mut().enumerate() {
                 let x = &coefs.data[r * coefs.stride..][..n.next_multiple_of(STEPS)];
-                // SAFETY: the layout is handed out only where at least AVX2 was detected.
+                // SAFETY: `packings` hands the layout out only for an `Isa` that includes AVX2.
                 unsafe { rounded(words, x, out) };
             }
         }

@@ -165,7 +165,7 @@ fn arrange<C: Codes>(act: &[u8], n: usize, out: &mut [u8]) {
     assert_eq!(act.len(), n / BLOCK * Q8_K, "activation row");
     let blocks = act.as_chunks::<Q8_K>().0;
     for (act, out) in blocks.iter().zip(out.chunks_exact_mut(C::ACT)) {
-        // SAFETY: handed out only where the instruction set was detected.
+        // SAFETY: `packings` hands the layout out only for an `Isa` with these instructions.
         unsafe { arrange_block::<C>(act, out) };
     }
 }
@@ -197,7 +197,8 @@ fn multiply<C: Codes>(group: &[u8], acts: &[u8], n: usize, tokens: usize, out: &
             stride,
         };
         let w = group.as_ptr();
-        // SAFETY: handed out only where the instruction set was detected; all lengths are as `check` saw.
+        // SAFETY: `packings` hands the layout out only for an `Isa` with these instructions;
+        // `check` has compared all lengths.
         unsafe {
             match (out.len() / ROWS, C::EXPANDED) {
                 (1, _) => one::<C>(w, acts, out),
@@ -247,7 +248,7 @@ unsafe fn head<C: Codes>(w: *const u8, b: usize) -> (Head, *const u8) {
     let (d, block) = at::<C>(b);
     // SAFETY: the caller's group has this block.
     let (d, block) = unsafe { (scales(w.add(d)), w.add(block)) };
-    // SAFETY: as above; this function has the features.
+    // SAFETY: `block` is a whole block of the group, and this function has the features that `scales` asks for.
     let mut scales = pair_scales(unsafe { C::scales(block) });
     for scales in &mut scales[..C::LOW] {
         *scales = _mm512_sll_epi16(*scales, times::<C>());

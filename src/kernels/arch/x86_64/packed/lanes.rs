@@ -169,7 +169,7 @@ pub(super) use unroll;
 #[inline]
 #[target_feature(enable = "avx512f")]
 pub(super) unsafe fn broadcast(p: *const u8) -> __m512i {
-    // SAFETY: as above.
+    // SAFETY: the caller has four readable bytes at `p`; no alignment is asked for.
     _mm512_set1_epi32(unsafe { p.cast::<i32>().read_unaligned() })
 }
 
@@ -180,7 +180,7 @@ pub(super) unsafe fn broadcast(p: *const u8) -> __m512i {
 #[inline]
 #[target_feature(enable = "avx512f")]
 pub(super) unsafe fn load(p: *const u8) -> __m512i {
-    // SAFETY: as above; no alignment is asked for.
+    // SAFETY: the caller has 64 readable bytes at `p`; no alignment is asked for.
     unsafe { _mm512_loadu_si512(p.cast()) }
 }
 
@@ -191,7 +191,7 @@ pub(super) unsafe fn load(p: *const u8) -> __m512i {
 #[inline]
 #[target_feature(enable = "avx512f")]
 pub(super) unsafe fn scales(p: *const u8) -> __m512 {
-    // SAFETY: as above.
+    // SAFETY: the caller has 32 readable bytes at `p`; no alignment is asked for.
     _mm512_cvtph_ps(unsafe { _mm256_loadu_si256(p.cast()) })
 }
 

@@ -2,8 +2,8 @@
 
 use trine_formats::types::TypeId;
 
-use crate::packed::Packing;
-use crate::{Isa, Level};
+use crate::packed::{Encoding, Packing};
+use crate::{Isa, Level, MAX_COLUMNS, size};
 
 mod block32;
 mod half;
@@ -55,14 +55,24 @@ pub(crate) fn packings(ty: TypeId, isa: Isa) -> &'static [&'static Packing] {
 
 /// Checks the lengths that every kernel relies on.
 fn check(p: &Packing, group: &[u8], acts: &[u8], n: usize, tokens: usize, out: &[f32]) {
+    let block = match p.encoding {
+        Encoding::Type(TypeId::Q8_K) => 256,
+        Encoding::Type(TypeId::Q8_0 | TypeId::Q8_1) => 32,
+        _ => 1,
+    };
+    assert!(
+        n <= MAX_COLUMNS && n.is_multiple_of(block),
+        "{}: {n} columns",
+        p.name
+    );
     assert_eq!(group.len(), (p.group_bytes)(n), "{}: group", p.name);
     assert_eq!(
         acts.len(),
-        tokens * (p.act_bytes)(n),
+        size([tokens, (p.act_bytes)(n)]),
         "{}: activations",
         p.name
     );
-    assert_eq!(out.len(), tokens * p.rows, "{}: outputs", p.name);
+    assert_eq!(out.len(), size([tokens, p.rows]), "{}: outputs", p.name);
     assert!(
         acts.as_ptr().addr().is_multiple_of(64),
         "{}: alignment",

@@ -107,7 +107,8 @@ fn multiply(group: &[u8], acts: &[u8], n: usize, tokens: usize, out: &mut [f32])
     let act = act_bytes(n);
     for (acts, out) in acts.chunks(8 * act).zip(out.chunks_mut(8 * ROWS)) {
         let y = acts.as_ptr();
-        // SAFETY: handed out only where the instruction set was detected; all lengths are as `check` saw.
+        // SAFETY: `packings` hands the layout out only for an `Isa` with these instructions;
+        // `check` has compared all lengths.
         unsafe {
             match out.len() / ROWS {
                 0 => {}
@@ -142,7 +143,7 @@ unsafe fn head(w: *const u8) -> Head {
     let zero = _mm512_setzero_si512();
     let (mut scales_of, mut mins, mut sum) = ([zero; 8], [zero; 8], zero);
     for g in 0..4 {
-        // SAFETY: the caller's block has a head.
+        // SAFETY: `w` is a block, whose head has four lines of scales.
         let line = unsafe { load(w.add(SCALES + 64 * g)) };
         scales_of[2 * g] = _mm512_and_si512(line, low);
         mins[2 * g] = _mm512_and_si512(_mm512_srli_epi16::<4>(line), low);
@@ -153,7 +154,7 @@ unsafe fn head(w: *const u8) -> Head {
             _mm512_add_epi16(scales_of[2 * g], scales_of[2 * g + 1]),
         );
     }
-    // SAFETY: as above.
+    // SAFETY: a block begins with the f16 scales of sixteen rows, at `DMIN` those of the minima follow.
     let (d, dmin) = unsafe { (scales(w), scales(w.add(DMIN))) };
     Head {
         d,
@@ -189,13 +190,13 @@ unsafe fn add_pair(acc: __m512i, lines: &[__m512i; 4], scales: __m512i, y: *cons
     let (even, odd) = (_mm512_set1_epi8(0x03), _mm512_set1_epi8(0x0C));
     let mut sums = _mm512_set1_epi32(BIAS >> 14);
     for (c, line) in lines.iter().enumerate() {
-        // SAFETY: the caller's activations have both groups.
+        // SAFETY: two groups of 16 quants lie at `y`, the second 32 bytes after the first.
         let q = unsafe { broadcast(y.add(32 + 4 * c)) };
         sums = _mm512_dpbusd_epi32(sums, _mm512_and_si512(*line, odd), q);
     }
     sums = _mm512_slli_epi32::<14>(sums);
     for (c, line) in lines.iter().enumerate() {
-        // SAFETY: as above.
+        // SAFETY: two groups of 16 quants lie at `y`, the second 32 bytes after the first.
         let q = unsafe { broadcast(y.add(4 * c)) };
         sums = _mm512_dpbusd_epi32(sums, _mm512_and_si512(*line, even), q);
     }

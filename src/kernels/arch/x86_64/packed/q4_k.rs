@@ -132,7 +132,7 @@ impl Codes for Q5K {
         ];
         let mut codes = [[even; 2]; 4];
         for (p, codes) in codes.iter_mut().enumerate() {
-            // SAFETY: as above.
+            // SAFETY: a part of Q5_K has five lines; this is one of the first four.
             let q = unsafe { load(part.add(64 * p)) };
             let rest = _mm512_and_si512(rest[p], _mm512_set1_epi8(0x18));
             // rest | q & odd
@@ -204,7 +204,7 @@ fn arrange(act: &[u8], n: usize, out: &mut [u8]) {
     assert_eq!(act.len(), n / BLOCK * Q8_K, "activation row");
     let blocks = act.as_chunks::<Q8_K>().0;
     for (act, out) in blocks.iter().zip(out.as_chunks_mut::<ACT>().0) {
-        // SAFETY: handed out only where the instruction set was detected.
+        // SAFETY: `packings` hands the layout out only for an `Isa` with these instructions.
         unsafe { arrange_block(act, out) };
     }
 }
@@ -230,12 +230,14 @@ fn multiply<C: Codes>(group: &[u8], acts: &[u8], n: usize, tokens: usize, out: &
     check(const { &packing::<C>() }, group, acts, n, tokens, out);
     let act = act_bytes(n);
     if tokens == 1 {
-        // SAFETY: handed out only where the instruction set was detected; all lengths are as `check` saw.
+        // SAFETY: `packings` hands the layout out only for an `Isa` with these instructions;
+        // `check` has compared all lengths.
         unsafe { one::<C>(group, acts.as_ptr(), out) };
         return;
     }
     for (acts, out) in acts.chunks(TILE * act).zip(out.chunks_mut(TILE * ROWS)) {
-        // SAFETY: as above.
+        // SAFETY: `packings` hands the layout out only for an `Isa` with these instructions;
+        // `check` has compared all lengths.
         unsafe { tile::<C>(group, acts.as_ptr(), act, out) };
     }
 }

@@ -184,7 +184,8 @@ pub(super) fn multiply_tq2_0(group: &[u8], acts: &[u8], n: usize, tokens: usize,
     check(&TQ2_0, group, acts, n, tokens, out);
     let act = act_bytes_q8_k(n);
     for (acts, out) in acts.chunks(4 * act).zip(out.chunks_mut(4 * ROWS)) {
-        // SAFETY: handed out only where the instruction set was detected; all lengths are as `check` saw.
+        // SAFETY: `packings` hands the layout out only for an `Isa` with these instructions;
+        // `check` has compared all lengths.
         unsafe {
             match out.len() / ROWS {
                 1 => blocks_once::<1>(group, acts, n, act, out),
@@ -207,7 +208,8 @@ pub(super) fn multiply_rows<const REVERSED: bool>(
     check(&TL, group, acts, n, tokens, out);
     let act = (TL.act_bytes)(n);
     for (acts, out) in acts.chunks(4 * act).zip(out.chunks_mut(4 * ROWS)) {
-        // SAFETY: as above.
+        // SAFETY: `packings` hands the layout out only for an `Isa` with these instructions;
+        // `check` has compared all lengths.
         unsafe {
             match out.len() / ROWS {
                 1 => rows_once::<1, REVERSED>(group, acts, act, out),
@@ -259,7 +261,7 @@ unsafe fn unit_once<const T: usize, const REVERSED: bool>(
         for s in 0..PLANES {
             let planes = w.map(|w| _mm512_and_si512(w, mask(s)));
             for t in 0..T {
-                // SAFETY: as above.
+                // SAFETY: `q[t]` points at the 128 activations of the unit, which are 32 dwords.
                 let q = unsafe { broadcast::<REVERSED>(q[t], s, c) };
                 for h in 0..2 {
                     acc[t][s][h] = _mm512_dpbusd_epi32(acc[t][s][h], planes[h], q);

@@ -232,7 +232,8 @@ fn pack_tq2_0(w: &[u8], n: usize, out: &mut [u8]) -> bool {
             if !ternary(&from[SCALES..]) {
                 return false;
             }
-            // SAFETY: handed out only where the instruction set was detected; two units, 13 chunks.
+            // SAFETY: `packings` hands the layout out only for an `Isa` with these instructions.
+            // A block has two units of codes and 13 chunks of digits.
             unsafe { from_two_bit::<false>(&from[SCALES..], &mut to[SCALES..]) }
         }
         true
@@ -253,7 +254,8 @@ fn pack_rows(w: &[u8], n: usize, out: &mut [u8]) -> bool {
             .chunks_exact(2 * UNIT_BYTES)
             .zip(out.chunks_exact_mut(DIGITS))
         {
-            // SAFETY: as above.
+            // SAFETY: `packings` hands the layout out only for an `Isa` with these instructions.
+            // A block has two units of codes and 13 chunks of digits.
             unsafe { from_two_bit::<true>(from, to) }
         }
         true
@@ -430,7 +432,7 @@ fn expand_blocks(group: &[u8], two_bit: &mut [u8]) {
         .zip(two_bit.chunks_exact_mut(t2::BLOCK))
     {
         to[..SCALES].copy_from_slice(&from[..SCALES]);
-        // SAFETY: handed out only where the instruction set was detected.
+        // SAFETY: `packings` hands the layout out only for an `Isa` with these instructions.
         unsafe { expand(Lookup::new(), &from[SCALES..], &mut to[SCALES..]) }
     }
 }
@@ -441,7 +443,7 @@ fn expand_rows(group: &[u8], two_bit: &mut [u8]) {
         .chunks_exact(DIGITS)
         .zip(two_bit.chunks_exact_mut(2 * UNIT_BYTES))
     {
-        // SAFETY: as above.
+        // SAFETY: `packings` hands the layout out only for an `Isa` with these instructions.
         unsafe { expand(Lookup::new(), from, to) }
     }
 }
@@ -450,7 +452,8 @@ fn multiply_blocks(group: &[u8], acts: &[u8], n: usize, tokens: usize, out: &mut
     check(&TQ1_0, group, acts, n, tokens, out);
     let act = t2::act_bytes_q8_k(n);
     for (act, out) in acts.chunks(act).zip(out.chunks_mut(ROWS)) {
-        // SAFETY: handed out only where the instruction set was detected; lengths as `check` saw.
+        // SAFETY: `packings` hands the layout out only for an `Isa` with these instructions;
+        // `check` has compared all lengths.
         unsafe { blocks_once(group, act, n, out) }
     }
 }
@@ -458,7 +461,8 @@ fn multiply_blocks(group: &[u8], acts: &[u8], n: usize, tokens: usize, out: &mut
 fn multiply_rows(group: &[u8], acts: &[u8], n: usize, tokens: usize, out: &mut [f32]) {
     check(&TL, group, acts, n, tokens, out);
     for (act, out) in acts.chunks((TL.act_bytes)(n)).zip(out.chunks_mut(ROWS)) {
-        // SAFETY: as above.
+        // SAFETY: `packings` hands the layout out only for an `Isa` with these instructions;
+        // `check` has compared all lengths.
         unsafe { row_once(group, act, out) }
     }
 }
@@ -494,7 +498,7 @@ unsafe fn row_once(group: &[u8], act: &[u8], out: &mut [f32]) {
     let lookup = Lookup::new();
     let mut acc = [[_mm512_setzero_si512(); 2]; PLANES];
     for (b, from) in group.chunks_exact(DIGITS).enumerate() {
-        // SAFETY: as above.
+        // SAFETY: `from` is a whole block of 13 chunks, and `check` has seen 256 activations for each after the first 64 bytes.
         unsafe {
             block(
                 lookup,

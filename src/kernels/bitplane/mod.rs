@@ -7,7 +7,7 @@
 //! - with one token, codes become products while they are in registers;
 //! - with more, a row is looked up once into memory that stays in the cache, and all tokens run over it.
 //!
-//! Activations are arranged once for all matrices of the same width that share them: [`Form`].
+//! Activations are arranged once for all matrices of the same width that share them: [`Arrangement`].
 
 use trine_formats::anyprec::{BLOCK, MAX_BITS, words};
 
@@ -87,7 +87,7 @@ impl<'a> Rows<'a> {
     ///
     /// # Panics
     /// They do not.
-    fn check(&self, form: Form, acts: &[u8], tokens: usize, out: &[f32]) -> usize {
+    fn check(&self, form: Arrangement, acts: &[u8], tokens: usize, out: &[f32]) -> usize {
         let rows = out.len().checked_div(tokens).unwrap_or(0);
         assert_eq!(out.len(), rows * tokens, "whole rows of {tokens} tokens");
         assert!(self.columns > 0 && self.groups > 0, "an empty row");
@@ -116,7 +116,7 @@ pub fn in_blocks(columns: usize, groups: usize) -> bool {
 
 /// An arrangement of a row of activations in blocks of 64, the last one filled with zeros.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Form {
+pub enum Arrangement {
     /// The activations themselves. What fills the last block is −0: times weights of 0 it changes no sum, not even one
     /// that is −0.
     Floats,
@@ -128,13 +128,13 @@ pub enum Form {
     Words,
 }
 
-/// Tokens that are few: more are faster over rows that were looked up into memory.
-const FEW: usize = 16;
+/// Tokens that share the codes of a row at most: more are faster over rows that were looked up into memory.
+const TOKENS_SHARING_CODES: usize = 16;
 
 /// Bytes of a block in both integer forms.
 const INT_BLOCK: usize = 128;
 
-impl Form {
+impl Arrangement {
     /// What the kernel of a number path wants for rows of such groups; with `packed` codes a few tokens share those that are
     /// in registers.
     pub fn of(
@@ -144,14 +144,14 @@ impl Form {
         packed: bool,
         columns: usize,
         groups: usize,
-    ) -> Form {
-        let few = tokens <= if packed { FEW } else { 1 };
+    ) -> Arrangement {
+        let shared = tokens <= if packed { TOKENS_SHARING_CODES } else { 1 };
         match path {
-            NumberPath::F32 => Form::Floats,
-            NumberPath::I16 if few && in_blocks(columns, groups) && reads_packed(isa) => {
-                Form::Bytes
+            NumberPath::F32 => Arrangement::Floats,
+            NumberPath::I16 if shared && in_blocks(columns, groups) && reads_packed(isa) => {
+                Arrangement::Bytes
             }
-            NumberPath::I16 => Form::Words,
+            NumberPath::I16 => Arrangement::Words,
         }
     }
 
@@ -159,15 +159,17 @@ impl Form {
     pub fn act_bytes(self, columns: usize) -> usize {
         let blocks = words(columns);
         match self {
-            Form::Floats => 4 * BLOCK * blocks,
-            Form::Bytes | Form::Words => (blocks * (INT_BLOCK + 4)).next_multiple_of(64),
+            Arrangement::Floats => 4 * BLOCK * blocks,
+            Arrangement::Bytes | Arrangement::Words => {
+                (blocks * (INT_BLOCK + 4)).next_multiple_of(64)
+            }
         }
     }
 
     /// Arranges a row. Quantized as [`trine_formats::anyprec::quantize_activations`] does.
     ///
     /// # Panics
-    /// When `out` is not [`Form::act_bytes`] long.
+    /// When `out` is not [`Arrangement::act_bytes`] long.
     pub fn arrange(self, isa: Isa, x: &[f32], out: &mut [u8]) {
         assert_eq!(out.len(), self.act_bytes(x.len()), "activation row");
         #[cfg(target_arch = "x86_64")]
@@ -189,14 +191,14 @@ pub fn reads_packed(isa: Isa) -> bool {
 }
 
 /// `out[r * tokens + t]` = the product of row `r` and activation row `t`, without sparse weights. `acts` are
-/// `tokens` rows of `form`, which is what [`Form::of`] says for these rows.
+/// `tokens` rows of `form`, which is what [`Arrangement::of`] says for these rows.
 ///
 /// # Panics
 /// When lengths do not fit, or `acts` are not aligned to 64 bytes.
 pub fn multiply(
     isa: Isa,
     rows: &Rows<'_>,
-    form: Form,
+    form: Arrangement,
     acts: &[u8],
     tokens: usize,
     out: &mut [f32],

@@ -5,8 +5,8 @@
 //! A group of a row is a run of lines of 64 bytes, a byte for each weight of a block:
 //!
 //! - nibbles: planes 0 to 3 of two blocks; the first in the lower half of each byte, the second in the upper one;
-//! - two kinds of crumbs: planes 4 and 5, and planes 6 and 7, of four blocks `a` to `d`. They lie where the fewest
-//!   instructions bring them together with the nibbles:
+//! - two bits: planes 4 and 5, or planes 6 and 7, of four blocks `a` to `d`. They lie where the fewest instructions
+//!   bring them together with the nibbles:
 //!
 //! | bits of a byte | 0, 1 | 2, 3 | 4, 5 | 6, 7 |
 //! |---|---|---|---|---|
@@ -22,7 +22,7 @@ use std::ops::Range;
 
 use trine_formats::anyprec::words;
 
-use super::{Form, NumberPath, Rows, reads_packed};
+use super::{Arrangement, NumberPath, Rows, reads_packed};
 use crate::{Isa, MAX_COLUMNS, size};
 
 /// Rows whose lines alternate.
@@ -59,8 +59,8 @@ impl Shape {
         self.blocks().div_ceil(2)
     }
 
-    /// Lines of either kind of crumbs of a group of a row.
-    pub fn crumb_lines(&self) -> usize {
+    /// Lines of planes 4 and 5, or of planes 6 and 7, of a group of a row.
+    pub fn two_bit_lines(&self) -> usize {
         self.blocks().div_ceil(4)
     }
 
@@ -73,7 +73,7 @@ impl Shape {
     pub fn lines(&self, kind: Kind) -> usize {
         match kind {
             Kind::Nibbles => self.nibble_lines(),
-            Kind::Crumbs | Kind::LastCrumbs => self.crumb_lines(),
+            Kind::Planes45 | Kind::Planes67 => self.two_bit_lines(),
         }
     }
 
@@ -89,21 +89,21 @@ pub enum Kind {
     /// Planes 0 to 3.
     Nibbles,
     /// Planes 4 and 5.
-    Crumbs,
+    Planes45,
     /// Planes 6 and 7.
-    LastCrumbs,
+    Planes67,
 }
 
 impl Kind {
     /// All kinds, in the order of their planes.
-    pub const ALL: [Kind; 3] = [Kind::Nibbles, Kind::Crumbs, Kind::LastCrumbs];
+    pub const ALL: [Kind; 3] = [Kind::Nibbles, Kind::Planes45, Kind::Planes67];
 
     /// Planes that it has room for.
     pub fn planes(self) -> Range<usize> {
         match self {
             Kind::Nibbles => 0..4,
-            Kind::Crumbs => 4..6,
-            Kind::LastCrumbs => 6..8,
+            Kind::Planes45 => 4..6,
+            Kind::Planes67 => 6..8,
         }
     }
 
@@ -161,7 +161,7 @@ impl<'a> PackedRows<'a> {
     }
 
     /// All lengths fit each other.
-    fn check(&self, form: Form, acts: &[u8], tokens: usize, out: &[f32]) {
+    fn check(&self, form: Arrangement, acts: &[u8], tokens: usize, out: &[f32]) {
         self.shape.check();
         assert_eq!(out.len(), size([self.rows(), tokens]), "output size");
         assert!((1..=8).contains(&self.width), "width {}", self.width);
@@ -192,7 +192,7 @@ impl<'a> PackedRows<'a> {
 pub fn multiply(
     isa: Isa,
     rows: &PackedRows<'_>,
-    form: Form,
+    form: Arrangement,
     acts: &[u8],
     tokens: usize,
     out: &mut [f32],

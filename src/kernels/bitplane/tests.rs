@@ -9,7 +9,7 @@ use crate::testing::{Random, isas, same, skipped};
 
 const PATHS: [NumberPath; 2] = [NumberPath::F32, NumberPath::I16];
 
-type Multiply = Box<dyn Fn(&Rows<'_>, Form, &[u8], usize, &mut [f32])>;
+type Multiply = Box<dyn Fn(&Rows<'_>, Arrangement, &[u8], usize, &mut [f32])>;
 
 /// The kernels that this processor runs, among them those that it has better ones for.
 fn kernels() -> Vec<(String, Isa, Multiply)> {
@@ -48,13 +48,19 @@ fn packed_kernels() -> bool {
 }
 
 /// From packed codes, where groups are whole blocks; in parts of several rows, as threads have them.
-fn multiply_packed(rows: &Rows<'_>, form: Form, acts: &[u8], tokens: usize, out: &mut [f32]) {
+fn multiply_packed(
+    rows: &Rows<'_>,
+    form: Arrangement,
+    acts: &[u8],
+    tokens: usize,
+    out: &mut [f32],
+) {
     let count = rows.check(form, acts, tokens, out);
     if !rows.in_blocks() {
         return multiply(Isa::detect(), rows, form, acts, tokens, out);
     }
     let path = match form {
-        Form::Floats => NumberPath::F32,
+        Arrangement::Floats => NumberPath::F32,
         _ => NumberPath::I16,
     };
     let held = Packed::of(path, rows, count);
@@ -192,7 +198,7 @@ impl Matrix {
 }
 
 /// All rows of `x` in the form for `tokens` of them.
-fn arranged(form: Form, isa: Isa, x: &[f32], columns: usize) -> AlignedBytes {
+fn arranged(form: Arrangement, isa: Isa, x: &[f32], columns: usize) -> AlignedBytes {
     let bytes = form.act_bytes(columns);
     let mut out = AlignedBytes::new(x.len() / columns * bytes);
     for (x, out) in x.chunks_exact(columns).zip(out.chunks_exact_mut(bytes)) {
@@ -208,8 +214,8 @@ fn compare(m: &Matrix, x: &[f32], what: &str) {
         for (name, isa, multiply) in kernels() {
             let (shape, n) = ((m.columns, m.groups), tokens);
             let forms =
-                [false, true].map(|packed| Form::of(path, isa, n, packed, shape.0, shape.1));
-            let compare = |form: Form| {
+                [false, true].map(|packed| Arrangement::of(path, isa, n, packed, shape.0, shape.1));
+            let compare = |form: Arrangement| {
                 let acts = arranged(form, isa, x, m.columns);
                 let mut out = vec![f32::from_bits(0x7FC1_2345); expected.len()];
                 m.with(|rows| multiply(rows, form, &acts, tokens, &mut out));
@@ -360,10 +366,10 @@ fn quants_are_rounded_to_even() {
     x[5] = 254.0;
     let expected = quantize_activations(&x);
     for isa in isas() {
-        for form in [Form::Bytes, Form::Words] {
+        for form in [Arrangement::Bytes, Arrangement::Words] {
             let acts = arranged(form, isa, &x, 64);
             let value = |i: usize| match form {
-                Form::Bytes => acts[i] as i8,
+                Arrangement::Bytes => acts[i] as i8,
                 _ => acts[i / 4 * 4 + i % 4 / 2 * 64 + i % 2 * 2] as i8,
             };
             let values: Vec<i8> = (0..64).map(value).collect();
@@ -391,9 +397,9 @@ fn packed_codes_are_the_bits_of_the_planes() {
             let run = row / 2 * groups + group;
             let at = |lines: usize, line: usize| ((run * lines + line) * 2 + row % 2) * 64 + byte;
             let nibbles = packed.lines[0][at(blocks.div_ceil(2), block / 2)];
-            let crumbs = at(blocks.div_ceil(4), block / 4);
-            let middle = packed.lines[1][crumbs] >> [4, 0, 6, 2][block % 4] & 3;
-            let last = packed.lines[2][crumbs] >> [6, 2, 4, 0][block % 4] & 3;
+            let two_bits = at(blocks.div_ceil(4), block / 4);
+            let middle = packed.lines[1][two_bits] >> [4, 0, 6, 2][block % 4] & 3;
+            let last = packed.lines[2][two_bits] >> [6, 2, 4, 0][block % 4] & 3;
             let code = nibbles >> (4 * (block % 2)) & 15 | middle << 4 | last << 6;
             for (plane, bytes) in m.planes.iter().enumerate() {
                 let bit = bytes[row * columns / 8 + column / 8] >> (column % 8) & 1;
@@ -418,9 +424,9 @@ fn values_of_half_floats_are_exact() {
     let mut x = vec![0.0; 64];
     x[7] = 1.0;
     for (_, isa, multiply) in kernels() {
-        let acts = arranged(Form::Floats, isa, &x, 64);
+        let acts = arranged(Arrangement::Floats, isa, &x, 64);
         let mut out = [0.0];
-        m.with(|rows| multiply(rows, Form::Floats, &acts, 1, &mut out));
+        m.with(|rows| multiply(rows, Arrangement::Floats, &acts, 1, &mut out));
         assert_eq!(out[0].to_bits(), f16_to_f32(0x3555).to_bits());
     }
 }

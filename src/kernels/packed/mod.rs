@@ -33,7 +33,7 @@ pub enum Encoding {
 
 /// One way to hold a weight type, with its kernels. All functions are safe for any bytes; they panic when
 /// lengths do not fit.
-pub struct Packing {
+pub struct Layout {
     /// Short name, for logs and tables.
     pub name: &'static str,
     /// Fewer bytes for more instructions: pays when the weights come from memory, not when they stay in the
@@ -67,7 +67,7 @@ pub struct Packing {
 /// Another layout of the same weights, with the same activations, that is faster once they are unpacked.
 pub struct Expansion {
     /// The layout.
-    pub to: &'static Packing,
+    pub to: &'static Layout,
     /// From so many tokens on it pays.
     pub from: usize,
     /// `expand(group, out)`: one group.
@@ -75,10 +75,10 @@ pub struct Expansion {
 }
 
 /// The packed layouts of a weight type that have kernels for an instruction set, the best first.
-pub fn packings(ty: TypeId, isa: Isa) -> &'static [&'static Packing] {
+pub fn layouts(ty: TypeId, isa: Isa) -> &'static [&'static Layout] {
     #[cfg(target_arch = "x86_64")]
     {
-        crate::arch::x86_64::packings(ty, isa)
+        crate::arch::x86_64::layouts(ty, isa)
     }
     #[cfg(not(target_arch = "x86_64"))]
     {
@@ -104,7 +104,7 @@ struct Scratch {
 /// # Panics
 /// When lengths do not fit.
 pub fn multiply_group(
-    packing: &Packing,
+    layout: &Layout,
     group: &[u8],
     acts: &[u8],
     n: usize,
@@ -112,20 +112,20 @@ pub fn multiply_group(
     mut put: impl FnMut(usize, &[f32]),
 ) {
     SCRATCH.with_borrow_mut(|Scratch { tile, expanded }| {
-        let (packing, group) = match &packing.expansion {
+        let (layout, group) = match &layout.expansion {
             Some(e) if tokens >= e.from => {
                 expanded.resize((e.to.group_bytes)(n), 0);
                 (e.expand)(group, expanded);
                 (e.to, &expanded[..])
             }
-            _ => (packing, group),
+            _ => (layout, group),
         };
-        let act_bytes = (packing.act_bytes)(n);
+        let act_bytes = (layout.act_bytes)(n);
         let mut first = 0;
-        for acts in acts.chunks(packing.tile * act_bytes) {
+        for acts in acts.chunks(layout.tile * act_bytes) {
             let tokens = acts.len() / act_bytes;
-            tile.resize(packing.rows * tokens, 0.0);
-            (packing.multiply)(group, acts, n, tokens, tile);
+            tile.resize(layout.rows * tokens, 0.0);
+            (layout.multiply)(group, acts, n, tokens, tile);
             put(first, tile);
             first += tokens;
         }

@@ -3,12 +3,12 @@
 use trine_formats::types::ternary::quantize_tl;
 use trine_formats::types::{REGISTRY, TypeId, TypeInfo};
 
-use super::{Encoding, Packing, multiply_group, packings};
+use super::{Encoding, Layout, layouts, multiply_group};
 use crate::testing::{self, Random, same, skipped};
 use crate::tests::encoded;
 use crate::{AlignedBytes, Isa, ternary};
 
-fn arranged(p: &Packing, acts: &[u8], n: usize, tokens: usize) -> AlignedBytes {
+fn arranged(p: &Layout, acts: &[u8], n: usize, tokens: usize) -> AlignedBytes {
     let row = (p.act_bytes)(n);
     assert_eq!(row % 64, 0);
     let mut out = AlignedBytes::new(tokens * row);
@@ -24,7 +24,7 @@ fn arranged(p: &Packing, acts: &[u8], n: usize, tokens: usize) -> AlignedBytes {
 
 /// Packs and multiplies; `None` when the layout refuses the weights.
 fn product(
-    p: &Packing,
+    p: &Layout,
     w: &[u8],
     acts: &[u8],
     n: usize,
@@ -57,7 +57,7 @@ fn compare(info: &TypeInfo, w: &[u8], acts: &[u8], n: usize, tokens: usize, what
     let rows = w.len() / w_row;
     let dot = info.dot_ref.expect("a packed type has a dot product");
     for isa in isas() {
-        for p in packings(info.id, isa) {
+        for p in layouts(info.id, isa) {
             assert_eq!(Some(p.encoding), info.act.map(Encoding::Type));
             let Some(out) = product(p, w, acts, n, rows, tokens) else {
                 // nothing but raw bytes may hold what the layout has no room for
@@ -103,7 +103,7 @@ fn isas() -> impl Iterator<Item = Isa> {
 
 fn packed_types() -> impl Iterator<Item = (&'static TypeInfo, &'static TypeInfo)> {
     REGISTRY.iter().filter_map(|info| {
-        let packed = isas().any(|isa| !packings(info.id, isa).is_empty());
+        let packed = isas().any(|isa| !layouts(info.id, isa).is_empty());
         Some((info, info.act?.info()?)).filter(|_| packed)
     })
 }
@@ -254,7 +254,7 @@ fn whole_row_ternary_layouts_give_the_bits_of_the_row_kernel() {
     for ty in [TypeId::I2_S, TypeId::TL1, TypeId::TL2] {
         let mut random = Random(0x7E57 + u64::from(ty.0));
         for isa in isas() {
-            for p in packings(ty, isa) {
+            for p in layouts(ty, isa) {
                 let Encoding::Int8(rule) = p.encoding else {
                     panic!("one scale per tensor means int8 tokens");
                 };
@@ -332,7 +332,7 @@ fn packed_floats_give_the_bits_of_dot_ref_for_any_width_and_exponent() {
     }
     // What the widening would take for a number is refused.
     for isa in isas() {
-        for p in packings(TypeId::F16, isa) {
+        for p in layouts(TypeId::F16, isa) {
             for special in [0x7C00u16, 0xFC00, 0x7E00, 0x7C01, 0xFFFF] {
                 let mut w = vec![0; 2 * 37 * 3];
                 w[2 * 60..][..2].copy_from_slice(&special.to_le_bytes());

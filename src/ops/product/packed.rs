@@ -5,7 +5,7 @@ use std::io;
 use rayon::prelude::*;
 use trine_formats::gguf::Blob;
 
-use crate::kernels::packed::{Arena, Packing, multiply_group};
+use crate::kernels::packed::{Arena, Layout, multiply_group};
 use crate::pool::{self, Parts};
 
 /// Tokens that one task runs over a group of rows: their arranged rows stay in the second-level cache
@@ -20,7 +20,7 @@ const WORK: usize = 200_000;
 /// A matrix in a packed layout.
 #[derive(Clone)]
 pub struct PackedMatrix {
-    packing: &'static Packing,
+    layout: &'static Layout,
     cols: usize,
     rows: usize,
     group_bytes: usize,
@@ -34,22 +34,22 @@ impl PackedMatrix {
     /// # Errors
     /// The system has no memory.
     pub fn pack(
-        packing: &'static Packing,
+        layout: &'static Layout,
         cols: usize,
         rows: usize,
         w: &[u8],
         arena: &mut Arena,
     ) -> io::Result<Option<PackedMatrix>> {
-        let group_bytes = (packing.group_bytes)(cols);
-        let groups = rows.div_ceil(packing.rows);
-        let source = w.len().checked_div(rows).unwrap_or(0) * packing.rows;
+        let group_bytes = (layout.group_bytes)(cols);
+        let groups = rows.div_ceil(layout.rows);
+        let source = w.len().checked_div(rows).unwrap_or(0) * layout.rows;
         let data = arena.region(groups * group_bytes, |out| {
             out.par_chunks_mut(group_bytes.max(1))
                 .zip(w.par_chunks(source.max(1)))
-                .all(|(group, w)| (packing.pack)(w, cols, group))
+                .all(|(group, w)| (layout.pack)(w, cols, group))
         })?;
         Ok(data.map(|data| PackedMatrix {
-            packing,
+            layout,
             cols,
             rows,
             group_bytes,
@@ -58,8 +58,8 @@ impl PackedMatrix {
     }
 
     /// The layout.
-    pub fn packing(&self) -> &'static Packing {
-        self.packing
+    pub fn layout(&self) -> &'static Layout {
+        self.layout
     }
 
     /// Bytes in memory.
@@ -97,7 +97,7 @@ pub fn multiply_all(jobs: &mut [Job<'_>], tokens: usize) {
         assert_eq!(j.out.len(), tokens * j.w.rows, "output size");
         assert_eq!(
             j.acts.len(),
-            tokens * (j.w.packing.act_bytes)(j.w.cols),
+            tokens * (j.w.layout.act_bytes)(j.w.cols),
             "activation size"
         );
         split(job, j.w, tokens, &mut tasks);
@@ -113,13 +113,13 @@ pub fn multiply_all(jobs: &mut [Job<'_>], tokens: usize) {
             tokens,
         } = &tasks[i];
         let (w, acts, scale, out) = &outs[*job];
-        let (lanes, act_bytes) = (w.packing.rows, (w.packing.act_bytes)(w.cols));
+        let (lanes, act_bytes) = (w.layout.rows, (w.layout.act_bytes)(w.cols));
         let acts = &acts[tokens.start * act_bytes..tokens.end * act_bytes];
         for g in groups.clone() {
             let group = &w.data[g * w.group_bytes..][..w.group_bytes];
             let rows = g * lanes..w.rows.min((g + 1) * lanes);
             multiply_group(
-                w.packing,
+                w.layout,
                 group,
                 acts,
                 w.cols,
@@ -147,11 +147,11 @@ pub fn multiply_all(jobs: &mut [Job<'_>], tokens: usize) {
 }
 
 fn split(job: usize, w: &PackedMatrix, tokens: usize, tasks: &mut Vec<Task>) {
-    let groups = w.rows.div_ceil(w.packing.rows);
+    let groups = w.rows.div_ceil(w.layout.rows);
     if groups == 0 || tokens == 0 {
         return;
     }
-    let per_group = w.packing.rows * w.cols * tokens.min(TOKENS);
+    let per_group = w.layout.rows * w.cols * tokens.min(TOKENS);
     let worthwhile = WORK.div_ceil(per_group.max(1));
     let sequential = STREAM.div_ceil(w.group_bytes.max(1));
     // Never so much that a thread has nothing to do.

@@ -2,26 +2,26 @@
 
 use std::arch::x86_64::*;
 
-use super::codes::{Act, Codes, Form, load16, load32};
+use super::codes::{Act, BlockCodes, BlockStep, load16, load32};
 
 /// 32 quants as 8 dwords; dword g is quants `4g..4g + 4`, ready to be broadcast.
 #[derive(Clone, Copy)]
 #[repr(C, align(32))]
-pub(super) struct Piece(pub(super) [i32; 8]);
+pub(super) struct I32x8(pub(super) [i32; 8]);
 
 /// 32 quants widened to i16: dword g of the first half is quants (4g, 4g + 2), of the second (4g + 1, 4g + 3).
 #[derive(Clone, Copy)]
 #[repr(C, align(64))]
-pub(super) struct WidePiece(pub(super) [[i32; 8]; 2]);
+pub(super) struct EvenOdd(pub(super) [[i32; 8]; 2]);
 
 /// Activations of one call. A unit is what has one scale and one integer sum: a weight block, or for
 /// nested types one activation block within it.
 #[derive(Default)]
 pub(super) struct Acts {
-    /// [unit][pieces of a unit]
-    pub(super) q: Vec<Piece>,
+    /// [unit][vectors of a unit]
+    pub(super) q: Vec<I32x8>,
     /// Like `q`; only filled where asked for.
-    pub(super) wide: Vec<WidePiece>,
+    pub(super) wide: Vec<EvenOdd>,
     /// Scale of each unit.
     pub(super) d: Vec<f32>,
     /// The `s` of each Q8_1 unit.
@@ -29,7 +29,7 @@ pub(super) struct Acts {
     /// `-OFFSET * sum(q)` of each unit.
     pub(super) correction: Vec<i32>,
     /// The 16 bsums of each Q8_K unit, as 8 pairs; for `MinusMins` only.
-    pub(super) bsums: Vec<Piece>,
+    pub(super) bsums: Vec<I32x8>,
 }
 
 /// How units are ordered.
@@ -42,8 +42,8 @@ pub(super) enum Order {
 }
 
 /// Groups of 32 in a unit.
-pub(super) const fn pieces<C: Codes>() -> usize {
-    if matches!(C::FORM, Form::Nested) {
+pub(super) const fn vectors<C: BlockCodes>() -> usize {
+    if matches!(C::STEP, BlockStep::Nested) {
         1
     } else {
         C::SUBS
@@ -81,38 +81,38 @@ pub(super) fn sum_lanes(v: __m256i) -> i32 {
     _mm_cvtsi128_si32(v)
 }
 
-impl Piece {
+impl I32x8 {
     #[inline]
     #[target_feature(enable = "avx2,fma,f16c")]
     pub(super) fn get(&self) -> __m256i {
-        // SAFETY: a piece is 32 bytes, aligned to 32.
+        // SAFETY: a vector is 32 bytes, aligned to 32.
         unsafe { _mm256_load_si256(std::ptr::from_ref(self).cast()) }
     }
 
     #[inline]
     #[target_feature(enable = "avx2,fma,f16c")]
-    pub(super) fn new(v: __m256i) -> Piece {
-        let mut piece = Piece([0; 8]);
-        // SAFETY: a piece is 32 bytes, aligned to 32.
-        unsafe { _mm256_store_si256((&raw mut piece).cast(), v) };
-        piece
+    pub(super) fn new(v: __m256i) -> I32x8 {
+        let mut vector = I32x8([0; 8]);
+        // SAFETY: a vector is 32 bytes, aligned to 32.
+        unsafe { _mm256_store_si256((&raw mut vector).cast(), v) };
+        vector
     }
 }
 
-impl WidePiece {
+impl EvenOdd {
     #[inline]
     #[target_feature(enable = "avx2,fma,f16c")]
-    fn new(q: __m256i) -> WidePiece {
+    fn new(q: __m256i) -> EvenOdd {
         let even = _mm256_srai_epi16::<8>(_mm256_slli_epi16::<8>(q));
         let odd = _mm256_srai_epi16::<8>(q);
-        WidePiece([Piece::new(even).0, Piece::new(odd).0])
+        EvenOdd([I32x8::new(even).0, I32x8::new(odd).0])
     }
 }
 
 impl Acts {
     /// Reads `tokens` activation rows of `units` units each.
     #[target_feature(enable = "avx2,fma,f16c")]
-    pub(super) fn fill<C: Codes>(
+    pub(super) fn fill<C: BlockCodes>(
         &mut self,
         acts: &[u8],
         units: usize,
@@ -121,24 +121,24 @@ impl Acts {
         wide: bool,
     ) {
         let (bytes, quants_at) = C::ACT.geometry();
-        let pieces = const { pieces::<C>() };
+        let vectors = const { vectors::<C>() };
         let extra = if order == Order::Periodic && units > 0 {
             8
         } else {
             0
         };
         let total = units * tokens + extra;
-        self.q.resize(total * pieces, Piece([0; 8]));
+        self.q.resize(total * vectors, I32x8([0; 8]));
         self.d.resize(total, 0.0);
         self.correction.resize(total, 0);
         if C::ACT == Act::Q8_1 {
             self.s.resize(total, 0.0);
         }
-        if C::FORM == Form::MinusMins {
-            self.bsums.resize(total, Piece([0; 8]));
+        if C::STEP == BlockStep::MinusMins {
+            self.bsums.resize(total, I32x8([0; 8]));
         }
         if wide {
-            self.wide.resize(total * pieces, WidePiece([[0; 8]; 2]));
+            self.wide.resize(total * vectors, EvenOdd([[0; 8]; 2]));
         }
         for t in 0..tokens {
             for u in 0..units + extra {
@@ -149,11 +149,11 @@ impl Acts {
                     u * tokens + t
                 };
                 let mut sums = _mm256_setzero_si256();
-                for k in 0..pieces {
+                for k in 0..vectors {
                     let q = load32(b, quants_at + 32 * k);
-                    self.q[i * pieces + k] = Piece::new(q);
+                    self.q[i * vectors + k] = I32x8::new(q);
                     if wide {
-                        self.wide[i * pieces + k] = WidePiece::new(q);
+                        self.wide[i * vectors + k] = EvenOdd::new(q);
                     }
                     if C::OFFSET != 0 {
                         let pairs = _mm256_maddubs_epi16(_mm256_set1_epi8(1), q);
@@ -173,8 +173,8 @@ impl Acts {
                 if C::ACT == Act::Q8_1 {
                     self.s[i] = f16_at(b, 2);
                 }
-                if C::FORM == Form::MinusMins {
-                    self.bsums[i] = Piece::new(_mm256_set_m128i(load16(b, 276), load16(b, 260)));
+                if C::STEP == BlockStep::MinusMins {
+                    self.bsums[i] = I32x8::new(_mm256_set_m128i(load16(b, 276), load16(b, 260)));
                 }
             }
         }

@@ -7,8 +7,8 @@
 
 use std::arch::x86_64::*;
 
-use super::act::{Acts, Order, Piece, f16_at, pieces};
-use super::codes::{Codes, Form};
+use super::act::{Acts, I32x8, Order, f16_at, vectors};
+use super::codes::{BlockCodes, BlockStep};
 use super::{Call, Scratch};
 
 /// Rows whose products are buffered together: as many independent chains.
@@ -16,11 +16,11 @@ const ROWS: usize = 8;
 
 /// What differs between the instruction sets in row-major kernels.
 pub(super) trait Level {
-    /// Eight partial sums of `codes * q` over the pieces.
+    /// Eight partial sums of `codes * q` over the vectors.
     ///
     /// # Safety
     /// The processor has the level's features.
-    unsafe fn dot<C: Codes>(codes: &[__m256i], q: &[Piece]) -> __m256i;
+    unsafe fn dot<C: BlockCodes>(codes: &[__m256i], q: &[I32x8]) -> __m256i;
 
     /// `acc + a0 * b0 + a1 * b1` for the i16 pairs of each dword.
     ///
@@ -35,7 +35,7 @@ pub(super) struct Avx512;
 impl Level for Avx2 {
     #[inline]
     #[target_feature(enable = "avx2,fma,f16c")]
-    unsafe fn dot<C: Codes>(codes: &[__m256i], q: &[Piece]) -> __m256i {
+    unsafe fn dot<C: BlockCodes>(codes: &[__m256i], q: &[I32x8]) -> __m256i {
         let mut sum = _mm256_setzero_si256();
         if C::MAX <= 127 {
             // A pair is at most 2 * MAX * 128 <= 32512 in magnitude, so maddubs does not saturate, and
@@ -81,7 +81,7 @@ impl Avx2 {
 impl Level for Avx512 {
     #[inline]
     #[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512vl,avx512dq,avx512vnni")]
-    unsafe fn dot<C: Codes>(codes: &[__m256i], q: &[Piece]) -> __m256i {
+    unsafe fn dot<C: BlockCodes>(codes: &[__m256i], q: &[I32x8]) -> __m256i {
         // dpbusd does not saturate.
         let mut sum = [_mm256_setzero_si256(); 2];
         for (i, (c, q)) in codes.iter().zip(q).enumerate() {
@@ -102,7 +102,7 @@ impl Level for Avx512 {
 }
 
 /// How many maddubs results of a type may be added in i16: each is at most `2 * MAX * 128`.
-pub(super) const fn group<C: Codes>() -> usize {
+pub(super) const fn group<C: BlockCodes>() -> usize {
     32767 / (C::MAX as usize * 256)
 }
 
@@ -177,7 +177,7 @@ fn e8m0_half(e: u8) -> u32 {
 /// The scales of eight blocks, at `at(0) .. at(7)` in `b`.
 #[inline]
 #[target_feature(enable = "avx2,fma,f16c")]
-pub(super) fn scales<C: Codes>(b: &[u8], at: impl Fn(usize) -> usize) -> __m256 {
+pub(super) fn scales<C: BlockCodes>(b: &[u8], at: impl Fn(usize) -> usize) -> __m256 {
     if C::E8M0 {
         let f = |j: usize| e8m0_half(b[at(j) + C::SCALE_AT]).cast_signed();
         return _mm256_castsi256_ps(_mm256_setr_epi32(
@@ -197,7 +197,7 @@ pub(super) fn scales<C: Codes>(b: &[u8], at: impl Fn(usize) -> usize) -> __m256 
 /// The minima of eight blocks.
 #[inline]
 #[target_feature(enable = "avx2,fma,f16c")]
-pub(super) fn minima<C: Codes>(b: &[u8], at: impl Fn(usize) -> usize) -> __m256 {
+pub(super) fn minima<C: BlockCodes>(b: &[u8], at: impl Fn(usize) -> usize) -> __m256 {
     halves(|j| u16_at(b, at(j) + C::MIN_AT))
 }
 
@@ -209,38 +209,38 @@ fn u16_at(b: &[u8], at: usize) -> u16 {
 
 /// One group of eight units that start at unit `first` of a row: their block steps, without the add.
 #[inline(always)]
-unsafe fn terms<C: Codes, L: Level>(blocks: &[u8], acts: &Acts, first: usize) -> __m256 {
+unsafe fn terms<C: BlockCodes, L: Level>(blocks: &[u8], acts: &Acts, first: usize) -> __m256 {
     // SAFETY: the caller has the features of `L`, which include AVX2, FMA and F16C.
     unsafe {
-        let pieces = const { pieces::<C>() };
-        let nested = C::SUBS / pieces; // units in a block
-        let q = &acts.q[first * pieces..][..8 * pieces];
+        let vectors = const { vectors::<C>() };
+        let nested = C::SUBS / vectors; // units in a block
+        let q = &acts.q[first * vectors..][..8 * vectors];
         let mut sums = [_mm256_setzero_si256(); 8];
         for (j, sums) in sums.chunks_exact_mut(nested).enumerate() {
             let codes = C::unpack(&blocks[j * C::BYTES..][..C::BYTES]);
             for (k, sum) in sums.iter_mut().enumerate() {
-                let q = &q[(j * nested + k) * pieces..][..pieces];
-                *sum = L::dot::<C>(&codes[k * pieces..][..pieces], q);
+                let q = &q[(j * nested + k) * vectors..][..vectors];
+                *sum = L::dot::<C>(&codes[k * vectors..][..vectors], q);
             }
         }
         let isum = _mm256_add_epi32(reduce8(&sums), load8i(&acts.correction[first..]));
         let isum = _mm256_cvtepi32_ps(isum);
         let dx = load8(&acts.d[first..]);
-        if C::FORM == Form::Nested {
+        if C::STEP == BlockStep::Nested {
             return _mm256_mul_ps(dx, isum);
         }
         let dw = scales::<C>(blocks, |j| j * C::BYTES);
-        match C::FORM {
-            Form::SumFirst => _mm256_mul_ps(_mm256_mul_ps(isum, dw), dx),
-            Form::ScaleFirst | Form::Nested => _mm256_mul_ps(_mm256_mul_ps(dw, dx), isum),
-            Form::PlusOffset => {
+        match C::STEP {
+            BlockStep::SumFirst => _mm256_mul_ps(_mm256_mul_ps(isum, dw), dx),
+            BlockStep::ScaleFirst | BlockStep::Nested => _mm256_mul_ps(_mm256_mul_ps(dw, dx), isum),
+            BlockStep::PlusOffset => {
                 let offset = _mm256_mul_ps(
                     minima::<C>(blocks, |j| j * C::BYTES),
                     load8(&acts.s[first..]),
                 );
                 _mm256_add_ps(_mm256_mul_ps(_mm256_mul_ps(dw, dx), isum), offset)
             }
-            Form::MinusMins => {
+            BlockStep::MinusMins => {
                 let mut sums = [_mm256_setzero_si256(); 8];
                 for (j, sum) in sums.iter_mut().enumerate() {
                     let mins = C::mins(&blocks[j * C::BYTES..][..C::BYTES]);
@@ -258,12 +258,18 @@ unsafe fn terms<C: Codes, L: Level>(blocks: &[u8], acts: &Acts, first: usize) ->
 /// The terms of up to eight rows, added up in order; `out[r * stride]` for row r.
 #[inline]
 #[target_feature(enable = "avx2,fma,f16c")]
-fn add_up<C: Codes>(panel: &[u8], units: usize, terms: &[f32], out: &mut [f32], stride: usize) {
-    let nested = C::SUBS / const { pieces::<C>() };
+fn add_up<C: BlockCodes>(
+    panel: &[u8],
+    units: usize,
+    terms: &[f32],
+    out: &mut [f32],
+    stride: usize,
+) {
+    let nested = C::SUBS / const { vectors::<C>() };
     let blocks = units / nested;
     let rows = panel.len() / (blocks * C::BYTES);
     let mut acc = [0.0f32; ROWS];
-    if C::FORM == Form::Nested {
+    if C::STEP == BlockStep::Nested {
         let dots = terms.chunks_exact(units);
         for ((row, dots), acc) in panel
             .chunks_exact(blocks * C::BYTES)
@@ -297,7 +303,7 @@ fn add_up<C: Codes>(panel: &[u8], units: usize, terms: &[f32], out: &mut [f32], 
 
 /// `out[r * stride]` = row r of `w` times the one token in `acts`.
 #[inline(always)]
-unsafe fn rows<C: Codes, L: Level>(
+unsafe fn rows<C: BlockCodes, L: Level>(
     w: &[u8],
     units: usize,
     scratch: &mut Scratch,
@@ -309,7 +315,7 @@ unsafe fn rows<C: Codes, L: Level>(
         terms: buffer,
         ..
     } = scratch;
-    let nested = C::SUBS / const { pieces::<C>() };
+    let nested = C::SUBS / const { vectors::<C>() };
     let row_bytes = units / nested * C::BYTES;
     let group_bytes = 8 / nested * C::BYTES;
     buffer.resize((ROWS * units).next_multiple_of(8), 0.0);
@@ -343,7 +349,7 @@ unsafe fn rows<C: Codes, L: Level>(
     }
 }
 
-/// The longest block of a [`Codes`] type.
+/// The longest block of a [`BlockCodes`] type.
 const MAX_BLOCK: usize = 84;
 
 /// Token by token. `n` > 0; lengths are checked by the caller.
@@ -351,7 +357,7 @@ const MAX_BLOCK: usize = 84;
 /// # Safety
 /// The processor has the level's features.
 #[target_feature(enable = "avx2,fma,f16c")]
-pub(super) unsafe fn rows_avx2<C: Codes>(call: Call<'_>, scratch: &mut Scratch) {
+pub(super) unsafe fn rows_avx2<C: BlockCodes>(call: Call<'_>, scratch: &mut Scratch) {
     // SAFETY: this function asks its caller for the same features.
     unsafe { tokens::<C, Avx2>(call, scratch) }
 }
@@ -361,15 +367,15 @@ pub(super) unsafe fn rows_avx2<C: Codes>(call: Call<'_>, scratch: &mut Scratch) 
 /// # Safety
 /// The processor has the level's features.
 #[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512vl,avx512dq,avx512vnni")]
-pub(super) unsafe fn rows_avx512<C: Codes>(call: Call<'_>, scratch: &mut Scratch) {
+pub(super) unsafe fn rows_avx512<C: BlockCodes>(call: Call<'_>, scratch: &mut Scratch) {
     // SAFETY: this function asks its caller for the same features.
     unsafe { tokens::<C, Avx512>(call, scratch) }
 }
 
 #[inline(always)]
-unsafe fn tokens<C: Codes, L: Level>(call: Call<'_>, scratch: &mut Scratch) {
+unsafe fn tokens<C: BlockCodes, L: Level>(call: Call<'_>, scratch: &mut Scratch) {
     const { assert!(C::BYTES <= MAX_BLOCK) };
-    let units = call.n / (32 * pieces::<C>());
+    let units = call.n / (32 * vectors::<C>());
     let act_bytes = units * C::ACT.bytes();
     for t in 0..call.tokens {
         let act = &call.acts[t * act_bytes..][..act_bytes];

@@ -7,7 +7,7 @@ use std::arch::x86_64::*;
 
 /// The block step of a type: what is added to the row's sum.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Form {
+pub(super) enum BlockStep {
     /// `(isum * dw) * dx`
     SumFirst,
     /// `(dw * dx) * isum`
@@ -29,7 +29,7 @@ pub(super) enum Act {
 }
 
 /// How a type's blocks become byte codes.
-pub(super) trait Codes {
+pub(super) trait BlockCodes {
     /// Bytes of a block.
     const BYTES: usize;
     /// Groups of 32 weights in a block.
@@ -38,7 +38,7 @@ pub(super) trait Codes {
     const OFFSET: i32;
     /// The largest code there is, for any bytes.
     const MAX: i32;
-    const FORM: Form;
+    const STEP: BlockStep;
     const ACT: Act;
     /// Byte offset of the f16 scale, or of the exponent byte where `E8M0`.
     const SCALE_AT: usize;
@@ -141,12 +141,12 @@ macro_rules! codes {
      $unpack:expr $(; mins $mins:expr)?) => {
         $(#[$doc])*
         pub(super) struct $name;
-        impl Codes for $name {
+        impl BlockCodes for $name {
             const BYTES: usize = $bytes;
             const SUBS: usize = $subs;
             const OFFSET: i32 = $offset;
             const MAX: i32 = $max;
-            const FORM: Form = Form::$form;
+            const STEP: BlockStep = BlockStep::$form;
             const ACT: Act = Act::$act;
             const SCALE_AT: usize = $scale;
             $(const MIN_AT: usize = $min;)?
@@ -190,7 +190,7 @@ codes!(Q2_0: 18 bytes, 2 x 32, minus 1, max 3, Nested, Q8_0, scale at 0; unpack_
 codes!(Tq2_0: 66 bytes, 8 x 32, minus 1, max 3, ScaleFirst, Q8K, scale at 64; unpack_tq2_0);
 codes!(Tq1_0: 54 bytes, 8 x 32, minus 1, max 2, ScaleFirst, Q8K, scale at 52; unpack_tq1_0);
 codes!(
-    /// Codes times their 4-bit scales: at most 3 * 15.
+    /// BlockCodes times their 4-bit scales: at most 3 * 15.
     Q2K: 84 bytes, 8 x 32, minus 0, max 45, MinusMins, Q8K, scale at 80, min at 82; unpack_q2_k;
     mins |b| _mm256_cvtepu8_epi16(_mm_and_si128(_mm_srli_epi16::<4>(load16(b, 0)), _mm_set1_epi8(15))));
 
@@ -305,7 +305,7 @@ fn unpack_tq1_0(b: &[u8]) -> [__m256i; 8] {
     all
 }
 
-/// Codes times scales: each 16 weights look theirs up in a table of the four multiples of their scale.
+/// BlockCodes times scales: each 16 weights look theirs up in a table of the four multiples of their scale.
 #[inline]
 #[target_feature(enable = "avx2,fma,f16c")]
 fn unpack_q2_k(b: &[u8]) -> [__m256i; 8] {

@@ -1,7 +1,7 @@
 //! F16, BF16, F32: f32 products added up in f64 in column order, lanes = rows.
 //!
 //! Rows are transposed eight columns at a time into panels of `[column][8 rows]`; a tile of rows x tokens
-//! keeps its f64 sums in registers over a stretch of columns. The product of two f16 is exact, so for
+//! keeps its f64 sums in registers over a block of columns. The product of two f16 is exact, so for
 //! F16 a fused multiply-add in f64 rounds just where the definition does.
 //!
 //! Columns beyond `n` are zeros on both sides. They add +0 to a sum that started at +0, which is never -0.
@@ -14,9 +14,9 @@ use super::chain::{Avx2, Avx512, load8};
 use super::panel::transpose8;
 use super::{Call, Scratch};
 
-/// Columns of one stretch.
-const STRETCH: usize = 128;
-/// Groups of eight rows, and tokens, whose sums are kept between stretches.
+/// Columns of one block.
+const COLUMN_BLOCK: usize = 128;
+/// Groups of eight rows, and tokens, whose sums are kept between blocks of columns.
 const GROUPS: usize = 8;
 const TOKENS: usize = 96;
 
@@ -237,7 +237,7 @@ impl FloatScratch {
             for (lane, row) in lanes.iter_mut().enumerate() {
                 *row = &w[(group * 8 + lane).min(rows - 1) * row_bytes..][..row_bytes];
             }
-            let panel = &mut self.panel[group * STRETCH..][..columns];
+            let panel = &mut self.panel[group * COLUMN_BLOCK..][..columns];
             for (i, panel) in panel.chunks_exact_mut(8).enumerate() {
                 let mut rows = [_mm256_setzero_si256(); 8];
                 for (v, row) in rows.iter_mut().zip(lanes) {
@@ -258,7 +258,7 @@ impl FloatScratch {
             for i in (0..columns).step_by(8) {
                 let x = eight::<F>(row, k + i);
                 if F::EXACT {
-                    let to = &mut self.exact[t * STRETCH + i..][..8];
+                    let to = &mut self.exact[t * COLUMN_BLOCK + i..][..8];
                     let high = _mm256_cvtps_pd(_mm256_extractf128_ps::<1>(x));
                     // SAFETY: `to` has eight f64; the stores ask for no alignment.
                     unsafe {
@@ -269,13 +269,13 @@ impl FloatScratch {
                         _mm256_storeu_pd(to[4..].as_mut_ptr(), high);
                     }
                 } else {
-                    super::chain::store8(&mut self.plain[t * STRETCH + i..], x);
+                    super::chain::store8(&mut self.plain[t * COLUMN_BLOCK + i..], x);
                 }
             }
         }
     }
 
-    /// `G` groups from `group` on, `T` tokens from `t` on, over the columns of a stretch.
+    /// `G` groups from `group` on, `T` tokens from `t` on, over the columns of a block.
     #[inline(always)]
     unsafe fn tile<F: Float, L: Wide, const G: usize, const T: usize>(
         &mut self,
@@ -286,15 +286,15 @@ impl FloatScratch {
         // Plain loops throughout: closures given to `map` or `from_fn` are not inlined across features.
         let mut panel: [&[Eight]; G] = [&[]; G];
         for (g, panel) in panel.iter_mut().enumerate() {
-            *panel = &self.panel[(group + g) * STRETCH..][..columns];
+            *panel = &self.panel[(group + g) * COLUMN_BLOCK..][..columns];
         }
         let mut exact: [&[f64]; T] = [&[]; T];
         let mut plain: [&[f32]; T] = [&[]; T];
         for i in 0..T {
             if F::EXACT {
-                exact[i] = &self.exact[(t + i) * STRETCH..][..columns];
+                exact[i] = &self.exact[(t + i) * COLUMN_BLOCK..][..columns];
             } else {
-                plain[i] = &self.plain[(t + i) * STRETCH..][..columns];
+                plain[i] = &self.plain[(t + i) * COLUMN_BLOCK..][..columns];
             }
         }
         // SAFETY: the caller has the features of `L`, which include AVX2, FMA and F16C.
@@ -371,12 +371,13 @@ unsafe fn all<F: Float, L: Wide, const TG: usize, const TT: usize>(
 ) {
     let row_bytes = call.n * F::BYTES;
     let s = &mut scratch.float;
-    s.panel.resize(GROUPS * STRETCH, Eight([0.0; 8]));
+    s.panel.resize(GROUPS * COLUMN_BLOCK, Eight([0.0; 8]));
     s.sums.resize(GROUPS * TOKENS, Sums([0.0; 8]));
     if F::EXACT {
-        s.exact.resize(TOKENS * STRETCH, 0.0);
+        s.exact.resize(TOKENS * COLUMN_BLOCK, 0.0);
     } else {
-        s.plain.resize(s.plain.len().max(TOKENS * STRETCH), 0.0);
+        s.plain
+            .resize(s.plain.len().max(TOKENS * COLUMN_BLOCK), 0.0);
     }
     let rows = call
         .w
@@ -390,8 +391,8 @@ unsafe fn all<F: Float, L: Wide, const TG: usize, const TT: usize>(
         {
             let tokens = acts.len() / row_bytes;
             s.sums.fill(Sums([0.0; 8]));
-            for k in (0..call.n).step_by(STRETCH) {
-                let columns = STRETCH.min((call.n - k).next_multiple_of(8));
+            for k in (0..call.n).step_by(COLUMN_BLOCK) {
+                let columns = COLUMN_BLOCK.min((call.n - k).next_multiple_of(8));
                 // SAFETY: the caller has the features of `L`, which include AVX2, FMA and F16C.
                 unsafe {
                     s.fill_panel::<F>(w, call.n, k, columns);
@@ -423,7 +424,7 @@ unsafe fn all<F: Float, L: Wide, const TG: usize, const TT: usize>(
 /// that is the sum in order, rounded. If not (about one row in a thousand; every NaN or infinity), the
 /// definition decides.
 #[inline(always)]
-unsafe fn few<F: Float, L: Wide>(call: Call<'_>, scratch: &mut Scratch) {
+unsafe fn by_row<F: Float, L: Wide>(call: Call<'_>, scratch: &mut Scratch) {
     let row_bytes = call.n * F::BYTES;
     let Some(dot) = F::TYPE.info().and_then(|info| info.dot_ref) else {
         unreachable!("float types have a dot product");
@@ -523,17 +524,17 @@ pub(super) unsafe fn rows_avx512<F: Float>(call: Call<'_>, scratch: &mut Scratch
 /// # Safety
 /// The processor has the features named.
 #[target_feature(enable = "avx2,fma,f16c")]
-pub(super) unsafe fn few_avx2<F: Float>(call: Call<'_>, scratch: &mut Scratch) {
+pub(super) unsafe fn by_row_avx2<F: Float>(call: Call<'_>, scratch: &mut Scratch) {
     // SAFETY: this function asks its caller for the same features.
-    unsafe { few::<F, Avx2>(call, scratch) }
+    unsafe { by_row::<F, Avx2>(call, scratch) }
 }
 
-/// As [`few_avx2`].
+/// As [`by_row_avx2`].
 ///
 /// # Safety
 /// The processor has the features named.
 #[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512vl,avx512dq,avx512vnni")]
-pub(super) unsafe fn few_avx512<F: Float>(call: Call<'_>, scratch: &mut Scratch) {
+pub(super) unsafe fn by_row_avx512<F: Float>(call: Call<'_>, scratch: &mut Scratch) {
     // SAFETY: this function asks its caller for the same features.
-    unsafe { few::<F, Avx512>(call, scratch) }
+    unsafe { by_row::<F, Avx512>(call, scratch) }
 }

@@ -6,7 +6,7 @@
 
 use std::arch::x86_64::*;
 
-use super::act::{Piece, f16_at};
+use super::act::{I32x8, f16_at};
 use super::chain::{Avx2, Avx512, Level, load8, reduce8, store8};
 use super::codes::{load16, load32, u32_at};
 use super::{Call, Scratch};
@@ -48,9 +48,9 @@ pub(super) trait LaneCodes {
 #[inline]
 #[target_feature(enable = "avx2,fma,f16c")]
 fn permute(v: __m256i) -> __m256i {
-    static HALVES: Piece = Piece([0, 2, 4, 6, 1, 3, 5, 7]);
+    static HALVES: I32x8 = I32x8([0, 2, 4, 6, 1, 3, 5, 7]);
     // The compiler must not know the indices: it would merge the two shuffles into four instructions.
-    // SAFETY: a piece is 32 bytes, aligned to 32, and `HALVES` is one.
+    // SAFETY: a vector is 32 bytes, aligned to 32, and `HALVES` is one.
     let halves = unsafe { std::ptr::read_volatile((&raw const HALVES).cast::<__m256i>()) };
     let columns = _mm_setr_epi8(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
     _mm256_shuffle_epi8(
@@ -247,10 +247,10 @@ impl LaneCodes for Q3K {
 /// Q8_K activations of one call, `[block][token]`, tokens padded with zeros to a multiple of eight.
 #[derive(Default)]
 pub(super) struct LaneActs {
-    q: Vec<[Piece; 8]>,
+    q: Vec<[I32x8; 8]>,
     /// `OFFSET` times the pair sums, as i16.
-    correction: Vec<[Piece; 8]>,
-    bsums: Vec<Piece>,
+    correction: Vec<[I32x8; 8]>,
+    bsums: Vec<I32x8>,
     d: Vec<f32>,
 }
 
@@ -258,12 +258,12 @@ pub(super) struct LaneActs {
 #[derive(Default)]
 pub(super) struct LanePanel {
     /// The codes, then each pair of scales in all lanes.
-    codes: Vec<[[Piece; 8]; 2]>,
-    mins: Vec<Piece>,
+    codes: Vec<[[I32x8; 8]; 2]>,
+    mins: Vec<I32x8>,
     d: Vec<[f32; 2]>,
 }
 
-const ZEROS: [Piece; 8] = [Piece([0; 8]); 8];
+const ZEROS: [I32x8; 8] = [I32x8([0; 8]); 8];
 
 impl LaneActs {
     #[target_feature(enable = "avx2,fma,f16c")]
@@ -273,7 +273,7 @@ impl LaneActs {
         self.correction
             .resize(if C::OFFSET != 0 { blocks * padded } else { 0 }, ZEROS);
         self.bsums
-            .resize(if C::MINS { blocks * padded } else { 0 }, Piece([0; 8]));
+            .resize(if C::MINS { blocks * padded } else { 0 }, I32x8([0; 8]));
         self.d.resize(blocks * padded, 0.0);
         for (t, row) in acts
             .chunks_exact(blocks * ACT_BYTES)
@@ -284,14 +284,14 @@ impl LaneActs {
                 let i = b * padded + t;
                 for j in 0..8 {
                     let q = permute(load32(block, 4 + 32 * j));
-                    self.q[i][j] = Piece::new(q);
+                    self.q[i][j] = I32x8::new(q);
                     if C::OFFSET != 0 {
                         let offset = _mm256_set1_epi8(C::OFFSET as i8);
-                        self.correction[i][j] = Piece::new(_mm256_maddubs_epi16(offset, q));
+                        self.correction[i][j] = I32x8::new(_mm256_maddubs_epi16(offset, q));
                     }
                 }
                 if C::MINS {
-                    self.bsums[i] = Piece::new(load32(block, 260));
+                    self.bsums[i] = I32x8::new(load32(block, 260));
                 }
                 self.d[i] = f32::from_bits(u32_at(block, 0));
             }
@@ -304,7 +304,7 @@ impl LaneActs {
 #[target_feature(enable = "avx2,fma,f16c")]
 fn spread(v: __m256i) -> [__m256i; 8] {
     let mut all = [v; 8];
-    for (v, dword) in all.iter_mut().zip(Piece::new(v).0) {
+    for (v, dword) in all.iter_mut().zip(I32x8::new(v).0) {
         *v = _mm256_set1_epi32(dword);
     }
     all
@@ -336,7 +336,7 @@ unsafe fn lane_sums<C: LaneCodes, L: Level>(
 
 /// Token by token and row by row.
 #[inline(always)]
-unsafe fn few<C: LaneCodes, L: Level>(call: Call<'_>, scratch: &mut Scratch) {
+unsafe fn by_row<C: LaneCodes, L: Level>(call: Call<'_>, scratch: &mut Scratch) {
     let blocks = call.n / 256;
     let acts = &mut scratch.lane_acts;
     for t in 0..call.tokens {
@@ -380,7 +380,7 @@ impl LanePanel {
     #[target_feature(enable = "avx2,fma,f16c")]
     fn unpack<C: LaneCodes>(&mut self, w: &[u8], rows: usize, blocks: usize) {
         self.codes.resize(rows * blocks, [ZEROS; 2]);
-        self.mins.resize(rows * blocks, Piece([0; 8]));
+        self.mins.resize(rows * blocks, I32x8([0; 8]));
         self.d.resize(rows * blocks, [0.0; 2]);
         for (r, row) in w.chunks_exact(blocks * C::BYTES).enumerate() {
             for (b, bytes) in row.chunks_exact(C::BYTES).enumerate() {
@@ -390,10 +390,10 @@ impl LanePanel {
                 let scales = spread(block.scales);
                 let [codes_to, scales_to] = &mut self.codes[i];
                 for j in 0..8 {
-                    codes_to[j] = Piece::new(block.codes[j]);
-                    scales_to[j] = Piece::new(scales[j]);
+                    codes_to[j] = I32x8::new(block.codes[j]);
+                    scales_to[j] = I32x8::new(scales[j]);
                 }
-                self.mins[i] = Piece::new(block.mins);
+                self.mins[i] = I32x8::new(block.mins);
                 self.d[i] = [
                     f16_at(bytes, C::SCALE_AT),
                     if C::MINS { f16_at(bytes, 2) } else { 0.0 },
@@ -426,7 +426,7 @@ unsafe fn panels<C: LaneCodes, L: Level>(call: Call<'_>, scratch: &mut Scratch) 
             panel.unpack::<C>(w, rows, blocks);
             for first in (0..call.tokens).step_by(CHUNK) {
                 let tokens = CHUNK.min(call.tokens - first);
-                let mut lanes = [[Piece([0; 8]); CHUNK]; ROWS];
+                let mut lanes = [[I32x8([0; 8]); CHUNK]; ROWS];
                 let mut minus = [[0.0f32; CHUNK]; ROWS];
                 for b in 0..blocks {
                     for r in 0..rows {
@@ -458,7 +458,7 @@ unsafe fn add_block<C: LaneCodes, L: Level>(
     w: usize,
     acts: &LaneActs,
     x: usize,
-    lanes: &mut [Piece],
+    lanes: &mut [I32x8],
 ) {
     // SAFETY: the caller has the features of `L`, which include AVX2, FMA and F16C.
     unsafe {
@@ -473,7 +473,7 @@ unsafe fn add_block<C: LaneCodes, L: Level>(
             let d = _mm256_mul_ps(dw, _mm256_set1_ps(acts.d[x + t]));
             let step = _mm256_mul_ps(d, _mm256_cvtepi32_ps(sums));
             let sum = _mm256_add_ps(_mm256_castsi256_ps(lanes.get()), step);
-            *lanes = Piece::new(_mm256_castps_si256(sum));
+            *lanes = I32x8::new(_mm256_castps_si256(sum));
         }
     }
 }
@@ -497,9 +497,9 @@ fn subtract_mins(panel: &LanePanel, w: usize, acts: &LaneActs, x: usize, minus: 
 /// # Safety
 /// The processor has the features named.
 #[target_feature(enable = "avx2,fma,f16c")]
-pub(super) unsafe fn few_avx2<C: LaneCodes>(call: Call<'_>, scratch: &mut Scratch) {
+pub(super) unsafe fn by_row_avx2<C: LaneCodes>(call: Call<'_>, scratch: &mut Scratch) {
     // SAFETY: this function asks its caller for the same features.
-    unsafe { few::<C, Avx2>(call, scratch) }
+    unsafe { by_row::<C, Avx2>(call, scratch) }
 }
 
 /// Panels of rows. `n` > 0; lengths are checked by the caller.
@@ -512,14 +512,14 @@ pub(super) unsafe fn panels_avx2<C: LaneCodes>(call: Call<'_>, scratch: &mut Scr
     unsafe { panels::<C, Avx2>(call, scratch) }
 }
 
-/// As [`few_avx2`].
+/// As [`by_row_avx2`].
 ///
 /// # Safety
 /// The processor has the features named.
 #[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512vl,avx512dq,avx512vnni")]
-pub(super) unsafe fn few_avx512<C: LaneCodes>(call: Call<'_>, scratch: &mut Scratch) {
+pub(super) unsafe fn by_row_avx512<C: LaneCodes>(call: Call<'_>, scratch: &mut Scratch) {
     // SAFETY: this function asks its caller for the same features.
-    unsafe { few::<C, Avx512>(call, scratch) }
+    unsafe { by_row::<C, Avx512>(call, scratch) }
 }
 
 /// As [`panels_avx2`].

@@ -23,11 +23,11 @@ mod quantize;
 mod quantize512;
 pub(crate) mod ternary;
 
-use codes::Codes;
+use codes::BlockCodes;
 pub(crate) use encode::{compare_rows, decode_rows, encode_rows};
 use float::Float;
 use lanes::LaneCodes;
-pub(crate) use packed::packings;
+pub(crate) use packed::layouts;
 
 /// From this many tokens on, unpacking a panel pays. TQ2_0 unpacks so fast that it may be done per token longer.
 const fn panel_tokens(ty: TypeId) -> usize {
@@ -64,7 +64,7 @@ thread_local! {
 type Kernel = unsafe fn(Call<'_>, &mut Scratch);
 
 /// Checks the lengths, then splits the call between the kernel for few tokens and that for panels of `lanes` rows.
-fn run(ty: TypeId, (few, panel): (Kernel, Kernel), lanes: usize, call: Call<'_>) {
+fn run(ty: TypeId, (by_row, panel): (Kernel, Kernel), lanes: usize, call: Call<'_>) {
     let Some((info, act)) = ty.info().and_then(|info| Some((info, info.act?.info()?))) else {
         unreachable!("only types with an activation type have kernels");
     };
@@ -87,8 +87,8 @@ fn run(ty: TypeId, (few, panel): (Kernel, Kernel), lanes: usize, call: Call<'_>)
         0..PANEL_ROWS => rows - rest,
         _ => rows,
     };
-    let (panel_out, few_out) = out.split_at_mut(in_panels * tokens);
-    let (panel_w, few_w) = w.split_at(in_panels * w_row);
+    let (panel_out, row_out) = out.split_at_mut(in_panels * tokens);
+    let (panel_w, row_w) = w.split_at(in_panels * w_row);
     SCRATCH.with_borrow_mut(|scratch| {
         // SAFETY: `mat_rows` hands out a kernel only for an `Isa` that includes its instruction set; the lengths were checked.
         unsafe {
@@ -104,14 +104,14 @@ fn run(ty: TypeId, (few, panel): (Kernel, Kernel), lanes: usize, call: Call<'_>)
                     scratch,
                 );
             }
-            if !few_w.is_empty() {
-                few(
+            if !row_w.is_empty() {
+                by_row(
                     Call {
-                        w: few_w,
+                        w: row_w,
                         acts,
                         n,
                         tokens,
-                        out: few_out,
+                        out: row_out,
                     },
                     scratch,
                 );
@@ -120,7 +120,7 @@ fn run(ty: TypeId, (few, panel): (Kernel, Kernel), lanes: usize, call: Call<'_>)
     });
 }
 
-fn codes_avx2<C: Codes, const ID: u32>(
+fn codes_avx2<C: BlockCodes, const ID: u32>(
     w: &[u8],
     acts: &[u8],
     n: usize,
@@ -142,7 +142,7 @@ fn codes_avx2<C: Codes, const ID: u32>(
     );
 }
 
-fn codes_avx512<C: Codes, const ID: u32>(
+fn codes_avx512<C: BlockCodes, const ID: u32>(
     w: &[u8],
     acts: &[u8],
     n: usize,
@@ -171,7 +171,7 @@ fn lanes_avx2<C: LaneCodes, const ID: u32>(
     tokens: usize,
     out: &mut [f32],
 ) {
-    let kernels: (Kernel, Kernel) = (lanes::few_avx2::<C>, lanes::panels_avx2::<C>);
+    let kernels: (Kernel, Kernel) = (lanes::by_row_avx2::<C>, lanes::panels_avx2::<C>);
     run(
         TypeId(ID),
         kernels,
@@ -193,7 +193,7 @@ fn lanes_avx512<C: LaneCodes, const ID: u32>(
     tokens: usize,
     out: &mut [f32],
 ) {
-    let kernels: (Kernel, Kernel) = (lanes::few_avx512::<C>, lanes::panels_avx512::<C>);
+    let kernels: (Kernel, Kernel) = (lanes::by_row_avx512::<C>, lanes::panels_avx512::<C>);
     run(
         TypeId(ID),
         kernels,
@@ -215,7 +215,7 @@ fn float_avx2<F: Float, const ID: u32>(
     tokens: usize,
     out: &mut [f32],
 ) {
-    let kernels: (Kernel, Kernel) = (float::few_avx2::<F>, float::rows_avx2::<F>);
+    let kernels: (Kernel, Kernel) = (float::by_row_avx2::<F>, float::rows_avx2::<F>);
     run(
         TypeId(ID),
         kernels,
@@ -237,7 +237,7 @@ fn float_avx512<F: Float, const ID: u32>(
     tokens: usize,
     out: &mut [f32],
 ) {
-    let kernels: (Kernel, Kernel) = (float::few_avx512::<F>, float::rows_avx512::<F>);
+    let kernels: (Kernel, Kernel) = (float::by_row_avx512::<F>, float::rows_avx512::<F>);
     run(
         TypeId(ID),
         kernels,

@@ -5,9 +5,9 @@
 
 use std::arch::x86_64::*;
 
-use super::act::{Acts, Order, Piece, WidePiece, pieces};
+use super::act::{Acts, EvenOdd, I32x8, Order, vectors};
 use super::chain::{group, minima, scales};
-use super::codes::{Codes, Form};
+use super::codes::{BlockCodes, BlockStep};
 use super::{Call, Scratch};
 
 /// Tokens that run over a panel together: their float sums stay in the first-level cache.
@@ -16,10 +16,10 @@ const CHUNK: usize = 32;
 /// 16 lanes of four codes, or two lines of 8 lanes.
 #[derive(Clone, Copy)]
 #[repr(C, align(64))]
-pub(super) struct Line([Piece; 2]);
+pub(super) struct Line([I32x8; 2]);
 
 impl Line {
-    const ZERO: Line = Line([Piece([0; 8]); 2]);
+    const ZERO: Line = Line([I32x8([0; 8]); 2]);
 
     #[inline]
     #[target_feature(enable = "avx512f")]
@@ -104,7 +104,7 @@ pub(super) fn transpose8(v: [__m256i; 8]) -> [__m256i; 8] {
 impl Panel {
     /// Unpacks the rows of `w`; lanes without a row repeat the last one.
     #[target_feature(enable = "avx2,fma,f16c")]
-    fn unpack<C: Codes, const LANES: usize>(&mut self, w: &[u8], row_bytes: usize) {
+    fn unpack<C: BlockCodes, const LANES: usize>(&mut self, w: &[u8], row_bytes: usize) {
         let blocks = row_bytes / C::BYTES;
         let rows = w.len() / row_bytes;
         let per_line = 16 / LANES;
@@ -112,7 +112,7 @@ impl Panel {
             .resize(blocks * C::SUBS * 8 / per_line, Line::ZERO);
         self.scales.resize(blocks, Lanes::ZERO);
         self.minima.resize(blocks, Lanes::ZERO);
-        if C::FORM == Form::MinusMins {
+        if C::STEP == BlockStep::MinusMins {
             self.min_lines.resize(blocks * 8 / per_line, Line::ZERO);
         }
         for half in 0..LANES / 8 {
@@ -120,7 +120,7 @@ impl Panel {
             for b in 0..blocks {
                 let w = &w[b * C::BYTES..];
                 self.scales[b].set_ymm(half * 8, scales::<C>(w, at));
-                if matches!(C::FORM, Form::PlusOffset | Form::MinusMins) {
+                if matches!(C::STEP, BlockStep::PlusOffset | BlockStep::MinusMins) {
                     self.minima[b].set_ymm(half * 8, minima::<C>(w, at));
                 }
                 let mut codes = [[_mm256_setzero_si256(); 8]; 8];
@@ -135,10 +135,10 @@ impl Panel {
                     }
                     for (g, line) in transpose8(group).into_iter().enumerate() {
                         let i = (b * C::SUBS + k) * 8 + g;
-                        self.lines[i / per_line].0[i % per_line + half] = Piece::new(line);
+                        self.lines[i / per_line].0[i % per_line + half] = I32x8::new(line);
                     }
                 }
-                if C::FORM == Form::MinusMins {
+                if C::STEP == BlockStep::MinusMins {
                     let mut mins = [_mm256_setzero_si256(); 8];
                     for (lane, mins) in mins.iter_mut().enumerate() {
                         // SAFETY: this function has the features that `mins` asks for.
@@ -146,7 +146,7 @@ impl Panel {
                     }
                     for (g, line) in transpose8(mins).into_iter().enumerate() {
                         let i = b * 8 + g;
-                        self.min_lines[i / per_line].0[i % per_line + half] = Piece::new(line);
+                        self.min_lines[i / per_line].0[i % per_line + half] = I32x8::new(line);
                     }
                 }
             }
@@ -166,14 +166,14 @@ fn scatter(sums: &[Lanes], rows: usize, out: &mut [f32], stride: usize) {
 /// Panels of `LANES` rows over chunks of tokens; `block(panel, acts, b, t, sums)` adds the steps of
 /// block b for tokens `t..t + sums.len()`.
 #[inline(always)]
-unsafe fn panels<C: Codes, const LANES: usize>(
+unsafe fn panels<C: BlockCodes, const LANES: usize>(
     call: Call<'_>,
     scratch: &mut Scratch,
     wide: bool,
     block: impl Fn(&Panel, &Acts, usize, usize, &mut [Lanes]),
 ) {
     let Scratch { acts, panel, .. } = scratch;
-    let units = call.n / (32 * pieces::<C>());
+    let units = call.n / (32 * vectors::<C>());
     let blocks = call.n / (32 * C::SUBS);
     let row_bytes = blocks * C::BYTES;
     // SAFETY: the caller has AVX2, FMA and F16C.
@@ -201,7 +201,7 @@ unsafe fn panels<C: Codes, const LANES: usize>(
 /// # Safety
 /// The processor has the features named.
 #[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512vl,avx512dq,avx512vnni")]
-pub(super) unsafe fn rows_avx512<C: Codes>(call: Call<'_>, scratch: &mut Scratch) {
+pub(super) unsafe fn rows_avx512<C: BlockCodes>(call: Call<'_>, scratch: &mut Scratch) {
     let tokens = call.tokens;
     let block = |panel: &Panel, acts: &Acts, b: usize, mut t: usize, sums: &mut [Lanes]| {
         let mut tiles = sums.chunks_exact_mut(8);
@@ -226,7 +226,7 @@ pub(super) unsafe fn rows_avx512<C: Codes>(call: Call<'_>, scratch: &mut Scratch
 /// 16 rows, `T` tokens from `t` on, one block.
 #[inline]
 #[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512vl,avx512dq,avx512vnni")]
-fn tile512<C: Codes, const T: usize>(
+fn tile512<C: BlockCodes, const T: usize>(
     panel: &Panel,
     acts: &Acts,
     b: usize,
@@ -234,48 +234,48 @@ fn tile512<C: Codes, const T: usize>(
     t: usize,
     sums: &mut [Lanes],
 ) {
-    let pieces = const { pieces::<C>() };
-    let nested = C::SUBS / pieces;
+    let vectors = const { vectors::<C>() };
+    let nested = C::SUBS / vectors;
     let sums = &mut sums[..T];
     let dw = panel.scales[b].zmm();
     let mut inner = [_mm512_setzero_ps(); T];
     for k in 0..nested {
         let unit = (b * nested + k) * tokens + t;
-        let lines = &panel.lines[(b * nested + k) * pieces * 8..][..pieces * 8];
-        let q = &acts.q[unit * pieces..][..T * pieces];
+        let lines = &panel.lines[(b * nested + k) * vectors * 8..][..vectors * 8];
+        let q = &acts.q[unit * vectors..][..T * vectors];
         let correction = &acts.correction[unit..][..T];
         let mut isum = [_mm512_setzero_si512(); T];
         for (isum, correction) in isum.iter_mut().zip(correction) {
             *isum = _mm512_set1_epi32(*correction);
         }
-        for p in 0..pieces {
+        for p in 0..vectors {
             for g in 0..8 {
                 let line = lines[p * 8 + g].zmm();
                 for i in 0..T {
                     isum[i] = _mm512_dpbusd_epi32(
                         isum[i],
                         line,
-                        _mm512_set1_epi32(q[i * pieces + p].0[g]),
+                        _mm512_set1_epi32(q[i * vectors + p].0[g]),
                     );
                 }
             }
         }
         let dx = &acts.d[unit..][..T];
-        let sx = if C::FORM == Form::PlusOffset {
+        let sx = if C::STEP == BlockStep::PlusOffset {
             &acts.s[unit..][..T]
         } else {
             dx
         };
         for i in 0..T {
             let (isum, dx) = (_mm512_cvtepi32_ps(isum[i]), _mm512_set1_ps(dx[i]));
-            let step = match C::FORM {
-                Form::SumFirst => _mm512_mul_ps(_mm512_mul_ps(isum, dw), dx),
-                Form::ScaleFirst => _mm512_mul_ps(_mm512_mul_ps(dw, dx), isum),
-                Form::PlusOffset => {
+            let step = match C::STEP {
+                BlockStep::SumFirst => _mm512_mul_ps(_mm512_mul_ps(isum, dw), dx),
+                BlockStep::ScaleFirst => _mm512_mul_ps(_mm512_mul_ps(dw, dx), isum),
+                BlockStep::PlusOffset => {
                     let offset = _mm512_mul_ps(panel.minima[b].zmm(), _mm512_set1_ps(sx[i]));
                     _mm512_add_ps(_mm512_mul_ps(_mm512_mul_ps(dw, dx), isum), offset)
                 }
-                Form::MinusMins => {
+                BlockStep::MinusMins => {
                     let lines = &panel.min_lines[b * 8..][..8];
                     let mut msum = _mm512_setzero_si512();
                     for (line, pair) in lines.iter().zip(&acts.bsums[unit + i].0) {
@@ -287,7 +287,7 @@ fn tile512<C: Codes, const T: usize>(
                     );
                     _mm512_sub_ps(_mm512_mul_ps(_mm512_mul_ps(dx, dw), isum), minus)
                 }
-                Form::Nested => {
+                BlockStep::Nested => {
                     inner[i] = _mm512_add_ps(inner[i], _mm512_mul_ps(dx, isum));
                     continue;
                 }
@@ -295,7 +295,7 @@ fn tile512<C: Codes, const T: usize>(
             sums[i].set_zmm(_mm512_add_ps(sums[i].zmm(), step));
         }
     }
-    if C::FORM == Form::Nested {
+    if C::STEP == BlockStep::Nested {
         for (sum, inner) in sums.iter_mut().zip(inner) {
             sum.set_zmm(_mm512_add_ps(sum.zmm(), _mm512_mul_ps(dw, inner)));
         }
@@ -307,7 +307,7 @@ fn tile512<C: Codes, const T: usize>(
 /// # Safety
 /// The processor has the features named.
 #[target_feature(enable = "avx2,fma,f16c")]
-pub(super) unsafe fn rows_avx2<C: Codes>(call: Call<'_>, scratch: &mut Scratch) {
+pub(super) unsafe fn rows_avx2<C: BlockCodes>(call: Call<'_>, scratch: &mut Scratch) {
     let tokens = call.tokens;
     let block = |panel: &Panel, acts: &Acts, b: usize, mut t: usize, sums: &mut [Lanes]| {
         let mut tiles = sums.chunks_exact_mut(4);
@@ -327,7 +327,7 @@ pub(super) unsafe fn rows_avx2<C: Codes>(call: Call<'_>, scratch: &mut Scratch) 
 /// 8 rows, `T` tokens from `t` on, one block.
 #[inline]
 #[target_feature(enable = "avx2,fma,f16c")]
-fn tile256<C: Codes, const T: usize>(
+fn tile256<C: BlockCodes, const T: usize>(
     panel: &Panel,
     acts: &Acts,
     b: usize,
@@ -335,31 +335,31 @@ fn tile256<C: Codes, const T: usize>(
     t: usize,
     sums: &mut [Lanes],
 ) {
-    let pieces = const { pieces::<C>() };
-    let nested = C::SUBS / pieces;
+    let vectors = const { vectors::<C>() };
+    let nested = C::SUBS / vectors;
     let sums = &mut sums[..T];
     let dw = panel.scales[b].ymm();
     let mut inner = [_mm256_setzero_ps(); T];
     for k in 0..nested {
         let unit = (b * nested + k) * tokens + t;
-        let lines = &panel.lines[(b * nested + k) * pieces * 4..][..pieces * 4];
+        let lines = &panel.lines[(b * nested + k) * vectors * 4..][..vectors * 4];
         let isum: [__m256i; T] = if C::MAX <= 127 {
-            narrow::<C, T>(lines, &acts.q[unit * pieces..][..T * pieces])
+            narrow::<C, T>(lines, &acts.q[unit * vectors..][..T * vectors])
         } else {
-            wide::<T>(lines, &acts.wide[unit * pieces..][..T * pieces])
+            wide::<T>(lines, &acts.wide[unit * vectors..][..T * vectors])
         };
         for i in 0..T {
             let isum = _mm256_add_epi32(isum[i], _mm256_set1_epi32(acts.correction[unit + i]));
             let (isum, dx) = (_mm256_cvtepi32_ps(isum), _mm256_set1_ps(acts.d[unit + i]));
-            let step = match C::FORM {
-                Form::SumFirst => _mm256_mul_ps(_mm256_mul_ps(isum, dw), dx),
-                Form::ScaleFirst => _mm256_mul_ps(_mm256_mul_ps(dw, dx), isum),
-                Form::PlusOffset => {
+            let step = match C::STEP {
+                BlockStep::SumFirst => _mm256_mul_ps(_mm256_mul_ps(isum, dw), dx),
+                BlockStep::ScaleFirst => _mm256_mul_ps(_mm256_mul_ps(dw, dx), isum),
+                BlockStep::PlusOffset => {
                     let offset =
                         _mm256_mul_ps(panel.minima[b].ymm(), _mm256_set1_ps(acts.s[unit + i]));
                     _mm256_add_ps(_mm256_mul_ps(_mm256_mul_ps(dw, dx), isum), offset)
                 }
-                Form::MinusMins => {
+                BlockStep::MinusMins => {
                     let lines = &panel.min_lines[b * 4..][..4];
                     let mut msum = _mm256_setzero_si256();
                     for (j, pair) in acts.bsums[unit + i].0.iter().enumerate() {
@@ -375,7 +375,7 @@ fn tile256<C: Codes, const T: usize>(
                     );
                     _mm256_sub_ps(_mm256_mul_ps(_mm256_mul_ps(dx, dw), isum), minus)
                 }
-                Form::Nested => {
+                BlockStep::Nested => {
                     inner[i] = _mm256_add_ps(inner[i], _mm256_mul_ps(dx, isum));
                     continue;
                 }
@@ -383,15 +383,15 @@ fn tile256<C: Codes, const T: usize>(
             sums[i].set_ymm(0, _mm256_add_ps(sums[i].ymm(), step));
         }
     }
-    if C::FORM == Form::Nested {
+    if C::STEP == BlockStep::Nested {
         for (sum, inner) in sums.iter_mut().zip(inner) {
             sum.set_ymm(0, _mm256_add_ps(sum.ymm(), _mm256_mul_ps(dw, inner)));
         }
     }
 }
 
-/// [`group`] rounded down to a divisor of the eight lines of a piece.
-const fn lines_in_group<C: Codes>() -> usize {
+/// [`group`] rounded down to a divisor of the eight lines of a vector.
+const fn lines_in_group<C: BlockCodes>() -> usize {
     match group::<C>() {
         0 | 1 => 1,
         2 | 3 => 2,
@@ -400,22 +400,22 @@ const fn lines_in_group<C: Codes>() -> usize {
     }
 }
 
-/// Codes up to 127: maddubs, added up in i16 as long as they fit.
+/// BlockCodes up to 127: maddubs, added up in i16 as long as they fit.
 #[inline]
 #[target_feature(enable = "avx2,fma,f16c")]
-fn narrow<C: Codes, const T: usize>(lines: &[Line], q: &[Piece]) -> [__m256i; T] {
-    let pieces = q.len() / T;
+fn narrow<C: BlockCodes, const T: usize>(lines: &[Line], q: &[I32x8]) -> [__m256i; T] {
+    let vectors = q.len() / T;
     // Each result is at most 2 * MAX * 128 <= 32512: maddubs does not saturate, nor do `group` of them.
     let group = const { lines_in_group::<C>() };
     let ones = _mm256_set1_epi16(1);
     let mut isum = [_mm256_setzero_si256(); T];
-    for p in 0..pieces {
+    for p in 0..vectors {
         for first in (0..8).step_by(group) {
             let mut pairs = [_mm256_setzero_si256(); T];
             for g in first..first + group {
                 let line = lines[p * 4 + g / 2].0[g % 2].get();
                 for i in 0..T {
-                    let q = _mm256_set1_epi32(q[i * pieces + p].0[g]);
+                    let q = _mm256_set1_epi32(q[i * vectors + p].0[g]);
                     pairs[i] = _mm256_add_epi16(pairs[i], _mm256_maddubs_epi16(line, q));
                 }
             }
@@ -427,19 +427,19 @@ fn narrow<C: Codes, const T: usize>(lines: &[Line], q: &[Piece]) -> [__m256i; T]
     isum
 }
 
-/// Codes up to 255: both sides as i16, even and odd bytes apart.
+/// BlockCodes up to 255: both sides as i16, even and odd bytes apart.
 #[inline]
 #[target_feature(enable = "avx2,fma,f16c")]
-fn wide<const T: usize>(lines: &[Line], q: &[WidePiece]) -> [__m256i; T] {
-    let pieces = q.len() / T;
+fn wide<const T: usize>(lines: &[Line], q: &[EvenOdd]) -> [__m256i; T] {
+    let vectors = q.len() / T;
     let low = _mm256_set1_epi16(0xFF);
     let mut isum = [_mm256_setzero_si256(); T];
-    for p in 0..pieces {
+    for p in 0..vectors {
         for g in 0..8 {
             let line = lines[p * 4 + g / 2].0[g % 2].get();
             let (even, odd) = (_mm256_and_si256(line, low), _mm256_srli_epi16::<8>(line));
             for i in 0..T {
-                let [q_even, q_odd] = &q[i * pieces + p].0;
+                let [q_even, q_odd] = &q[i * vectors + p].0;
                 isum[i] = _mm256_add_epi32(
                     isum[i],
                     _mm256_madd_epi16(even, _mm256_set1_epi32(q_even[g])),

@@ -5,7 +5,7 @@ use std::arch::x86_64::*;
 
 use trine_formats::types::{EncodeFn, TypeId};
 
-use super::act::Piece;
+use super::act::I32x8;
 use super::chain::load8;
 
 const INF_BITS: i32 = 0x7F80_0000;
@@ -28,7 +28,7 @@ pub(super) fn finite_amax(x: &[f32]) -> Option<f32> {
         let bits = _mm256_and_si256(_mm256_castps_si256(load8(x)), _mm256_set1_epi32(i32::MAX));
         most = _mm256_max_epi32(most, bits);
     }
-    let most = Piece::new(most).0.into_iter().fold(0, i32::max);
+    let most = I32x8::new(most).0.into_iter().fold(0, i32::max);
     (most < INF_BITS).then(|| f32::from_bits(most.cast_unsigned()))
 }
 
@@ -148,7 +148,7 @@ fn q8_k_blocks(x: &[f32], out: &mut [u8]) {
                 _mm256_xor_si256(q, _mm256_set1_epi8(-128)),
                 _mm256_setzero_si256(),
             );
-            let sad = Piece::new(sad).0;
+            let sad = I32x8::new(sad).0;
             sums[2 * k] = (sad[0] + sad[2] - 2048) as i16;
             sums[2 * k + 1] = (sad[4] + sad[6] - 2048) as i16;
         }

@@ -12,7 +12,7 @@ use super::SharedArena;
 use crate::kernels::Isa;
 use crate::kernels::bitplane::packed::{self, PackedRows};
 use crate::kernels::bitplane::sparse::{self, Entries};
-use crate::kernels::bitplane::{Form, NumberPath, Rows, in_blocks, multiply, reads_packed};
+use crate::kernels::bitplane::{Arrangement, NumberPath, Rows, in_blocks, multiply, reads_packed};
 use crate::pool::{self, Parts};
 
 mod lines;
@@ -129,12 +129,12 @@ impl BitplaneMatrix {
     }
 
     /// The form of activations that products of so many tokens want.
-    pub fn form(&self, isa: Isa, tokens: usize) -> Form {
+    pub fn form(&self, isa: Isa, tokens: usize) -> Arrangement {
         let (columns, groups) = self.widths.first().map_or((1, 1), |w| {
             let v = &w.view;
             (v.columns, v.groups)
         });
-        Form::of(self.path, isa, tokens, self.is_packed(), columns, groups)
+        Arrangement::of(self.path, isa, tokens, self.is_packed(), columns, groups)
     }
 
     fn at(&self, width: u8) -> &AtWidth {
@@ -185,7 +185,7 @@ impl AtWidth {
         isa: Isa,
         packed: Option<&PackedRows<'_>>,
         rows: &Range<usize>,
-        (form, acts): (Form, &[u8]),
+        (form, acts): (Arrangement, &[u8]),
         x: &[f32],
         out: &mut [f32],
     ) {
@@ -201,7 +201,7 @@ impl AtWidth {
         &self,
         isa: Isa,
         rows: &Range<usize>,
-        form: Form,
+        form: Arrangement,
         acts: &[u8],
         out: &mut [f32],
     ) {
@@ -255,8 +255,8 @@ pub struct Job<'a> {
     pub w: &'a BitplaneMatrix,
     /// The width to use, one of the matrix's.
     pub width: u8,
-    /// Form of `acts`: the matrix's for the number of tokens.
-    pub form: Form,
+    /// Arrangement of `acts`: the matrix's for the number of tokens.
+    pub form: Arrangement,
     /// Activation rows in that form.
     pub acts: &'a [u8],
     /// The activations themselves, `[tokens][columns]`.

@@ -68,7 +68,7 @@ fn expected(view: &ApView, path: NumberPath, x: &[f32]) -> Vec<f32> {
 }
 
 /// All rows of `x` in a form.
-fn arranged(form: Form, isa: Isa, x: &[f32], columns: usize) -> AlignedBytes {
+fn arranged(form: Arrangement, isa: Isa, x: &[f32], columns: usize) -> AlignedBytes {
     let bytes = form.act_bytes(columns);
     let mut out = AlignedBytes::new(x.len() / columns * bytes);
     for (x, out) in x.chunks_exact(columns).zip(out.chunks_exact_mut(bytes)) {

@@ -4,7 +4,7 @@ use anyhow::{Context, Result, bail};
 use trine::ops::product::packed::{Job, PackedMatrix, multiply_all};
 use trine::pool;
 use trine_formats::types::{REGISTRY, TypeId};
-use trine_kernels::packed::{Arena, Encoding, Packing, packings};
+use trine_kernels::packed::{self, Arena, Encoding, layouts};
 use trine_kernels::ternary::{self, Quantizer};
 use trine_kernels::{AlignedBytes, Isa, MatRows};
 
@@ -32,7 +32,7 @@ enum Layout {
     /// Rows of 2-bit codes without scales.
     Codes,
     /// Interleaved rows.
-    Packed(&'static Packing),
+    Packed(&'static packed::Layout),
 }
 
 impl Subject {
@@ -59,8 +59,8 @@ impl Subject {
                 _ => false,
             };
             let layout = layout.filter(|_| !inherited);
-            let below = lower.map_or(&[] as &[&Packing], |lower| packings(ty, lower));
-            let packed = packings(ty, isa)
+            let below = lower.map_or(&[] as &[&packed::Layout], |lower| layouts(ty, lower));
+            let packed = layouts(ty, isa)
                 .iter()
                 .filter(|p| !below.iter().any(|b| std::ptr::eq(*b, **p)))
                 .map(|p| Layout::Packed(p));

@@ -5,7 +5,7 @@ use std::arch::x86_64::*;
 use super::rows512::{Sink, Tables, walk};
 use super::{lut, packed512, sums};
 use crate::bitplane::packed::PackedRows;
-use crate::bitplane::{Form, Rows};
+use crate::bitplane::{Arrangement, Rows};
 
 /// Rows whose scales are found before, and whose lanes are added after their products: both take long, but one does not
 /// wait for the other.
@@ -15,7 +15,7 @@ const BATCH: usize = 16;
 ///
 /// # Safety
 /// AVX-512 with VNNI, VBMI and GFNI. The lengths fit, groups are whole blocks, the form is for one token.
-pub(super) unsafe fn multiply(rows: &Rows<'_>, form: Form, acts: &[u8], out: &mut [f32]) {
+pub(super) unsafe fn multiply(rows: &Rows<'_>, form: Arrangement, acts: &[u8], out: &mut [f32]) {
     macro_rules! by_width {
         ($product:ident, $($width:literal)*) => {
             match rows.width() {
@@ -26,7 +26,7 @@ pub(super) unsafe fn multiply(rows: &Rows<'_>, form: Form, acts: &[u8], out: &mu
         };
     }
     match form {
-        Form::Floats => by_width!(Floats, 1 2 3 4 5 6 7 8),
+        Arrangement::Floats => by_width!(Floats, 1 2 3 4 5 6 7 8),
         _ => by_width!(Ints, 1 2 3 4 5 6 7 8),
     }
 }

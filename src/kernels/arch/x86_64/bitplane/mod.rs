@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::ops::Range;
 
 use crate::bitplane::packed::PackedRows;
-use crate::bitplane::{Form, RowMemory, Rows, arrange_with};
+use crate::bitplane::{Arrangement, RowMemory, Rows, arrange_with};
 use crate::{Isa, Level};
 
 mod codes256;
@@ -42,9 +42,9 @@ impl Means {
     }
 }
 
-/// [`Form::arrange`], once lengths were checked.
+/// [`Arrangement::arrange`], once lengths were checked.
 #[target_feature(enable = "avx2,fma")]
-pub(crate) fn arrange(form: Form, x: &[f32], out: &mut [u8]) {
+pub(crate) fn arrange(form: Arrangement, x: &[f32], out: &mut [u8]) {
     arrange_with(form, x, out);
 }
 
@@ -69,16 +69,16 @@ type Tile = unsafe fn(&tiles::Call<'_>, &mut [f32]);
 pub(crate) unsafe fn multiply(
     means: Means,
     rows: &Rows<'_>,
-    form: Form,
+    form: Arrangement,
     acts: &[u8],
     tokens: usize,
     out: &mut [f32],
 ) {
-    if means == Means::Vbmi && tokens == 1 && rows.in_blocks() && form != Form::Words {
+    if means == Means::Vbmi && tokens == 1 && rows.in_blocks() && form != Arrangement::Words {
         // SAFETY: `means` says that the instructions are there, the caller that the lengths fit; groups are whole blocks, as just seen.
         return unsafe { fused512::multiply(rows, form, acts, out) };
     }
-    if form == Form::Bytes {
+    if form == Arrangement::Bytes {
         // of a few tokens, for packed rows that there was no memory for
         assert!(means == Means::Vbmi && rows.in_blocks(), "form of the rows");
         let mut products = vec![0.0; out.len() / tokens];
@@ -91,11 +91,11 @@ pub(crate) unsafe fn multiply(
         return;
     }
     let (look_up, tile): (LookUp<Rows<'_>>, Tile) = match (means, form) {
-        (Means::Vbmi, Form::Floats) => (rows512::floats, tiles::floats512),
+        (Means::Vbmi, Arrangement::Floats) => (rows512::floats, tiles::floats512),
         (Means::Vbmi, _) => (rows512::words, tiles::words512),
-        (Means::Gfni, Form::Floats) => (rows256::floats::<true>, tiles::floats256),
+        (Means::Gfni, Arrangement::Floats) => (rows256::floats::<true>, tiles::floats256),
         (Means::Gfni, _) => (rows256::words::<true>, tiles::words256),
-        (Means::Avx2, Form::Floats) => (rows256::floats::<false>, tiles::floats256),
+        (Means::Avx2, Arrangement::Floats) => (rows256::floats::<false>, tiles::floats256),
         (Means::Avx2, _) => (rows256::words::<false>, tiles::words256),
     };
     let all = (form, acts, tokens);
@@ -109,7 +109,7 @@ pub(crate) unsafe fn multiply(
 /// The processor has [`Means::Vbmi`], and the lengths fit.
 pub(crate) unsafe fn multiply_packed(
     rows: &PackedRows<'_>,
-    form: Form,
+    form: Arrangement,
     acts: &[u8],
     tokens: usize,
     out: &mut [f32],
@@ -117,10 +117,10 @@ pub(crate) unsafe fn multiply_packed(
     // SAFETY: the caller says that the processor has the instructions and the lengths fit.
     unsafe {
         let (look_up, tile): (LookUp<PackedRows<'_>>, Tile) = match form {
-            Form::Bytes => return pairs512::multiply(rows, acts, tokens, out),
-            Form::Floats if tokens == 1 => return fused512::packed_floats(rows, acts, out),
-            Form::Floats => (rows512::floats, tiles::floats512),
-            Form::Words => (rows512::words, tiles::words512),
+            Arrangement::Bytes => return pairs512::multiply(rows, acts, tokens, out),
+            Arrangement::Floats if tokens == 1 => return fused512::packed_floats(rows, acts, out),
+            Arrangement::Floats => (rows512::floats, tiles::floats512),
+            Arrangement::Words => (rows512::words, tiles::words512),
         };
         let all = (form, acts, tokens);
         tiled(rows, rows.shape.columns, look_up, tile, all, out);
@@ -136,7 +136,7 @@ unsafe fn tiled<R>(
     columns: usize,
     look_up: LookUp<R>,
     tile: Tile,
-    (form, acts, tokens): (Form, &[u8], usize),
+    (form, acts, tokens): (Arrangement, &[u8], usize),
     out: &mut [f32],
 ) {
     let act_bytes = form.act_bytes(columns);

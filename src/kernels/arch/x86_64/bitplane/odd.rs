@@ -3,13 +3,13 @@
 use trine_formats::anyprec::FixedLut;
 use trine_formats::types::num::f16_to_f32;
 
-use crate::bitplane::{Form, Rows};
+use crate::bitplane::{Arrangement, Rows};
 
-/// Row `row` in [`Form::Words`]; its scale.
+/// Row `row` in [`Arrangement::Words`]; its scale.
 pub(super) fn words(rows: &Rows<'_>, row: usize, memory: &mut [u8]) -> f32 {
     let lut = FixedLut::new(rows.centroids(row));
     let mut codes = vec![0; rows.columns];
-    memory[..Form::Words.act_bytes(rows.columns)].fill(0);
+    memory[..Arrangement::Words.act_bytes(rows.columns)].fill(0);
     for (i, entry) in rows.look_up(row, &mut codes).entries().enumerate() {
         let at = i / 64 * 128 + i % 4 / 2 * 64 + i % 64 / 4 * 4 + i % 2 * 2;
         memory[at..at + 2].copy_from_slice(&lut.centroids[entry].to_le_bytes());
@@ -17,7 +17,7 @@ pub(super) fn words(rows: &Rows<'_>, row: usize, memory: &mut [u8]) -> f32 {
     lut.scale
 }
 
-/// Row `row` in [`Form::Floats`], zeros after it.
+/// Row `row` in [`Arrangement::Floats`], zeros after it.
 pub(super) fn floats(rows: &Rows<'_>, row: usize, memory: &mut [u8]) {
     let lut: Vec<f32> = rows.centroids(row).map(f16_to_f32).collect();
     let mut codes = vec![0; rows.columns];

@@ -34,21 +34,21 @@ fn select(mask: i8, a: __m512i, b: __m512i) -> __m512i {
     _mm512_ternarylogic_epi32::<0xCA>(_mm512_set1_epi8(mask), a, b)
 }
 
-/// The codes of four blocks from two lines of nibbles and a line of each kind of crumbs that the width needs. What a code
+/// The codes of four blocks from two lines of nibbles and a line of each other kind that the width needs. What a code
 /// has above its bits means nothing.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,gfni")]
-pub(super) fn four<const B: usize>(nibbles: [__m512i; 2], crumbs: [__m512i; 2]) -> [__m512i; 4] {
+pub(super) fn four<const B: usize>(nibbles: [__m512i; 2], two_bits: [__m512i; 2]) -> [__m512i; 4] {
     let [u, v] = nibbles;
     if B <= 4 {
         return [u, _mm512_srli_epi16::<4>(u), v, _mm512_srli_epi16::<4>(v)];
     }
     let (m, n) = if B <= 6 {
-        (crumbs[0], crumbs[0])
+        (two_bits[0], two_bits[0])
     } else {
         (
-            select(0x33, crumbs[0], crumbs[1]),
-            select(0x33, crumbs[1], crumbs[0]),
+            select(0x33, two_bits[0], two_bits[1]),
+            select(0x33, two_bits[1], two_bits[0]),
         )
     };
     let order = |i: usize, x| _mm512_gf2p8affine_epi64_epi8::<0>(x, _mm512_set1_epi64(ORDERS[i]));
@@ -64,7 +64,7 @@ pub(super) fn four<const B: usize>(nibbles: [__m512i; 2], crumbs: [__m512i; 2]) 
 #[derive(Clone, Copy)]
 pub(super) struct Run {
     nibbles: *const u8,
-    crumbs: [*const u8; 2],
+    two_bits: [*const u8; 2],
 }
 
 impl Run {
@@ -81,18 +81,18 @@ impl Run {
             // SAFETY: the caller says that the row and the group are there, whose first line this is.
             unsafe { data.as_ptr().add((run * lines * PAIR + row % PAIR) * LINE) }
         };
-        let (nibbles, crumbs) = (rows.shape.nibble_lines(), rows.shape.crumb_lines());
+        let (nibbles, two_bits) = (rows.shape.nibble_lines(), rows.shape.two_bit_lines());
         let none = std::ptr::null();
         Run {
             nibbles: at(rows.lines[0], nibbles),
-            crumbs: [
+            two_bits: [
                 if B > 4 {
-                    at(rows.lines[1], crumbs)
+                    at(rows.lines[1], two_bits)
                 } else {
                     none
                 },
                 if B > 6 {
-                    at(rows.lines[2], crumbs)
+                    at(rows.lines[2], two_bits)
                 } else {
                     none
                 },
@@ -120,11 +120,19 @@ impl Run {
                 zero
             },
         ];
-        let crumbs = [
-            if B > 4 { line(self.crumbs[0], i) } else { zero },
-            if B > 6 { line(self.crumbs[1], i) } else { zero },
+        let two_bits = [
+            if B > 4 {
+                line(self.two_bits[0], i)
+            } else {
+                zero
+            },
+            if B > 6 {
+                line(self.two_bits[1], i)
+            } else {
+                zero
+            },
         ];
-        four::<B>(nibbles, crumbs)
+        four::<B>(nibbles, two_bits)
     }
 }
 
@@ -289,7 +297,7 @@ pub(crate) unsafe fn pack(kind: Kind, shape: Shape, planes: &[&[u8]], rows: usiz
                         }
                     }
                     _ => {
-                        let last = kind == Kind::LastCrumbs;
+                        let last = kind == Kind::Planes67;
                         for four in codes::<2>([q, p]).as_chunks::<4>().0 {
                             let [a, b, c, d] = *four;
                             // in the order of the places

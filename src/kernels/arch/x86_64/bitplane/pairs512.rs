@@ -12,7 +12,7 @@ use std::arch::x86_64::*;
 use super::packed512::{Run, table};
 use super::rows512::Tables;
 use super::sums;
-use crate::bitplane::Form;
+use crate::bitplane::Arrangement;
 use crate::bitplane::packed::{LINE, PAIR, PackedRows};
 
 /// Rows whose lanes are added at once.
@@ -43,7 +43,7 @@ pub(crate) unsafe fn multiply(rows: &PackedRows<'_>, acts: &[u8], tokens: usize,
         }
         return by_width!(one, 1 2 3 4 5 6 7 8);
     }
-    let stride = Form::Bytes.act_bytes(rows.shape.columns);
+    let stride = Arrangement::Bytes.act_bytes(rows.shape.columns);
     for first in (0..tokens).step_by(AT_ONCE) {
         let some = Some {
             acts: &acts[first * stride..],
@@ -52,19 +52,19 @@ pub(crate) unsafe fn multiply(rows: &PackedRows<'_>, acts: &[u8], tokens: usize,
             count: (tokens - first).min(AT_ONCE),
             tokens,
         };
-        macro_rules! few {
+        macro_rules! several {
             ($width:literal) => {
                 match some.count {
-                    ..=2 => few::<$width, 2>(rows, &some, out),
-                    3 => few::<$width, 3>(rows, &some, out),
-                    4 => few::<$width, 4>(rows, &some, out),
-                    5 => few::<$width, 5>(rows, &some, out),
-                    6 => few::<$width, 6>(rows, &some, out),
-                    _ => few::<$width, AT_ONCE>(rows, &some, out),
+                    ..=2 => several::<$width, 2>(rows, &some, out),
+                    3 => several::<$width, 3>(rows, &some, out),
+                    4 => several::<$width, 4>(rows, &some, out),
+                    5 => several::<$width, 5>(rows, &some, out),
+                    6 => several::<$width, 6>(rows, &some, out),
+                    _ => several::<$width, AT_ONCE>(rows, &some, out),
                 }
             };
         }
-        by_width!(few, 1 2 3 4 5 6 7 8);
+        by_width!(several, 1 2 3 4 5 6 7 8);
     }
 }
 
@@ -111,7 +111,7 @@ unsafe fn one<const B: usize>(rows: &PackedRows<'_>, acts: &[u8], out: &mut [f32
 #[target_feature(
     enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx512vbmi,gfni,avx2,fma,f16c"
 )]
-unsafe fn few<const B: usize, const T: usize>(
+unsafe fn several<const B: usize, const T: usize>(
     rows: &PackedRows<'_>,
     some: &Some<'_>,
     out: &mut [f32],

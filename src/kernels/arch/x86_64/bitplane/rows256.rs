@@ -6,7 +6,7 @@ use std::ops::Range;
 use super::codes256::{codes, load};
 use super::lut::{fixed, odd_group};
 use super::{PAIR, odd};
-use crate::bitplane::{Form, Rows};
+use crate::bitplane::{Arrangement, Rows};
 
 /// A table, the lower and the upper bytes apart; at least 16 entries, smaller ones are there several times.
 struct Tables {
@@ -182,7 +182,7 @@ static PAIRS: [u8; 32] = [
     11, 14, 15,
 ];
 
-/// Puts weights into memory, arranged as activations in [`Form::Words`] are.
+/// Puts weights into memory, arranged as activations in [`Arrangement::Words`] are.
 struct Words(*mut __m256i);
 
 impl Sink for Words {
@@ -232,7 +232,7 @@ impl Sink for Floats {
     }
 }
 
-/// Looks up rows for [`Form::Words`].
+/// Looks up rows for [`Arrangement::Words`].
 ///
 /// # Safety
 /// AVX2, FMA and F16C. The rows are there, and `memory` has room for them.
@@ -241,7 +241,7 @@ pub(super) unsafe fn words<const GFNI: bool>(
     range: Range<usize>,
     memory: &mut [u8],
 ) -> [f32; PAIR] {
-    let row_bytes = Form::Words.act_bytes(rows.columns);
+    let row_bytes = Arrangement::Words.act_bytes(rows.columns);
     let mut scales = [0.0; PAIR];
     for ((i, memory), scale) in range
         .zip(memory.chunks_exact_mut(row_bytes))
@@ -258,7 +258,7 @@ pub(super) unsafe fn words<const GFNI: bool>(
     scales
 }
 
-/// Looks up rows for [`Form::Floats`].
+/// Looks up rows for [`Arrangement::Floats`].
 ///
 /// # Safety
 /// As [`words`].
@@ -267,7 +267,7 @@ pub(super) unsafe fn floats<const GFNI: bool>(
     range: Range<usize>,
     memory: &mut [u8],
 ) -> [f32; PAIR] {
-    let row_bytes = Form::Floats.act_bytes(rows.columns);
+    let row_bytes = Arrangement::Floats.act_bytes(rows.columns);
     for (i, memory) in range.zip(memory.chunks_exact_mut(row_bytes)) {
         if rows.in_blocks() {
             let mut sink = Floats(memory.as_mut_ptr().cast());

@@ -6,7 +6,7 @@ use std::ops::Range;
 use super::codes512::codes;
 use super::lut::{Bytes, Fixed, fixed, odd_group};
 use super::{PAIR, odd};
-use crate::bitplane::{Form, Rows};
+use crate::bitplane::{Arrangement, Rows};
 
 /// A table of 64, 128 or 256 entries, the lower and the upper bytes apart; smaller ones are there several times, so
 /// that the upper bits of a code do not matter.
@@ -268,7 +268,7 @@ pub(super) unsafe fn tables<const B: usize>(
     }
 }
 
-/// Puts weights into memory, arranged as activations in [`Form::Words`] are.
+/// Puts weights into memory, arranged as activations in [`Arrangement::Words`] are.
 struct Words(*mut __m512i);
 
 impl Sink for Words {
@@ -346,7 +346,7 @@ impl Walk for Rows<'_> {
     }
 }
 
-/// Looks up rows for [`Form::Words`].
+/// Looks up rows for [`Arrangement::Words`].
 ///
 /// # Safety
 /// AVX-512 with VNNI, VBMI and GFNI. The rows are there, and `memory`, aligned to 64, has room for them.
@@ -355,7 +355,7 @@ pub(super) unsafe fn words<R: Walk>(
     range: Range<usize>,
     memory: &mut [u8],
 ) -> [f32; PAIR] {
-    let row_bytes = Form::Words.act_bytes(rows.columns());
+    let row_bytes = Arrangement::Words.act_bytes(rows.columns());
     let mut scales = [0.0; PAIR];
     for ((i, memory), scale) in range
         .zip(memory.chunks_exact_mut(row_bytes))
@@ -373,7 +373,7 @@ pub(super) unsafe fn words<R: Walk>(
     scales
 }
 
-/// Looks up rows for [`Form::Floats`].
+/// Looks up rows for [`Arrangement::Floats`].
 ///
 /// # Safety
 /// As [`words`].
@@ -382,7 +382,7 @@ pub(super) unsafe fn floats<R: Walk>(
     range: Range<usize>,
     memory: &mut [u8],
 ) -> [f32; PAIR] {
-    let row_bytes = Form::Floats.act_bytes(rows.columns());
+    let row_bytes = Arrangement::Floats.act_bytes(rows.columns());
     for (i, memory) in range.zip(memory.chunks_exact_mut(row_bytes)) {
         match rows.odd() {
             Some(rows) => odd::floats(rows, i, memory),

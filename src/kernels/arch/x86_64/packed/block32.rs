@@ -20,14 +20,14 @@ use trine_formats::types::TypeId;
 use trine_formats::types::num::f16_to_f32;
 
 use super::check;
-use crate::packed::{Encoding, Packing};
+use crate::packed::{Encoding, Layout};
 
 /// Rows of a group.
 const ROWS: usize = 16;
 
 /// The block step: what is added to the row's sum.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Form {
+enum PackedStep {
     /// `(isum * dw) * dx`
     SumFirst,
     /// `(dw * dx) * isum`
@@ -53,9 +53,9 @@ trait Block32 {
     const BIAS: i32;
     /// Values of the nibbles plus the bias; in order where there is no table.
     const TABLE: Option<[u8; 16]> = None;
-    const FORM: Form;
+    const STEP: PackedStep;
 
-    const OFFSETS: usize = if matches!(Self::FORM, Form::PlusOffset) {
+    const OFFSETS: usize = if matches!(Self::STEP, PackedStep::PlusOffset) {
         2 * ROWS
     } else {
         0
@@ -65,7 +65,7 @@ trait Block32 {
     const LINES_START: usize = Self::MASKS_START + if Self::FIFTH_AT.is_some() { 64 } else { 0 };
     const PACKED: usize = Self::LINES_START + 64 * Self::LINES;
     /// Activation type.
-    const ACT: TypeId = if matches!(Self::FORM, Form::PlusOffset) {
+    const ACT: TypeId = if matches!(Self::STEP, PackedStep::PlusOffset) {
         TypeId::Q8_1
     } else {
         TypeId::Q8_0
@@ -85,21 +85,21 @@ impl Block32 for Q8_0 {
     const CODES_AT: usize = 2;
     const LINES: usize = 8;
     const BIAS: i32 = 128;
-    const FORM: Form = Form::ScaleFirst;
+    const STEP: PackedStep = PackedStep::ScaleFirst;
 }
 
 impl Block32 for Q4_0 {
     const BYTES: usize = 18;
     const CODES_AT: usize = 2;
     const BIAS: i32 = 8;
-    const FORM: Form = Form::SumFirst;
+    const STEP: PackedStep = PackedStep::SumFirst;
 }
 
 impl Block32 for Q4_1 {
     const BYTES: usize = 20;
     const CODES_AT: usize = 4;
     const BIAS: i32 = 0;
-    const FORM: Form = Form::PlusOffset;
+    const STEP: PackedStep = PackedStep::PlusOffset;
 }
 
 impl Block32 for Q5_0 {
@@ -107,7 +107,7 @@ impl Block32 for Q5_0 {
     const FIFTH_AT: Option<usize> = Some(2);
     const CODES_AT: usize = 6;
     const BIAS: i32 = 16;
-    const FORM: Form = Form::ScaleFirst;
+    const STEP: PackedStep = PackedStep::ScaleFirst;
 }
 
 impl Block32 for Q5_1 {
@@ -115,7 +115,7 @@ impl Block32 for Q5_1 {
     const FIFTH_AT: Option<usize> = Some(4);
     const CODES_AT: usize = 8;
     const BIAS: i32 = 0;
-    const FORM: Form = Form::PlusOffset;
+    const STEP: PackedStep = PackedStep::PlusOffset;
 }
 
 impl Block32 for Iq4Nl {
@@ -125,7 +125,7 @@ impl Block32 for Iq4Nl {
     const TABLE: Option<[u8; 16]> = Some([
         1, 24, 45, 63, 79, 93, 106, 118, 129, 141, 153, 166, 181, 197, 217, 241,
     ]);
-    const FORM: Form = Form::ScaleFirst;
+    const STEP: PackedStep = PackedStep::ScaleFirst;
 }
 
 /// Twice the E2M1 values; the scale is halved instead.
@@ -136,11 +136,11 @@ impl Block32 for Mxfp4 {
     const BIAS: i32 = 12;
     const TABLE: Option<[u8; 16]> =
         Some([12, 13, 14, 15, 16, 18, 20, 24, 12, 11, 10, 9, 8, 6, 4, 0]);
-    const FORM: Form = Form::ScaleFirst;
+    const STEP: PackedStep = PackedStep::ScaleFirst;
 }
 
-const fn packing<B: Block32>(name: &'static str, acts: &'static str) -> Packing {
-    Packing {
+const fn layout<B: Block32>(name: &'static str, acts: &'static str) -> Layout {
+    Layout {
         name,
         dense: false,
         rows: ROWS,
@@ -156,13 +156,13 @@ const fn packing<B: Block32>(name: &'static str, acts: &'static str) -> Packing 
     }
 }
 
-pub(super) static Q8_0_X16: Packing = packing::<Q8_0>("q8_0 x16", "q8_0 bias 128");
-pub(super) static Q4_0_X16: Packing = packing::<Q4_0>("q4_0 x16", "q8_0 bias 8");
-pub(super) static Q4_1_X16: Packing = packing::<Q4_1>("q4_1 x16", "q8_1");
-pub(super) static Q5_0_X16: Packing = packing::<Q5_0>("q5_0 x16", "q8_0 bias 16");
-pub(super) static Q5_1_X16: Packing = packing::<Q5_1>("q5_1 x16", "q8_1");
-pub(super) static IQ4_NL_X16: Packing = packing::<Iq4Nl>("iq4_nl x16", "q8_0 bias 128");
-pub(super) static MXFP4_X16: Packing = packing::<Mxfp4>("mxfp4 x16", "q8_0 bias 12");
+pub(super) static Q8_0_X16: Layout = layout::<Q8_0>("q8_0 x16", "q8_0 bias 128");
+pub(super) static Q4_0_X16: Layout = layout::<Q4_0>("q4_0 x16", "q8_0 bias 8");
+pub(super) static Q4_1_X16: Layout = layout::<Q4_1>("q4_1 x16", "q8_1");
+pub(super) static Q5_0_X16: Layout = layout::<Q5_0>("q5_0 x16", "q8_0 bias 16");
+pub(super) static Q5_1_X16: Layout = layout::<Q5_1>("q5_1 x16", "q8_1");
+pub(super) static IQ4_NL_X16: Layout = layout::<Iq4Nl>("iq4_nl x16", "q8_0 bias 128");
+pub(super) static MXFP4_X16: Layout = layout::<Mxfp4>("mxfp4 x16", "q8_0 bias 12");
 
 fn pack<B: Block32>(w: &[u8], n: usize, out: &mut [u8]) -> bool {
     let row_bytes = n / 32 * B::BYTES;
@@ -289,9 +289,9 @@ unsafe fn scales<B: Block32>(block: *const u8) -> __m512 {
 }
 
 fn multiply<B: Block32>(group: &[u8], acts: &[u8], n: usize, tokens: usize, out: &mut [f32]) {
-    let p = const { &packing::<B>("32-blocks x16", "") };
+    let p = const { &layout::<B>("32-blocks x16", "") };
     check(p, group, acts, n, tokens, out);
-    // SAFETY: `packings` hands the layout out only for an `Isa` with these instructions;
+    // SAFETY: `layouts` hands the layout out only for an `Isa` with these instructions;
     // `check` has compared all lengths.
     unsafe {
         if tokens == 1 {
@@ -325,10 +325,10 @@ unsafe fn step<B: Block32>(
         isum = _mm512_dpbusd_epi32(isum, *c, _mm512_set1_epi32(q));
     }
     let isum = _mm512_cvtepi32_ps(isum);
-    let term = match B::FORM {
-        Form::SumFirst => _mm512_mul_ps(_mm512_mul_ps(isum, dw), dx),
-        Form::ScaleFirst => _mm512_mul_ps(_mm512_mul_ps(dw, dx), isum),
-        Form::PlusOffset => _mm512_add_ps(
+    let term = match B::STEP {
+        PackedStep::SumFirst => _mm512_mul_ps(_mm512_mul_ps(isum, dw), dx),
+        PackedStep::ScaleFirst => _mm512_mul_ps(_mm512_mul_ps(dw, dx), isum),
+        PackedStep::PlusOffset => _mm512_add_ps(
             _mm512_mul_ps(_mm512_mul_ps(dw, dx), isum),
             _mm512_mul_ps(mw, sx),
         ),

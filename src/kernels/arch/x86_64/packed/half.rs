@@ -24,7 +24,7 @@ use trine_formats::types::num::{bf16_to_f32, f16_to_f32};
 
 use super::check;
 use crate::halves::{self, BRAIN_SCALE, Coefficients, LANES, SCALE, STEPS};
-use crate::packed::{Encoding, Packing};
+use crate::packed::{Encoding, Layout};
 use crate::{Isa, Level};
 
 /// Bytes of a row of words.
@@ -34,8 +34,8 @@ const TOKENS: usize = 20;
 /// Bytes of the exponents.
 const HEAD: usize = 64;
 
-const fn f16(multiply: fn(&[u8], &[u8], usize, usize, &mut [f32])) -> Packing {
-    Packing {
+const fn f16(multiply: fn(&[u8], &[u8], usize, usize, &mut [f32])) -> Layout {
+    Layout {
         name: "f16 x32",
         dense: false,
         rows: LANES,
@@ -51,8 +51,8 @@ const fn f16(multiply: fn(&[u8], &[u8], usize, usize, &mut [f32])) -> Packing {
     }
 }
 
-const fn bf16(multiply: fn(&[u8], &[u8], usize, usize, &mut [f32])) -> Packing {
-    Packing {
+const fn bf16(multiply: fn(&[u8], &[u8], usize, usize, &mut [f32])) -> Layout {
+    Layout {
         name: "bf16 x32",
         dense: false,
         rows: LANES,
@@ -68,15 +68,15 @@ const fn bf16(multiply: fn(&[u8], &[u8], usize, usize, &mut [f32])) -> Packing {
     }
 }
 
-pub(super) static F16_AVX2: Packing = f16(multiply_f16::<false>);
-pub(super) static F16: Packing = f16(multiply_f16::<true>);
-pub(super) static BF16_AVX2: Packing = bf16(multiply_bf16::<false>);
-pub(super) static BF16: Packing = bf16(multiply_bf16::<true>);
+pub(super) static F16_AVX2: Layout = f16(multiply_f16::<false>);
+pub(super) static F16: Layout = f16(multiply_f16::<true>);
+pub(super) static BF16_AVX2: Layout = bf16(multiply_bf16::<false>);
+pub(super) static BF16: Layout = bf16(multiply_bf16::<true>);
 
 /// The instruction set of the layouts for AVX-512, or for AVX2.
 fn isa<const AVX512: bool>() -> Isa {
     let level = if AVX512 { Level::Avx512 } else { Level::Avx2 };
-    // SAFETY: `packings` hands these layouts out only for an `Isa` of their level, which proves that the processor has it.
+    // SAFETY: `layouts` hands these layouts out only for an `Isa` of their level, which proves that the processor has it.
     unsafe { Isa::assume(level) }
 }
 
@@ -126,7 +126,7 @@ fn pack_f16(w: &[u8], n: usize, out: &mut [u8]) -> bool {
 fn pack_bf16(w: &[u8], n: usize, out: &mut [u8]) -> bool {
     let (head, words) = out.split_at_mut(HEAD);
     interleave(w, n, words);
-    // SAFETY: `packings` hands the layout out only for an `Isa` that includes AVX2.
+    // SAFETY: `layouts` hands the layout out only for an `Isa` that includes AVX2.
     unsafe { Exponents::of(w) }.store(head);
     true
 }
@@ -142,7 +142,7 @@ fn arrange_f16(act: &[u8], n: usize, out: &mut [u8]) {
     values[n..].fill([0; 8]);
     let (eights, rest) = halves.as_chunks();
     let (wide, wide_rest) = values[..n].as_chunks_mut();
-    // SAFETY: `packings` hands the layout out only for an `Isa` that includes AVX2 and F16C.
+    // SAFETY: `layouts` hands the layout out only for an `Isa` that includes AVX2 and F16C.
     unsafe { widen(eights, wide) };
     for (half, value) in rest.iter().zip(wide_rest) {
         let x = f64::from(f16_to_f32(u16::from_le_bytes(*half)));
@@ -170,11 +170,11 @@ fn widen(halves: &[[[u8; 2]; 8]], out: &mut [[[u8; 8]; 8]]) {
 fn arrange_bf16(act: &[u8], n: usize, out: &mut [u8]) {
     assert_eq!(act.len(), 2 * n, "activation row");
     let (head, values) = out.split_at_mut(HEAD);
-    // SAFETY: `packings` hands the layout out only for an `Isa` that includes AVX2.
+    // SAFETY: `layouts` hands the layout out only for an `Isa` that includes AVX2.
     unsafe { Exponents::of(act) }.store(head);
     let (halves, values) = (act.as_chunks::<2>().0, values.as_chunks_mut::<8>().0);
     values[n..].fill([0; 8]);
-    // SAFETY: `packings` hands the layout out only for an `Isa` that includes AVX2.
+    // SAFETY: `layouts` hands the layout out only for an `Isa` that includes AVX2.
     unsafe { widen_brain(halves, values) };
 }
 
@@ -313,7 +313,7 @@ fn multiply_bf16<const AVX512: bool>(
         } else {
             for (r, out) in out.as_chunks_mut().0.iter_mut().enumerate() {
                 let x = &coefs.data[r * coefs.stride..][..n.next_multiple_of(STEPS)];
-                // SAFETY: `packings` hands the layout out only for an `Isa` that includes AVX2.
+                // SAFETY: `layouts` hands the layout out only for an `Isa` that includes AVX2.
                 unsafe { rounded(words, x, out) };
             }
         }

@@ -26,7 +26,7 @@ use super::lanes::{
     BLOCK, CHAINS, Q8_K, ROWS, TILE, Tile, broadcast, by_lane, count_rows, dpwssd, finish, scales,
     step, store,
 };
-use crate::packed::{Encoding, Packing};
+use crate::packed::{Encoding, Layout};
 
 /// Arranged activations of a block begin with the quants by lane and the sums of each two neighbours of them that share
 /// a scale, i16, times what the codes of their unit exceed the weights by, negated.
@@ -38,7 +38,7 @@ pub(super) const SCALE: usize = 512;
 const D: usize = 64;
 
 /// A type's codes.
-pub(super) trait Codes {
+pub(super) trait CodesOf16 {
     const NAME: &'static str;
     /// Bytes of a block of the file, and offsets in it: the scales and d.
     const FILE: usize;
@@ -98,9 +98,9 @@ pub(super) struct Acts {
     pub(super) stride: usize,
 }
 
-pub(super) const fn packing<C: Codes>() -> Packing {
+pub(super) const fn layout<C: CodesOf16>() -> Layout {
     assert!(D + 2 * C::BYTES == 2 * ROWS * C::FILE);
-    Packing {
+    Layout {
         name: C::NAME,
         dense: false,
         rows: ROWS,
@@ -116,19 +116,19 @@ pub(super) const fn packing<C: Codes>() -> Packing {
     }
 }
 
-fn group_bytes<C: Codes>(n: usize) -> usize {
+fn group_bytes<C: CodesOf16>(n: usize) -> usize {
     let blocks = n / BLOCK;
     blocks.div_ceil(2) * D + blocks * C::BYTES
 }
 
 /// Where the d and the rest of block b are.
 #[inline(always)]
-pub(super) fn at<C: Codes>(b: usize) -> (usize, usize) {
+pub(super) fn at<C: CodesOf16>(b: usize) -> (usize, usize) {
     let pair = b / 2 * (D + 2 * C::BYTES);
     (pair + b % 2 * (D / 2), pair + D + b % 2 * C::BYTES)
 }
 
-fn pack<C: Codes>(w: &[u8], n: usize, out: &mut [u8]) -> bool {
+fn pack<C: CodesOf16>(w: &[u8], n: usize, out: &mut [u8]) -> bool {
     let row_bytes = n / BLOCK * C::FILE;
     let rows = count_rows(w, row_bytes);
     if rows == 0 {
@@ -156,22 +156,22 @@ fn pack<C: Codes>(w: &[u8], n: usize, out: &mut [u8]) -> bool {
 }
 
 /// An odd number of cache lines: rows of a tile then do not fall on the same few sets of the cache.
-fn act_bytes<C: Codes>(n: usize) -> usize {
+fn act_bytes<C: CodesOf16>(n: usize) -> usize {
     let lines = n / BLOCK * (C::ACT / 64);
     64 * (lines | 1)
 }
 
-fn arrange<C: Codes>(act: &[u8], n: usize, out: &mut [u8]) {
+fn arrange<C: CodesOf16>(act: &[u8], n: usize, out: &mut [u8]) {
     assert_eq!(act.len(), n / BLOCK * Q8_K, "activation row");
     let blocks = act.as_chunks::<Q8_K>().0;
     for (act, out) in blocks.iter().zip(out.chunks_exact_mut(C::ACT)) {
-        // SAFETY: `packings` hands the layout out only for an `Isa` with these instructions.
+        // SAFETY: `layouts` hands the layout out only for an `Isa` with these instructions.
         unsafe { arrange_block::<C>(act, out) };
     }
 }
 
 #[target_feature(enable = "avx512f,avx512bw")]
-fn arrange_block<C: Codes>(act: &[u8; Q8_K], out: &mut [u8]) {
+fn arrange_block<C: CodesOf16>(act: &[u8; Q8_K], out: &mut [u8]) {
     let lines = out.as_chunks_mut().0;
     // A dword per unit; a line has two l.
     let low_units = _cvtu32_mask16(((1 << C::LOW) - 1) * 0x101);
@@ -187,8 +187,8 @@ fn arrange_block<C: Codes>(act: &[u8; Q8_K], out: &mut [u8]) {
     C::arrange(out);
 }
 
-fn multiply<C: Codes>(group: &[u8], acts: &[u8], n: usize, tokens: usize, out: &mut [f32]) {
-    check(const { &packing::<C>() }, group, acts, n, tokens, out);
+fn multiply<C: CodesOf16>(group: &[u8], acts: &[u8], n: usize, tokens: usize, out: &mut [f32]) {
+    check(const { &layout::<C>() }, group, acts, n, tokens, out);
     let stride = act_bytes::<C>(n);
     for (acts, out) in acts.chunks(TILE * stride).zip(out.chunks_mut(TILE * ROWS)) {
         let acts = Acts {
@@ -197,7 +197,7 @@ fn multiply<C: Codes>(group: &[u8], acts: &[u8], n: usize, tokens: usize, out: &
             stride,
         };
         let w = group.as_ptr();
-        // SAFETY: `packings` hands the layout out only for an `Isa` with these instructions;
+        // SAFETY: `layouts` hands the layout out only for an `Isa` with these instructions;
         // `check` has compared all lengths.
         unsafe {
             match (out.len() / ROWS, C::EXPANDED) {
@@ -223,7 +223,7 @@ fn pairs() -> [__m512i; 2] {
     ]
 }
 
-/// Scales 2J and 2J + 1 as i16, from those of [`Codes::scales`].
+/// Scales 2J and 2J + 1 as i16, from those of [`CodesOf16::scales`].
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw")]
 pub(super) fn pair_scales(scales: [__m512i; 4]) -> [__m512i; 8] {
@@ -244,7 +244,7 @@ struct Head {
 /// The head of block b, and where its parts are.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw")]
-unsafe fn head<C: Codes>(w: *const u8, b: usize) -> (Head, *const u8) {
+unsafe fn head<C: CodesOf16>(w: *const u8, b: usize) -> (Head, *const u8) {
     let (d, block) = at::<C>(b);
     // SAFETY: the caller's group has this block.
     let (d, block) = unsafe { (scales(w.add(d)), w.add(block)) };
@@ -259,14 +259,14 @@ unsafe fn head<C: Codes>(w: *const u8, b: usize) -> (Head, *const u8) {
 /// The power of two that chains' integers are multiplied with on the way.
 #[inline]
 #[target_feature(enable = "avx512f")]
-fn times<C: Codes>() -> __m128i {
+fn times<C: CodesOf16>() -> __m128i {
     _mm_cvtsi32_si128(const { (32 / C::OFFSET).ilog2() }.cast_signed())
 }
 
 /// The integer of a chain: codes times activations times scales.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512vnni")]
-unsafe fn lane_sum<C: Codes>(h: &Head, codes: &[__m512i; 8], y: *const u8) -> __m512i {
+unsafe fn lane_sum<C: CodesOf16>(h: &Head, codes: &[__m512i; 8], y: *const u8) -> __m512i {
     let mut sum = [_mm512_setzero_si512(); 2];
     for (j, (codes, scales)) in codes.iter().zip(&h.scales).enumerate() {
         // SAFETY: the caller's activations have eight dwords, and as many corrections.
@@ -283,7 +283,7 @@ unsafe fn lane_sum<C: Codes>(h: &Head, codes: &[__m512i; 8], y: *const u8) -> __
 }
 
 #[target_feature(enable = "avx512f,avx512bw,avx512vnni")]
-unsafe fn one<C: Codes>(w: *const u8, acts: Acts, out: &mut [f32]) {
+unsafe fn one<C: CodesOf16>(w: *const u8, acts: Acts, out: &mut [f32]) {
     let mut chains = [_mm512_setzero_ps(); CHAINS];
     for b in 0..acts.blocks {
         // SAFETY: block b is there, of the activations too, as `check` saw.
@@ -302,7 +302,7 @@ unsafe fn one<C: Codes>(w: *const u8, acts: Acts, out: &mut [f32]) {
 }
 
 #[target_feature(enable = "avx512f,avx512bw,avx512vnni")]
-unsafe fn tile<C: Codes>(w: *const u8, acts: Acts, out: &mut [f32]) {
+unsafe fn tile<C: CodesOf16>(w: *const u8, acts: Acts, out: &mut [f32]) {
     let mut tile = Tile::new();
     let tile = tile.start(out.len() / ROWS);
     for b in 0..acts.blocks {

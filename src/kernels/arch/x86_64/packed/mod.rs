@@ -2,7 +2,7 @@
 
 use trine_formats::types::TypeId;
 
-use crate::packed::{Encoding, Packing};
+use crate::packed::{Encoding, Layout};
 use crate::{Isa, Level, MAX_COLUMNS, size};
 
 mod block32;
@@ -17,10 +17,10 @@ mod t2;
 mod t5;
 
 /// The layouts of a type that have kernels for an instruction set that the processor has, the best first.
-pub(crate) fn packings(ty: TypeId, isa: Isa) -> &'static [&'static Packing] {
+pub(crate) fn layouts(ty: TypeId, isa: Isa) -> &'static [&'static Layout] {
     macro_rules! list {
-        ($($packing:path),*) => {{
-            static LIST: &[&Packing] = &[$(&$packing),*];
+        ($($layout:path),*) => {{
+            static LIST: &[&Layout] = &[$(&$layout),*];
             LIST
         }};
     }
@@ -54,7 +54,7 @@ pub(crate) fn packings(ty: TypeId, isa: Isa) -> &'static [&'static Packing] {
 }
 
 /// Checks the lengths that every kernel relies on.
-fn check(p: &Packing, group: &[u8], acts: &[u8], n: usize, tokens: usize, out: &[f32]) {
+fn check(p: &Layout, group: &[u8], acts: &[u8], n: usize, tokens: usize, out: &[f32]) {
     let block = match p.encoding {
         Encoding::Type(TypeId::Q8_K) => 256,
         Encoding::Type(TypeId::Q8_0 | TypeId::Q8_1) => 32,

@@ -24,7 +24,7 @@ use super::check;
 use super::lanes::{
     BLOCK, Q8_K, ROWS, broadcast, count_rows, dpwssd, dpwssd_at, load, scales, unroll,
 };
-use crate::packed::{Encoding, Packing};
+use crate::packed::{Encoding, Layout};
 
 /// Offsets in a block of the file.
 const FILE: usize = 84;
@@ -46,7 +46,7 @@ const SCALE: usize = 288;
 /// Above the magnitude of the sum of a group.
 const BIAS: i32 = 16384;
 
-pub(super) static Q2_K: Packing = Packing {
+pub(super) static Q2_K: Layout = Layout {
     name: "q2_k x16",
     dense: false,
     rows: ROWS,
@@ -107,7 +107,7 @@ fn multiply(group: &[u8], acts: &[u8], n: usize, tokens: usize, out: &mut [f32])
     let act = act_bytes(n);
     for (acts, out) in acts.chunks(8 * act).zip(out.chunks_mut(8 * ROWS)) {
         let y = acts.as_ptr();
-        // SAFETY: `packings` hands the layout out only for an `Isa` with these instructions;
+        // SAFETY: `layouts` hands the layout out only for an `Isa` with these instructions;
         // `check` has compared all lengths.
         unsafe {
             match out.len() / ROWS {

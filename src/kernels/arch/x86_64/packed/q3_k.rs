@@ -16,18 +16,18 @@
 
 use std::arch::x86_64::*;
 
-use super::k16::{Acts, Codes, Product, SCALE, at, packing, pair_scales};
+use super::k16::{Acts, CodesOf16, Product, SCALE, at, layout, pair_scales};
 use super::lanes::{BLOCK, CHAINS, ROWS, Tile, broadcast, finish, load, scales, step, unroll};
-use crate::packed::Packing;
+use crate::packed::Layout;
 
-pub(super) static Q3_K: Packing = packing::<Q3K>();
+pub(super) static Q3_K: Layout = layout::<Q3K>();
 
 /// Where the starts of the integers of the chains are in the arranged activations, i32.
 const STARTS: usize = SCALE + 4;
 
 struct Q3K;
 
-impl Codes for Q3K {
+impl CodesOf16 for Q3K {
     const NAME: &'static str = "q3_k x16";
     const FILE: usize = 110;
     const FILE_SCALES: usize = 96;

@@ -30,7 +30,7 @@ use super::lanes::{
     BLOCK, CHAINS, Q8_K, ROWS, TILE, Tile, broadcast, by_lane, count_rows, dpwssd, dpwssd_at,
     finish, load, scales, step, store, unroll,
 };
-use crate::packed::{Encoding, Packing};
+use crate::packed::{Encoding, Layout};
 
 /// d, dmin and packed scales of a block of the file.
 const FILE_HEADER: usize = 16;
@@ -48,7 +48,7 @@ const REST: usize = 272;
 const SCALE: usize = 288;
 
 /// A type's codes.
-trait Codes {
+trait CodesOf32 {
     const NAME: &'static str;
     /// Bytes of a block of the file.
     const FILE: usize;
@@ -72,7 +72,7 @@ trait Codes {
 struct Q4K;
 struct Q5K;
 
-impl Codes for Q4K {
+impl CodesOf32 for Q4K {
     const NAME: &'static str = "q4_k x16";
     const FILE: usize = 144;
     const SHIFT: u32 = 12;
@@ -98,7 +98,7 @@ impl Codes for Q4K {
     }
 }
 
-impl Codes for Q5K {
+impl CodesOf32 for Q5K {
     const NAME: &'static str = "q5_k x16";
     const FILE: usize = 176;
     const SHIFT: u32 = 13;
@@ -143,12 +143,12 @@ impl Codes for Q5K {
     }
 }
 
-const fn bytes<C: Codes>() -> usize {
+const fn bytes<C: CodesOf32>() -> usize {
     ROWS * C::FILE
 }
 
-const fn packing<C: Codes>() -> Packing {
-    Packing {
+const fn layout<C: CodesOf32>() -> Layout {
+    Layout {
         name: C::NAME,
         dense: false,
         rows: ROWS,
@@ -164,10 +164,10 @@ const fn packing<C: Codes>() -> Packing {
     }
 }
 
-pub(super) static Q4_K: Packing = packing::<Q4K>();
-pub(super) static Q5_K: Packing = packing::<Q5K>();
+pub(super) static Q4_K: Layout = layout::<Q4K>();
+pub(super) static Q5_K: Layout = layout::<Q5K>();
 
-fn pack<C: Codes>(w: &[u8], n: usize, out: &mut [u8]) -> bool {
+fn pack<C: CodesOf32>(w: &[u8], n: usize, out: &mut [u8]) -> bool {
     let row_bytes = n / BLOCK * C::FILE;
     let rows = count_rows(w, row_bytes);
     if rows == 0 {
@@ -204,7 +204,7 @@ fn arrange(act: &[u8], n: usize, out: &mut [u8]) {
     assert_eq!(act.len(), n / BLOCK * Q8_K, "activation row");
     let blocks = act.as_chunks::<Q8_K>().0;
     for (act, out) in blocks.iter().zip(out.as_chunks_mut::<ACT>().0) {
-        // SAFETY: `packings` hands the layout out only for an `Isa` with these instructions.
+        // SAFETY: `layouts` hands the layout out only for an `Isa` with these instructions.
         unsafe { arrange_block(act, out) };
     }
 }
@@ -226,17 +226,17 @@ fn arrange_block(act: &[u8; Q8_K], out: &mut [u8; ACT]) {
     out[SCALE..][..4].copy_from_slice(&act[..4]);
 }
 
-fn multiply<C: Codes>(group: &[u8], acts: &[u8], n: usize, tokens: usize, out: &mut [f32]) {
-    check(const { &packing::<C>() }, group, acts, n, tokens, out);
+fn multiply<C: CodesOf32>(group: &[u8], acts: &[u8], n: usize, tokens: usize, out: &mut [f32]) {
+    check(const { &layout::<C>() }, group, acts, n, tokens, out);
     let act = act_bytes(n);
     if tokens == 1 {
-        // SAFETY: `packings` hands the layout out only for an `Isa` with these instructions;
+        // SAFETY: `layouts` hands the layout out only for an `Isa` with these instructions;
         // `check` has compared all lengths.
         unsafe { one::<C>(group, acts.as_ptr(), out) };
         return;
     }
     for (acts, out) in acts.chunks(TILE * act).zip(out.chunks_mut(TILE * ROWS)) {
-        // SAFETY: `packings` hands the layout out only for an `Isa` with these instructions;
+        // SAFETY: `layouts` hands the layout out only for an `Isa` with these instructions;
         // `check` has compared all lengths.
         unsafe { tile::<C>(group, acts.as_ptr(), act, out) };
     }
@@ -265,7 +265,7 @@ fn pair(v: __m512i, k: i32) -> __m512i {
 
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512vnni")]
-unsafe fn header<C: Codes>(w: *const u8) -> Header {
+unsafe fn header<C: CodesOf32>(w: *const u8) -> Header {
     // SAFETY: the caller's block has a header.
     let (d, dmin, a, b, c) = unsafe {
         (
@@ -299,7 +299,7 @@ unsafe fn header<C: Codes>(w: *const u8) -> Header {
 /// The integer of a chain: codes times activations times scales.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512vnni")]
-unsafe fn lane_sum<C: Codes>(h: &Header, codes: &[[__m512i; 2]; 4], y: *const u8) -> __m512i {
+unsafe fn lane_sum<C: CodesOf32>(h: &Header, codes: &[[__m512i; 2]; 4], y: *const u8) -> __m512i {
     let shift = _mm_cvtsi32_si128(C::SHIFT as i32);
     let mut acc = h.start;
     for (p, ([even, odd], scales)) in codes.iter().zip(&h.scales).enumerate() {
@@ -334,7 +334,7 @@ unsafe fn subtract_mins(minus: __m512, h: &Header, y: *const u8, dy: __m512) -> 
 }
 
 #[target_feature(enable = "avx512f,avx512bw,avx512vnni")]
-unsafe fn one<C: Codes>(group: &[u8], acts: *const u8, out: &mut [f32]) {
+unsafe fn one<C: CodesOf32>(group: &[u8], acts: *const u8, out: &mut [f32]) {
     let mut chains = [_mm512_setzero_ps(); CHAINS];
     let mut minus = _mm512_setzero_ps();
     for (b, block) in group.chunks_exact(bytes::<C>()).enumerate() {
@@ -355,7 +355,7 @@ unsafe fn one<C: Codes>(group: &[u8], acts: *const u8, out: &mut [f32]) {
 }
 
 #[target_feature(enable = "avx512f,avx512bw,avx512vnni")]
-unsafe fn tile<C: Codes>(group: &[u8], acts: *const u8, act: usize, out: &mut [f32]) {
+unsafe fn tile<C: CodesOf32>(group: &[u8], acts: *const u8, act: usize, out: &mut [f32]) {
     let mut tile = Tile::new();
     let tile = tile.start(out.len() / ROWS);
     for (b, block) in group.chunks_exact(bytes::<C>()).enumerate() {

@@ -3,15 +3,15 @@
 
 use std::arch::x86_64::*;
 
-use super::k16::{Codes, packing};
+use super::k16::{CodesOf16, layout};
 use super::lanes::{BLOCK, load};
-use crate::packed::Packing;
+use crate::packed::Layout;
 
-pub(super) static Q6_K: Packing = packing::<Q6K>();
+pub(super) static Q6_K: Layout = layout::<Q6K>();
 
 struct Q6K;
 
-impl Codes for Q6K {
+impl CodesOf16 for Q6K {
     const NAME: &'static str = "q6_k x16";
     const FILE: usize = 210;
     const FILE_SCALES: usize = 192;
@@ -64,15 +64,15 @@ impl Codes for Q6K {
             codes[k] = _mm512_and_si512(*line, low6);
         }
         for (unit, lines) in codes[6..].iter_mut().zip(lines.as_chunks::<3>().0) {
-            let pieces = [
+            let parts = [
                 _mm512_srli_epi16::<2>(lines[0]),
                 _mm512_srli_epi16::<4>(lines[1]),
                 _mm512_srli_epi16::<6>(lines[2]),
             ];
             // Bits of the mask from the first, the others from the second.
             let select = |mask, a, b| _mm512_ternarylogic_epi32::<0xCA>(mask, a, b);
-            let upper = select(_mm512_set1_epi8(0x30), pieces[0], pieces[1]);
-            let all = select(_mm512_set1_epi8(0x3C), upper, pieces[2]);
+            let upper = select(_mm512_set1_epi8(0x30), parts[0], parts[1]);
+            let all = select(_mm512_set1_epi8(0x3C), upper, parts[2]);
             *unit = _mm512_and_si512(all, low6);
         }
         codes

@@ -28,7 +28,7 @@ use std::arch::x86_64::*;
 use trine_formats::types::TypeId;
 
 use super::{check, dword};
-use crate::packed::{Encoding, Packing};
+use crate::packed::{Encoding, Layout};
 use crate::ternary::{self, Quantizer};
 
 /// Rows of a group.
@@ -50,9 +50,9 @@ const TILE: usize = 16;
 /// Units whose sums stay in one set of accumulators when planes follow each other.
 const SEGMENT: usize = 8;
 
-pub(super) static TQ2_0: Packing = TQ2_0_LAYOUT;
+pub(super) static TQ2_0: Layout = TQ2_0_LAYOUT;
 
-pub(super) const TQ2_0_LAYOUT: Packing = Packing {
+pub(super) const TQ2_0_LAYOUT: Layout = Layout {
     name: "2-bit x32",
     dense: false,
     rows: ROWS,
@@ -67,8 +67,8 @@ pub(super) const TQ2_0_LAYOUT: Packing = Packing {
     expansion: None,
 };
 
-const fn whole_row(quantizer: Quantizer, acts: &'static str) -> Packing {
-    Packing {
+const fn whole_row(quantizer: Quantizer, acts: &'static str) -> Layout {
+    Layout {
         name: "2-bit x32",
         dense: false,
         rows: ROWS,
@@ -84,11 +84,11 @@ const fn whole_row(quantizer: Quantizer, acts: &'static str) -> Packing {
     }
 }
 
-pub(super) static I2_S: Packing = whole_row(Quantizer::Floored, "int8, floored");
-pub(super) static TL: Packing = whole_row(Quantizer::Exact, "int8");
+pub(super) static I2_S: Layout = whole_row(Quantizer::Floored, "int8, floored");
+pub(super) static TL: Layout = whole_row(Quantizer::Exact, "int8");
 
 /// Rows of whole 256-blocks whose planes lie as in TQ2_0: what the base-3 layout of a type with one scale expands to.
-pub(super) static ROWS_X256: Packing = Packing {
+pub(super) static ROWS_X256: Layout = Layout {
     name: "2-bit x32",
     dense: false,
     rows: ROWS,
@@ -184,7 +184,7 @@ pub(super) fn multiply_tq2_0(group: &[u8], acts: &[u8], n: usize, tokens: usize,
     check(&TQ2_0, group, acts, n, tokens, out);
     let act = act_bytes_q8_k(n);
     for (acts, out) in acts.chunks(4 * act).zip(out.chunks_mut(4 * ROWS)) {
-        // SAFETY: `packings` hands the layout out only for an `Isa` with these instructions;
+        // SAFETY: `layouts` hands the layout out only for an `Isa` with these instructions;
         // `check` has compared all lengths.
         unsafe {
             match out.len() / ROWS {
@@ -208,7 +208,7 @@ pub(super) fn multiply_rows<const REVERSED: bool>(
     check(&TL, group, acts, n, tokens, out);
     let act = (TL.act_bytes)(n);
     for (acts, out) in acts.chunks(4 * act).zip(out.chunks_mut(4 * ROWS)) {
-        // SAFETY: `packings` hands the layout out only for an `Isa` with these instructions;
+        // SAFETY: `layouts` hands the layout out only for an `Isa` with these instructions;
         // `check` has compared all lengths.
         unsafe {
             match out.len() / ROWS {

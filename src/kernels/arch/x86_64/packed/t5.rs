@@ -28,7 +28,7 @@ use trine_formats::types::TypeId;
 use super::t2::{self, Act, Halves, PLANES, ROWS, SCALES, UNIT_BYTES, load};
 use super::{check, dword};
 use crate::AlignedBytes;
-use crate::packed::{Encoding, Expansion, Packing};
+use crate::packed::{Encoding, Expansion, Layout};
 use crate::ternary::Quantizer;
 
 /// Tokens for which a group is expanded: up to here, taking it out of memory and unpacking it one after the other
@@ -56,8 +56,8 @@ const PAIRS: [(u8, u8); 8] = [
     (2, 1),
 ];
 
-const fn with_scales(name: &'static str, pack: fn(&[u8], usize, &mut [u8]) -> bool) -> Packing {
-    Packing {
+const fn with_scales(name: &'static str, pack: fn(&[u8], usize, &mut [u8]) -> bool) -> Layout {
+    Layout {
         name,
         dense: true,
         rows: ROWS,
@@ -77,8 +77,8 @@ const fn with_scales(name: &'static str, pack: fn(&[u8], usize, &mut [u8]) -> bo
     }
 }
 
-const fn whole_row(quantizer: Quantizer, acts: &'static str) -> Packing {
-    Packing {
+const fn whole_row(quantizer: Quantizer, acts: &'static str) -> Layout {
+    Layout {
         name: "5 trits x32",
         dense: true,
         rows: ROWS,
@@ -98,13 +98,13 @@ const fn whole_row(quantizer: Quantizer, acts: &'static str) -> Packing {
     }
 }
 
-pub(super) static TQ1_0: Packing = with_scales("5 trits x32", pack_tq1_0);
-pub(super) static TQ2_0: Packing = with_scales("5 trits x32", pack_tq2_0);
-pub(super) static I2_S: Packing = whole_row(Quantizer::Floored, "int8 x256, floored");
-pub(super) static TL: Packing = whole_row(Quantizer::Exact, "int8 x256");
+pub(super) static TQ1_0: Layout = with_scales("5 trits x32", pack_tq1_0);
+pub(super) static TQ2_0: Layout = with_scales("5 trits x32", pack_tq2_0);
+pub(super) static I2_S: Layout = whole_row(Quantizer::Floored, "int8 x256, floored");
+pub(super) static TL: Layout = whole_row(Quantizer::Exact, "int8 x256");
 
 /// TQ1_0 in the 2-bit layout.
-pub(super) static TQ1_0_IN_CACHE: Packing = Packing {
+pub(super) static TQ1_0_IN_CACHE: Layout = Layout {
     pack: |w, n, out| {
         with_expanded(n / COLUMNS * BLOCK, |group| {
             pack_tq1_0(w, n, group);
@@ -232,7 +232,7 @@ fn pack_tq2_0(w: &[u8], n: usize, out: &mut [u8]) -> bool {
             if !ternary(&from[SCALES..]) {
                 return false;
             }
-            // SAFETY: `packings` hands the layout out only for an `Isa` with these instructions.
+            // SAFETY: `layouts` hands the layout out only for an `Isa` with these instructions.
             // A block has two units of codes and 13 chunks of digits.
             unsafe { from_two_bit::<false>(&from[SCALES..], &mut to[SCALES..]) }
         }
@@ -254,7 +254,7 @@ fn pack_rows(w: &[u8], n: usize, out: &mut [u8]) -> bool {
             .chunks_exact(2 * UNIT_BYTES)
             .zip(out.chunks_exact_mut(DIGITS))
         {
-            // SAFETY: `packings` hands the layout out only for an `Isa` with these instructions.
+            // SAFETY: `layouts` hands the layout out only for an `Isa` with these instructions.
             // A block has two units of codes and 13 chunks of digits.
             unsafe { from_two_bit::<true>(from, to) }
         }
@@ -432,7 +432,7 @@ fn expand_blocks(group: &[u8], two_bit: &mut [u8]) {
         .zip(two_bit.chunks_exact_mut(t2::BLOCK))
     {
         to[..SCALES].copy_from_slice(&from[..SCALES]);
-        // SAFETY: `packings` hands the layout out only for an `Isa` with these instructions.
+        // SAFETY: `layouts` hands the layout out only for an `Isa` with these instructions.
         unsafe { expand(Lookup::new(), &from[SCALES..], &mut to[SCALES..]) }
     }
 }
@@ -443,7 +443,7 @@ fn expand_rows(group: &[u8], two_bit: &mut [u8]) {
         .chunks_exact(DIGITS)
         .zip(two_bit.chunks_exact_mut(2 * UNIT_BYTES))
     {
-        // SAFETY: `packings` hands the layout out only for an `Isa` with these instructions.
+        // SAFETY: `layouts` hands the layout out only for an `Isa` with these instructions.
         unsafe { expand(Lookup::new(), from, to) }
     }
 }
@@ -452,7 +452,7 @@ fn multiply_blocks(group: &[u8], acts: &[u8], n: usize, tokens: usize, out: &mut
     check(&TQ1_0, group, acts, n, tokens, out);
     let act = t2::act_bytes_q8_k(n);
     for (act, out) in acts.chunks(act).zip(out.chunks_mut(ROWS)) {
-        // SAFETY: `packings` hands the layout out only for an `Isa` with these instructions;
+        // SAFETY: `layouts` hands the layout out only for an `Isa` with these instructions;
         // `check` has compared all lengths.
         unsafe { blocks_once(group, act, n, out) }
     }
@@ -461,7 +461,7 @@ fn multiply_blocks(group: &[u8], acts: &[u8], n: usize, tokens: usize, out: &mut
 fn multiply_rows(group: &[u8], acts: &[u8], n: usize, tokens: usize, out: &mut [f32]) {
     check(&TL, group, acts, n, tokens, out);
     for (act, out) in acts.chunks((TL.act_bytes)(n)).zip(out.chunks_mut(ROWS)) {
-        // SAFETY: `packings` hands the layout out only for an `Isa` with these instructions;
+        // SAFETY: `layouts` hands the layout out only for an `Isa` with these instructions;
         // `check` has compared all lengths.
         unsafe { row_once(group, act, out) }
     }

@@ -9,9 +9,7 @@ pub mod chat;
 pub mod convert;
 pub mod eval;
 pub mod fisher;
-pub mod kernels;
 pub mod kv;
-pub mod math;
 pub mod model;
 pub mod ops;
 pub mod pool;
@@ -20,3 +18,7 @@ pub mod sample;
 pub mod speculate;
 pub mod step;
 pub mod tokenizer;
+
+pub use trine_kernels::{Isa, IsaError, Level, math};
+
+use trine_kernels as kernels;

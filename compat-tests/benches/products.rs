@@ -6,9 +6,9 @@
 use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
-use trine::kernels::Isa;
-use trine::kernels::bitplane::SharedArena;
+use trine::Isa;
 use trine::ops::matmul::{Activations, Matrix, matmul};
+use trine::ops::product::SharedArena;
 use trine::pool::Pool;
 use trine_compat_tests::bench::{Args, Clock, Work, floats, in_turns, median, speedup};
 use trine_compat_tests::ggml::{Ggml, Product};

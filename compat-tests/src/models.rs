@@ -7,7 +7,7 @@ use std::sync::OnceLock;
 
 use anyhow::{Context, Result};
 use sha2::{Digest, Sha256};
-use trine::kernels::Isa;
+use trine::Isa;
 use trine::model::{LoadOptions, Model};
 use trine::pool::Pool;
 use trine::step::{Session, SessionOptions};

@@ -6,8 +6,8 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use trine::Isa;
 use trine::chat::{ChatTemplate, Message};
-use trine::kernels::Isa;
 use trine::model::{LoadOptions, Model};
 use trine::pool::Pool;
 use trine::step::{Session, SessionOptions};
@@ -170,7 +170,7 @@ pub fn model_load(data: &[u8]) {
         return;
     };
     let options = LoadOptions {
-        isa: Isa::Scalar,
+        isa: Isa::scalar(),
         ..LoadOptions::default()
     };
     let model = match Model::load(&file, &options) {

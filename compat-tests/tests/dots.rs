@@ -5,12 +5,13 @@
 //! of two, so that fusing changes nothing (see `oracle::DOTS`).
 #![allow(missing_docs)]
 
-use trine::kernels::{Isa, mat_rows, quantize_act};
 use trine_compat_tests::golden::Kernels;
 use trine_compat_tests::inputs::{self, Kind, Rng};
 use trine_compat_tests::oracle::{self, DOTS, Rounding};
 use trine_compat_tests::{files, or_skip};
 use trine_formats::types::{TypeId, TypeInfo};
+use trine_kernels::testing::isas;
+use trine_kernels::{mat_rows, quantize_act};
 
 fn info(ty: TypeId) -> &'static TypeInfo {
     ty.info().expect("a registered type")
@@ -18,10 +19,6 @@ fn info(ty: TypeId) -> &'static TypeInfo {
 
 fn row_bytes(t: &TypeInfo, n: usize) -> usize {
     n / t.block * t.bytes
-}
-
-fn isas() -> impl Iterator<Item = Isa> {
-    Isa::ALL.into_iter().filter(|isa| *isa <= Isa::detect())
 }
 
 #[track_caller]

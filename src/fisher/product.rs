@@ -301,7 +301,7 @@ mod tests {
             offset: 2,
             add: true,
         };
-        multiply(Isa::Scalar, View::new(&a, 4), &packed, &mut c, place);
+        multiply(Isa::scalar(), View::new(&a, 4), &packed, &mut c, place);
         for (i, row) in c.chunks_exact(9).enumerate() {
             let inside = |j: usize| {
                 let sum = element(|t| a[i * 4 + t], |t| b[t * 5 + j], 4);

@@ -79,7 +79,7 @@ impl Deref for AlignedBytes {
 
 impl DerefMut for AlignedBytes {
     fn deref_mut(&mut self) -> &mut [u8] {
-        // SAFETY: as above, and borrowed alone.
+        // SAFETY: `len` bytes of whole lines, which are plain bytes; `self` is borrowed alone.
         unsafe { std::slice::from_raw_parts_mut(self.lines.as_mut_ptr().cast(), self.len) }
     }
 }
@@ -111,7 +111,7 @@ impl Deref for Floats {
 impl DerefMut for Floats {
     fn deref_mut(&mut self) -> &mut [f32] {
         let len = self.bytes.len() / 4;
-        // SAFETY: as above, and borrowed alone.
+        // SAFETY: whole floats, aligned to 64 bytes; any bits are a float; `self` is borrowed alone.
         unsafe { std::slice::from_raw_parts_mut(self.bytes.as_mut_ptr().cast(), len) }
     }
 }

@@ -2,7 +2,7 @@
 
 use trine_formats::types::{REGISTRY, TypeId, TypeInfo};
 
-use super::tests::{Random, isas};
+use super::testing::{Random, isas};
 use super::{compare_rows, decode_rows, encode_rows};
 
 /// Types whose encoders have kernels.
@@ -60,7 +60,7 @@ fn row(kind: usize, n: usize, random: &mut Random) -> Vec<f32> {
         4 => (0..n).map(|_| random.float().abs() * scale + 0.5).collect(),
         // any bits
         5 => (0..n)
-            .map(|_| f32::from_bits(random.next() as u32))
+            .map(|_| f32::from_bits(random.bits() as u32))
             .collect(),
         // magnitudes from end to end
         _ => (0..n)

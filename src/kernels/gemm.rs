@@ -6,7 +6,9 @@
 
 use std::ops::{Add, Mul};
 
-use super::Isa;
+use crate::Isa;
+#[cfg(target_arch = "x86_64")]
+use crate::Level;
 
 /// Rows of a tile.
 pub const ROWS: usize = 4;
@@ -20,8 +22,8 @@ pub type Tile<T> = [[T; COLUMNS]; ROWS];
 /// [`COLUMNS`] elements; the shorter decides.
 pub fn tile(isa: Isa, a: &[f32], b: &[f32]) -> Tile<f32> {
     #[cfg(target_arch = "x86_64")]
-    if isa >= Isa::Avx2 {
-        // SAFETY: an `Isa` value is only made for an instruction set the CPU has.
+    if isa.has(Level::Avx2) {
+        // SAFETY: `isa` proves that the processor has AVX2.
         return unsafe { tile_avx2(a, b) };
     }
     let _ = isa;
@@ -92,7 +94,7 @@ mod tests {
             }
         }
         let bits = |t: Tile<f32>| t.map(|row| row.map(f32::to_bits));
-        for isa in Isa::ALL.into_iter().filter(|&isa| isa <= Isa::detect()) {
+        for isa in crate::testing::isas() {
             assert_eq!(bits(tile(isa, &a, &b)), bits(want), "{isa:?}");
         }
     }

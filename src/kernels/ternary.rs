@@ -9,14 +9,16 @@
 
 use trine_formats::types::ternary::{ActScale, quantize_i2_s, quantize_tl};
 
-use super::Isa;
+#[cfg(target_arch = "x86_64")]
+use crate::arch::x86_64::ternary as x86_64;
+use crate::{Isa, Level, MAX_COLUMNS, size};
 
 /// Weights per block.
 pub const BLOCK: usize = 128;
 /// Bytes per block.
 pub const BYTES: usize = 32;
 /// `a` and `S` before the int8 values of an activation row.
-const HEAD: usize = 8;
+pub(crate) const HEAD: usize = 8;
 
 /// Which of the two activation quantizers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -79,21 +81,23 @@ pub fn mat_rows(isa: Isa, w: &[u8], acts: &[u8], n: usize, tokens: usize, out: &
     if tokens == 0 || out.is_empty() {
         return;
     }
+    assert!(n <= MAX_COLUMNS, "{n} columns");
     let (row, act) = (row_bytes(n), act_bytes(n));
     assert_eq!(out.len() % tokens, 0, "outputs are whole rows");
-    assert_eq!(w.len(), out.len() / tokens * row, "weights");
-    assert_eq!(acts.len(), tokens * act, "activations");
+    assert_eq!(w.len(), size([out.len() / tokens, row]), "weights");
+    assert_eq!(acts.len(), size([tokens, act]), "activations");
     for (w, out) in w.chunks_exact(row.max(1)).zip(out.chunks_exact_mut(tokens)) {
         for (acts, out) in acts.chunks(4 * act).zip(out.chunks_mut(4)) {
             let mut d = [0i32; 4];
-            match (isa, out.len()) {
+            match (isa.level(), out.len()) {
                 #[cfg(target_arch = "x86_64")]
-                // SAFETY: an `Isa` value is only made for an instruction set the CPU has; a row is
-                // whole blocks and every activation row has 128 values per block, asserted above.
-                (Isa::Avx512, 4) => unsafe { x86::dot4_vnni(w, acts, act, &mut d) },
+                // SAFETY: `isa` proves that the processor has AVX-512 VL and VNNI. A row is whole blocks, and
+                // each of the four activation rows has a head and 128 values per block: the lengths were compared.
+                (Level::Avx512, 4) => unsafe { x86_64::dot4_vnni(w, acts, act, &mut d) },
                 #[cfg(target_arch = "x86_64")]
-                // SAFETY: as above.
-                (Isa::Avx2, 4) => unsafe { x86::dot4_avx2(w, acts, act, &mut d) },
+                // SAFETY: `isa` proves that the processor has AVX2. A row is whole blocks, and each of the four
+                // activation rows has a head and 128 values per block: the lengths were compared.
+                (Level::Avx2, 4) => unsafe { x86_64::dot4_avx2(w, acts, act, &mut d) },
                 _ => {
                     for (act, d) in acts.chunks_exact(act).zip(&mut d) {
                         *d = dot(isa, w, &act[HEAD..]);
@@ -111,13 +115,14 @@ pub fn mat_rows(isa: Isa, w: &[u8], acts: &[u8], n: usize, tokens: usize, out: &
 
 /// `D` of one row and one token.
 fn dot(isa: Isa, w: &[u8], q: &[u8]) -> i32 {
-    match isa {
+    assert!(q.len() / BLOCK >= w.len() / BYTES, "activations of a row");
+    match isa.level() {
         #[cfg(target_arch = "x86_64")]
-        // SAFETY: the CPU has the instruction set; `q` has 128 values per block of `w`.
-        Isa::Avx512 => unsafe { x86::dot_vnni(w, q) },
+        // SAFETY: `isa` proves that the processor has AVX-512 VL and VNNI; `q` is as long as `w` asks for.
+        Level::Avx512 => unsafe { x86_64::dot_vnni(w, q) },
         #[cfg(target_arch = "x86_64")]
-        // SAFETY: as above.
-        Isa::Avx2 => unsafe { x86::dot_avx2(w, q) },
+        // SAFETY: `isa` proves that the processor has AVX2; `q` is as long as `w` asks for.
+        Level::Avx2 => unsafe { x86_64::dot_avx2(w, q) },
         _ => dot_scalar(w, q),
     }
 }
@@ -134,124 +139,6 @@ fn dot_scalar(w: &[u8], q: &[u8]) -> i32 {
         }
     }
     d
-}
-
-#[cfg(target_arch = "x86_64")]
-mod x86 {
-    use std::arch::x86_64::*;
-
-    use super::{BLOCK, BYTES, HEAD};
-
-    /// The four planes of a block as unsigned codes 0..=3.
-    #[inline]
-    #[target_feature(enable = "avx2")]
-    fn planes(w: __m256i) -> [__m256i; 4] {
-        let three = _mm256_set1_epi8(3);
-        [
-            _mm256_and_si256(_mm256_srli_epi16::<6>(w), three),
-            _mm256_and_si256(_mm256_srli_epi16::<4>(w), three),
-            _mm256_and_si256(_mm256_srli_epi16::<2>(w), three),
-            _mm256_and_si256(w, three),
-        ]
-    }
-
-    #[inline]
-    #[target_feature(enable = "avx2")]
-    fn horizontal_sum(v: __m256i) -> i32 {
-        let v = _mm_add_epi32(_mm256_castsi256_si128(v), _mm256_extracti128_si256::<1>(v));
-        let v = _mm_add_epi32(v, _mm_shuffle_epi32::<0b01_00_11_10>(v));
-        _mm_cvtsi128_si32(_mm_add_epi32(v, _mm_shuffle_epi32::<0b10_11_00_01>(v)))
-    }
-
-    /// Eight sums of products of one block. A pair in 16 bits is at most 2 * 3 * 128 = 768 in magnitude and
-    /// four planes 3072, so neither the multiply-add nor the additions saturate.
-    #[inline]
-    #[target_feature(enable = "avx2")]
-    unsafe fn block_avx2(planes: &[__m256i; 4], q: *const u8) -> __m256i {
-        let mut sum = _mm256_setzero_si256();
-        for (g, &plane) in planes.iter().enumerate() {
-            // SAFETY: the caller's block has 128 activations.
-            let q = unsafe { _mm256_loadu_si256(q.add(BYTES * g).cast()) };
-            sum = _mm256_add_epi16(sum, _mm256_maddubs_epi16(plane, q));
-        }
-        _mm256_madd_epi16(sum, _mm256_set1_epi16(1))
-    }
-
-    /// # Safety
-    /// AVX2; 128 activations in `q` per 32 bytes of `w`.
-    #[target_feature(enable = "avx2")]
-    pub unsafe fn dot_avx2(w: &[u8], q: &[u8]) -> i32 {
-        let mut acc = _mm256_setzero_si256();
-        for b in 0..w.len() / BYTES {
-            // SAFETY: block b lies in both slices.
-            unsafe {
-                let planes = planes(_mm256_loadu_si256(w.as_ptr().add(b * BYTES).cast()));
-                acc = _mm256_add_epi32(acc, block_avx2(&planes, q.as_ptr().add(b * BLOCK)));
-            }
-        }
-        horizontal_sum(acc)
-    }
-
-    /// # Safety
-    /// AVX2; four activation rows of `act` bytes with 128 values per 32 bytes of `w` behind their heads.
-    #[target_feature(enable = "avx2")]
-    pub unsafe fn dot4_avx2(w: &[u8], acts: &[u8], act: usize, d: &mut [i32; 4]) {
-        let mut acc = [_mm256_setzero_si256(); 4];
-        for b in 0..w.len() / BYTES {
-            // SAFETY: block b lies in all slices.
-            unsafe {
-                let planes = planes(_mm256_loadu_si256(w.as_ptr().add(b * BYTES).cast()));
-                for (t, acc) in acc.iter_mut().enumerate() {
-                    let q = acts.as_ptr().add(t * act + HEAD + b * BLOCK);
-                    *acc = _mm256_add_epi32(*acc, block_avx2(&planes, q));
-                }
-            }
-        }
-        *d = acc.map(|v| horizontal_sum(v));
-    }
-
-    /// # Safety
-    /// AVX-512 VL and VNNI; 128 activations in `q` per 32 bytes of `w`.
-    #[target_feature(enable = "avx2,avx512vl,avx512vnni")]
-    pub unsafe fn dot_vnni(w: &[u8], q: &[u8]) -> i32 {
-        let mut acc = [_mm256_setzero_si256(); 4];
-        for b in 0..w.len() / BYTES {
-            // SAFETY: block b lies in both slices.
-            unsafe {
-                let planes = planes(_mm256_loadu_si256(w.as_ptr().add(b * BYTES).cast()));
-                for (g, (acc, plane)) in acc.iter_mut().zip(planes).enumerate() {
-                    let q = _mm256_loadu_si256(q.as_ptr().add(b * BLOCK + BYTES * g).cast());
-                    *acc = _mm256_dpbusd_epi32(*acc, plane, q);
-                }
-            }
-        }
-        let [a, b, c, d] = acc;
-        horizontal_sum(_mm256_add_epi32(
-            _mm256_add_epi32(a, b),
-            _mm256_add_epi32(c, d),
-        ))
-    }
-
-    /// # Safety
-    /// AVX-512 VL and VNNI; four activation rows as for [`dot4_avx2`].
-    #[target_feature(enable = "avx2,avx512vl,avx512vnni")]
-    pub unsafe fn dot4_vnni(w: &[u8], acts: &[u8], act: usize, d: &mut [i32; 4]) {
-        let mut acc = [[_mm256_setzero_si256(); 2]; 4];
-        for b in 0..w.len() / BYTES {
-            // SAFETY: block b lies in all slices.
-            unsafe {
-                let planes = planes(_mm256_loadu_si256(w.as_ptr().add(b * BYTES).cast()));
-                for (t, acc) in acc.iter_mut().enumerate() {
-                    let q = acts.as_ptr().add(t * act + HEAD + b * BLOCK);
-                    for (g, plane) in planes.into_iter().enumerate() {
-                        let q = _mm256_loadu_si256(q.add(BYTES * g).cast());
-                        acc[g % 2] = _mm256_dpbusd_epi32(acc[g % 2], plane, q);
-                    }
-                }
-            }
-        }
-        *d = acc.map(|[a, b]| horizontal_sum(_mm256_add_epi32(a, b)));
-    }
 }
 
 #[cfg(test)]
@@ -273,7 +160,7 @@ mod tests {
     #[test]
     fn every_instruction_set_gives_the_integers_of_the_definition() {
         // Raw bytes: code 3 and activations of -128 too.
-        for isa in Isa::ALL.into_iter().filter(|isa| *isa <= Isa::detect()) {
+        for isa in crate::testing::isas() {
             for (n, rows, tokens) in [
                 (128, 3, 1),
                 (256, 5, 4),
@@ -310,7 +197,7 @@ mod tests {
         let n = 8192;
         let w = vec![0xffu8; row_bytes(n)];
         let q = vec![0x80u8; n];
-        for isa in Isa::ALL.into_iter().filter(|isa| *isa <= Isa::detect()) {
+        for isa in crate::testing::isas() {
             assert_eq!(dot(isa, &w, &q), -3 * 128 * n as i32, "{isa}");
         }
     }

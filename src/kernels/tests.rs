@@ -2,53 +2,13 @@
 
 use trine_formats::types::{REGISTRY, TypeId, TypeInfo};
 
-use super::{Isa, mat_rows, quantize_act, scalar};
-
-/// xorshift64*: the tests need variety, not quality.
-pub(crate) struct Random(pub(crate) u64);
-
-impl Random {
-    pub(crate) fn next(&mut self) -> u64 {
-        self.0 ^= self.0 >> 12;
-        self.0 ^= self.0 << 25;
-        self.0 ^= self.0 >> 27;
-        self.0.wrapping_mul(0x2545_F491_4F6C_DD1D)
-    }
-
-    pub(crate) fn below(&mut self, n: usize) -> usize {
-        (self.next() >> 33) as usize % n
-    }
-
-    /// Roughly normal, with an outlier now and then.
-    pub(crate) fn float(&mut self) -> f32 {
-        let sum: f32 = (0..4)
-            .map(|_| (self.next() >> 40) as f32 / (1u64 << 24) as f32 - 0.5)
-            .sum();
-        if self.below(100) == 0 {
-            sum * 20.0
-        } else {
-            sum
-        }
-    }
-
-    pub(crate) fn bytes(&mut self, n: usize) -> Vec<u8> {
-        (0..n).map(|_| self.next() as u8).collect()
-    }
-}
-
-pub(crate) fn isas() -> impl Iterator<Item = Isa> {
-    Isa::ALL.into_iter().filter(|isa| *isa <= Isa::detect())
-}
+use super::testing::{Random, isas, same};
+use super::{mat_rows, quantize_act, scalar};
 
 fn types_with_dots() -> impl Iterator<Item = (&'static TypeInfo, &'static TypeInfo)> {
     REGISTRY
         .iter()
         .filter_map(|info| Some((info.dot_ref.and(Some(info))?, info.act?.info()?)))
-}
-
-/// Equal bits, or both NaN.
-pub(crate) fn same(a: f32, b: f32) -> bool {
-    a.to_bits() == b.to_bits() || (a.is_nan() && b.is_nan())
 }
 
 fn compare(info: &TypeInfo, w: &[u8], acts: &[u8], n: usize, tokens: usize, what: &str) {
@@ -315,7 +275,7 @@ fn quantizers_give_the_bytes_of_the_encoders() {
         }
         for _ in 0..2000 {
             let x: Vec<f32> = (0..256)
-                .map(|_| f32::from_bits(random.next() as u32))
+                .map(|_| f32::from_bits(random.bits() as u32))
                 .collect();
             compare_quantized(act, &x, "any bits");
         }
@@ -380,14 +340,5 @@ fn quantizers_agree_on_ties_and_special_values() {
                 }
             }
         }
-    }
-}
-
-#[test]
-fn the_isa_is_named_or_detected() {
-    assert_eq!(Isa::from_name("scalar"), Ok(Isa::Scalar));
-    assert!(Isa::from_name("sse9").is_err_and(|e| e.to_string().contains("sse9")));
-    for isa in Isa::ALL {
-        assert_eq!(Isa::from_name(isa.name()).is_ok(), isa <= Isa::detect());
     }
 }

@@ -8,8 +8,8 @@ use trine_formats::gguf::{Blob, ModelFile, TensorView};
 use super::linear::Linear;
 use super::{Config, Layouts, LoadOptions, ModelError};
 use crate::arch::{Arch, Sizes, Tensor};
-use crate::kernels::bitplane::SharedArena;
 use crate::ops::matmul::Matrix;
+use crate::ops::product::SharedArena;
 
 /// Models of so many bytes stay in the last-level cache of the processors that are common today.
 const CACHE: u64 = 24 << 20;

@@ -11,8 +11,11 @@ use trine_formats::types::TypeId;
 use trine_formats::types::ternary::{TernaryData, TernaryError};
 
 use super::observe::ActivationObserver;
-use crate::kernels::bitplane::{self, BitplaneMatrix, NumberPath, SharedArena};
-use crate::kernels::packed::{self, Encoding, Job, PackedMatrix, Packing};
+use super::product::SharedArena;
+use super::product::bitplane::{self, BitplaneMatrix};
+use super::product::packed::{self, Job, PackedMatrix};
+use crate::kernels::bitplane::{Arrangement, NumberPath};
+use crate::kernels::packed::{Encoding, Layout, layouts};
 use crate::kernels::ternary::{self, Quantizer};
 use crate::kernels::{self, AlignedBytes, Floats, Isa, MatRows};
 use crate::pool::{self, Parts};
@@ -184,13 +187,13 @@ impl Matrix {
                 });
             }
         };
-        for packing in packed::packings(self.ty, isa) {
+        for layout in layouts(self.ty, isa) {
             // A group of mostly nothing would take more memory and time than the rows do.
-            if 2 * self.rows < packing.rows || packing.dense && in_cache {
+            if 2 * self.rows < layout.rows || layout.dense && in_cache {
                 continue;
             }
             let mut arena = arena.lock().unwrap_or_else(|e| e.into_inner());
-            let done = PackedMatrix::pack(packing, self.cols, self.rows, data, &mut arena)?;
+            let done = PackedMatrix::pack(layout, self.cols, self.rows, data, &mut arena)?;
             if let Some(packed) = done {
                 data.release();
                 return Ok(Matrix {
@@ -216,7 +219,7 @@ impl Matrix {
     pub fn layout(&self) -> (Option<&'static str>, usize) {
         match &self.weights {
             Weights::Rows { data, .. } => (None, data.len()),
-            Weights::Packed(p) => (Some(p.packing().name), p.bytes()),
+            Weights::Packed(p) => (Some(p.layout().name), p.bytes()),
             Weights::Planes(p) if p.is_packed() => (Some("nibbles of bit planes"), p.bytes()),
             Weights::Planes(p) => (Some("bit planes"), p.bytes()),
         }
@@ -231,7 +234,7 @@ enum Form {
     /// Arranged for the packed layouts that read this arrangement.
     Arranged(&'static str),
     /// Arranged for bit planes.
-    Planes(bitplane::Form),
+    Planes(Arrangement),
 }
 
 /// Activation rows and their prepared forms, each made once however many matrices want it.
@@ -298,18 +301,18 @@ impl<'a> Activations<'a> {
         })
     }
 
-    fn arranged(&self, packing: &Packing) -> Arc<AlignedBytes> {
-        let row_bytes = (packing.act_bytes)(self.cols);
-        self.prepare(Form::Arranged(packing.acts), row_bytes, |x, out| {
+    fn arranged(&self, layout: &Layout) -> Arc<AlignedBytes> {
+        let row_bytes = (layout.act_bytes)(self.cols);
+        self.prepare(Form::Arranged(layout.acts), row_bytes, |x, out| {
             ENCODED.with_borrow_mut(|row| {
-                row.resize(encoded_bytes(packing.encoding, self.cols), 0);
-                encode(packing.encoding, self.isa, x, row);
-                (packing.arrange)(row, self.cols, out);
+                row.resize(encoded_bytes(layout.encoding, self.cols), 0);
+                encode(layout.encoding, self.isa, x, row);
+                (layout.arrange)(row, self.cols, out);
             });
         })
     }
 
-    fn for_planes(&self, form: bitplane::Form) -> Arc<AlignedBytes> {
+    fn for_planes(&self, form: Arrangement) -> Arc<AlignedBytes> {
         let row_bytes = form.act_bytes(self.cols);
         self.prepare(Form::Planes(form), row_bytes, |x, out| {
             form.arrange(self.isa, x, out)
@@ -363,7 +366,7 @@ pub fn matmul<const N: usize>(w: [&Matrix; N], acts: &Activations<'_>) -> [Float
         Floats::scratch(tokens * w.rows)
     });
     let forms: [Option<Arc<AlignedBytes>>; N] = w.map(|w| match &w.weights {
-        Weights::Packed(p) => Some(acts.arranged(p.packing())),
+        Weights::Packed(p) => Some(acts.arranged(p.layout())),
         Weights::Planes(p) => Some(acts.for_planes(p.form(acts.isa, tokens))),
         Weights::Rows { .. } => None,
     });

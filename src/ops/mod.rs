@@ -11,6 +11,7 @@ pub mod matmul;
 pub mod norm;
 pub mod observe;
 pub(crate) mod order;
+pub mod product;
 pub mod rope;
 
 use crate::pool;

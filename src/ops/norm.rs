@@ -65,7 +65,7 @@ mod tests {
             .collect();
         let weight: Vec<f32> = (0..96).map(|i| i as f32 * 0.1).collect();
         let rows = x.chunks(96).flat_map(|x| {
-            let y = rms(Isa::Scalar, x, &weight, 1e-5);
+            let y = rms(Isa::scalar(), x, &weight, 1e-5);
             y.to_vec()
         });
         let expected: Vec<f32> = rows.collect();

@@ -160,7 +160,7 @@ impl Rope {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kernels::tests::{Random, isas};
+    use crate::kernels::testing::{Random, isas};
 
     #[test]
     fn every_element_is_rotated_by_the_formula() {

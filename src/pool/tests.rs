@@ -8,6 +8,7 @@ use std::thread;
 use super::region::SPIN;
 use super::*;
 
+mod blocks;
 mod callers;
 
 #[test]

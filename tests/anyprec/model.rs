@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use trine::kernels::Isa;
+use trine::Isa;
 use trine::quant::anyprec::{Plan, Recipe, Report, RunOptions, Sensitivity, Target, run};
 use trine_formats::gguf::write::{Layout, NewTensor};
 use trine_formats::gguf::{Bytes, Gguf, Limits, Metadata, ModelFile, Shard, Value};

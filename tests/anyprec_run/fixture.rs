@@ -4,7 +4,7 @@
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 
-use trine::kernels::Isa;
+use trine::Isa;
 use trine::model::{LoadOptions, Model, NumberPath};
 use trine::pool::Pool;
 use trine::step::{Session, SessionOptions};

@@ -1,7 +1,7 @@
-use trine::kernels::Isa;
 use trine::model::{LoadOptions, Model, NumberPath};
 use trine_formats::anyprec::{AnyPrec, Part};
 use trine_formats::gguf::{Limits, ModelFile};
+use trine_kernels::testing::isas;
 
 use crate::fixture::{
     WIDTHS, files, logits, model_file, options, session, session_of, tokens, whole,
@@ -71,7 +71,7 @@ fn neither_threads_nor_instructions_nor_batches_change_a_bit() {
     for path in PATHS {
         for bits in [3, 6] {
             let expected = logits(&mut session(&whole(path), bits), &tokens);
-            for isa in Isa::ALL.into_iter().filter(|isa| *isa <= Isa::detect()) {
+            for isa in isas() {
                 for (threads, repack) in [(1, true), (3, true), (2, false)] {
                     let options = LoadOptions {
                         isa,

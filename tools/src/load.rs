@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use clap::{Args, ValueEnum};
-use trine::kernels::Isa;
+use trine::Isa;
 use trine::model::{LoadOptions, Model, NumberPath};
 use trine::pool::Pool;
 use trine::tokenizer::Tokenizer;

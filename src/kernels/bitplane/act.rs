@@ -2,21 +2,21 @@
 
 use trine_formats::anyprec::BLOCK;
 
-use super::{Form, INT_BLOCK};
+use super::{Arrangement, INT_BLOCK};
 
 const MAX: f32 = 127.0;
 /// 1.5 · 2^23.
 const ROUND: f32 = 12_582_912.0;
 
-/// [`Form::arrange`], once lengths were checked.
-pub(super) fn arrange(form: Form, x: &[f32], out: &mut [u8]) {
+/// [`Arrangement::arrange`], once lengths were checked.
+pub(super) fn arrange(form: Arrangement, x: &[f32], out: &mut [u8]) {
     arrange_with(form, x, out);
 }
 
 /// To be compiled for the instruction set of its caller.
 #[inline(always)]
-pub(in crate::kernels) fn arrange_with(form: Form, x: &[f32], out: &mut [u8]) {
-    if form == Form::Floats {
+pub(crate) fn arrange_with(form: Arrangement, x: &[f32], out: &mut [u8]) {
+    if form == Arrangement::Floats {
         let (row, padding) = out.split_at_mut(4 * x.len());
         for (out, x) in row.as_chunks_mut().0.iter_mut().zip(x) {
             *out = x.to_le_bytes();
@@ -40,7 +40,7 @@ pub(in crate::kernels) fn arrange_with(form: Form, x: &[f32], out: &mut [u8]) {
         let (d, q) = quantize(x);
         *scale = d.to_le_bytes();
         match form {
-            Form::Bytes => bytes(&q, out),
+            Arrangement::Bytes => bytes(&q, out),
             _ => pairs(&q, out),
         }
     }

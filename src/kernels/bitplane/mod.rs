@@ -7,25 +7,27 @@
 //! - with one token, codes become products while they are in registers;
 //! - with more, a row is looked up once into memory that stays in the cache, and all tokens run over it.
 //!
-//! Activations are arranged once for all matrices of the same width that share them: [`Form`].
+//! Activations are arranged once for all matrices of the same width that share them: [`Arrangement`].
 
 use trine_formats::anyprec::{BLOCK, MAX_BITS, words};
 
-use super::Isa;
-use super::aligned::AlignedBytes;
+use crate::Isa;
+#[cfg(target_arch = "x86_64")]
+use crate::Level;
+use crate::aligned::AlignedBytes;
+#[cfg(target_arch = "x86_64")]
+use crate::arch::x86_64::bitplane as x86_64;
+use crate::{MAX_COLUMNS, size};
 
 mod act;
-pub(in crate::kernels) mod packed;
-mod run;
+pub mod packed;
 mod scalar;
-mod sparse;
+pub mod sparse;
 #[cfg(test)]
 mod tests;
 
 #[cfg(target_arch = "x86_64")]
-pub(in crate::kernels) use act::arrange_with;
-pub use packed::SharedArena;
-pub use run::{BitplaneMatrix, Job, multiply_all};
+pub(crate) use act::arrange_with;
 
 /// How products are computed; the two are different definitions and give different bits.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -67,7 +69,7 @@ impl<'a> Rows<'a> {
     }
 
     /// The bytes of row `i` of every plane, the leading bits first, and its tables.
-    pub(in crate::kernels) fn row(&self, i: usize) -> (impl Iterator<Item = &'a [u8]>, &'a [u8]) {
+    pub(crate) fn row(&self, i: usize) -> (impl Iterator<Item = &'a [u8]>, &'a [u8]) {
         let (bytes, lut) = (8 * self.blocks(), self.lut_bytes());
         let planes = self.planes.iter();
         (
@@ -77,7 +79,7 @@ impl<'a> Rows<'a> {
     }
 
     /// Whether every group is whole blocks, which the vector kernels ask for.
-    pub(in crate::kernels) fn in_blocks(&self) -> bool {
+    pub(crate) fn in_blocks(&self) -> bool {
         in_blocks(self.columns, self.groups)
     }
 
@@ -85,20 +87,21 @@ impl<'a> Rows<'a> {
     ///
     /// # Panics
     /// They do not.
-    fn check(&self, form: Form, acts: &[u8], tokens: usize, out: &[f32]) -> usize {
+    fn check(&self, form: Arrangement, acts: &[u8], tokens: usize, out: &[f32]) -> usize {
         let rows = out.len().checked_div(tokens).unwrap_or(0);
         assert_eq!(out.len(), rows * tokens, "whole rows of {tokens} tokens");
         assert!(self.columns > 0 && self.groups > 0, "an empty row");
+        assert!(self.columns <= MAX_COLUMNS, "{} columns", self.columns);
         assert!(self.columns.is_multiple_of(self.groups), "groups");
         let width = self.width();
         assert!(0 < width && width <= usize::from(MAX_BITS), "width {width}");
         for plane in self.planes {
-            assert_eq!(plane.len(), rows * 8 * self.blocks(), "plane");
+            assert_eq!(plane.len(), size([rows, 8, self.blocks()]), "plane");
         }
-        assert_eq!(self.lut.len(), rows * self.lut_bytes(), "tables");
+        assert_eq!(self.lut.len(), size([rows, self.lut_bytes()]), "tables");
         assert_eq!(
             acts.len(),
-            tokens * form.act_bytes(self.columns),
+            size([tokens, form.act_bytes(self.columns)]),
             "activations"
         );
         assert!(acts.as_ptr().addr().is_multiple_of(64), "alignment");
@@ -107,13 +110,13 @@ impl<'a> Rows<'a> {
 }
 
 /// Whether every group of such rows is whole blocks.
-fn in_blocks(columns: usize, groups: usize) -> bool {
+pub fn in_blocks(columns: usize, groups: usize) -> bool {
     groups == 1 || columns.is_multiple_of(BLOCK * groups)
 }
 
 /// An arrangement of a row of activations in blocks of 64, the last one filled with zeros.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Form {
+pub enum Arrangement {
     /// The activations themselves. What fills the last block is −0: times weights of 0 it changes no sum, not even one
     /// that is −0.
     Floats,
@@ -125,13 +128,13 @@ pub enum Form {
     Words,
 }
 
-/// Tokens that are few: more are faster over rows that were looked up into memory.
-const FEW: usize = 16;
+/// Tokens that share the codes of a row at most: more are faster over rows that were looked up into memory.
+const TOKENS_SHARING_CODES: usize = 16;
 
 /// Bytes of a block in both integer forms.
 const INT_BLOCK: usize = 128;
 
-impl Form {
+impl Arrangement {
     /// What the kernel of a number path wants for rows of such groups; with `packed` codes a few tokens share those that are
     /// in registers.
     pub fn of(
@@ -141,12 +144,14 @@ impl Form {
         packed: bool,
         columns: usize,
         groups: usize,
-    ) -> Form {
-        let few = tokens <= if packed { FEW } else { 1 };
+    ) -> Arrangement {
+        let shared = tokens <= if packed { TOKENS_SHARING_CODES } else { 1 };
         match path {
-            NumberPath::F32 => Form::Floats,
-            NumberPath::I16 if few && in_blocks(columns, groups) && has_vbmi(isa) => Form::Bytes,
-            NumberPath::I16 => Form::Words,
+            NumberPath::F32 => Arrangement::Floats,
+            NumberPath::I16 if shared && in_blocks(columns, groups) && reads_packed(isa) => {
+                Arrangement::Bytes
+            }
+            NumberPath::I16 => Arrangement::Words,
         }
     }
 
@@ -154,50 +159,46 @@ impl Form {
     pub fn act_bytes(self, columns: usize) -> usize {
         let blocks = words(columns);
         match self {
-            Form::Floats => 4 * BLOCK * blocks,
-            Form::Bytes | Form::Words => (blocks * (INT_BLOCK + 4)).next_multiple_of(64),
+            Arrangement::Floats => 4 * BLOCK * blocks,
+            Arrangement::Bytes | Arrangement::Words => {
+                (blocks * (INT_BLOCK + 4)).next_multiple_of(64)
+            }
         }
     }
 
     /// Arranges a row. Quantized as [`trine_formats::anyprec::quantize_activations`] does.
     ///
     /// # Panics
-    /// When `out` is not [`Form::act_bytes`] long.
+    /// When `out` is not [`Arrangement::act_bytes`] long.
     pub fn arrange(self, isa: Isa, x: &[f32], out: &mut [u8]) {
         assert_eq!(out.len(), self.act_bytes(x.len()), "activation row");
         #[cfg(target_arch = "x86_64")]
-        if isa.min(Isa::detect()) >= Isa::Avx2 {
-            return super::x86::bitplane::arrange(self, x, out);
+        if isa.has(Level::Avx2) {
+            // SAFETY: `isa` proves that the processor has AVX2 and FMA.
+            return unsafe { x86_64::arrange(self, x, out) };
         }
         let _ = isa;
         act::arrange(self, x, out);
     }
 }
 
-/// Whether the kernels for AVX-512 run: they permute bytes and transpose bits, which came later than the rest of
-/// [`Isa::Avx512`].
-fn has_vbmi(isa: Isa) -> bool {
-    #[cfg(target_arch = "x86_64")]
-    {
-        use super::x86::bitplane::Level;
-        isa.min(Isa::detect()) == Isa::Avx512 && Level::of(Isa::Avx512) == Level::Vbmi
-    }
-    #[cfg(not(target_arch = "x86_64"))]
-    {
-        let _ = isa;
-        false
-    }
+/// Whether `isa` has the kernels of [`packed`] rows. They permute bytes and transpose bits, which came later than the rest
+/// of [`Level::Avx512`].
+///
+/// [`Level::Avx512`]: crate::Level::Avx512
+pub fn reads_packed(isa: Isa) -> bool {
+    isa.has_vbmi() && isa.has_gfni()
 }
 
 /// `out[r * tokens + t]` = the product of row `r` and activation row `t`, without sparse weights. `acts` are
-/// `tokens` rows of `form`, which is what [`Form::of`] says for these rows.
+/// `tokens` rows of `form`, which is what [`Arrangement::of`] says for these rows.
 ///
 /// # Panics
 /// When lengths do not fit, or `acts` are not aligned to 64 bytes.
 pub fn multiply(
     isa: Isa,
     rows: &Rows<'_>,
-    form: Form,
+    form: Arrangement,
     acts: &[u8],
     tokens: usize,
     out: &mut [f32],
@@ -206,22 +207,16 @@ pub fn multiply(
         return;
     }
     #[cfg(target_arch = "x86_64")]
-    match isa.min(Isa::detect()) {
-        Isa::Scalar => {}
-        isa => {
-            use super::x86::bitplane::{self, Level};
-            // SAFETY: the processor has the instruction set that the level was found for.
-            return unsafe {
-                bitplane::multiply(Level::of(isa), rows, form, acts, tokens, out);
-            };
-        }
+    if let Some(means) = x86_64::Means::of(isa) {
+        // SAFETY: `isa` proves that the processor has the means, and `check` has compared the lengths.
+        return unsafe { x86_64::multiply(means, rows, form, acts, tokens, out) };
     }
     let _ = isa;
     scalar::multiply(rows, form, acts, tokens, out);
 }
 
 /// The weights of a row, looked up one by one: single precision, or 16-bit with the scale of the row.
-pub(in crate::kernels) struct Looked<'a> {
+pub(crate) struct Looked<'a> {
     codes: &'a [u8],
     group: usize,
     width: usize,
@@ -240,7 +235,7 @@ impl Looked<'_> {
 
 impl Rows<'_> {
     /// The codes of row `i`, put into `codes`, which has room for one per column.
-    pub(in crate::kernels) fn look_up<'c>(&self, i: usize, codes: &'c mut [u8]) -> Looked<'c> {
+    pub(crate) fn look_up<'c>(&self, i: usize, codes: &'c mut [u8]) -> Looked<'c> {
         let planes: Vec<&[u8]> = self.row(i).0.collect();
         trine_formats::anyprec::unpack_row(&planes, codes);
         Looked {
@@ -251,14 +246,11 @@ impl Rows<'_> {
     }
 
     /// The centroids of row `i` in half precision.
-    pub(in crate::kernels) fn centroids(
-        &self,
-        i: usize,
-    ) -> impl ExactSizeIterator<Item = u16> + Clone {
+    pub(crate) fn centroids(&self, i: usize) -> impl ExactSizeIterator<Item = u16> + Clone {
         let lut = self.row(i).1.as_chunks().0;
         lut.iter().map(|&c| u16::from_le_bytes(c))
     }
 }
 
 /// Memory for rows that were looked up, aligned to 64.
-pub(in crate::kernels) type RowMemory = AlignedBytes;
+pub(crate) type RowMemory = AlignedBytes;

@@ -5,8 +5,8 @@
 //! A group of a row is a run of lines of 64 bytes, a byte for each weight of a block:
 //!
 //! - nibbles: planes 0 to 3 of two blocks; the first in the lower half of each byte, the second in the upper one;
-//! - two kinds of crumbs: planes 4 and 5, and planes 6 and 7, of four blocks `a` to `d`. They lie where the fewest
-//!   instructions bring them together with the nibbles:
+//! - two bits: planes 4 and 5, or planes 6 and 7, of four blocks `a` to `d`. They lie where the fewest instructions
+//!   bring them together with the nibbles:
 //!
 //! | bits of a byte | 0, 1 | 2, 3 | 4, 5 | 6, 7 |
 //! |---|---|---|---|---|
@@ -15,34 +15,24 @@
 //!
 //! The lines of two rows alternate; a last single row has zeros at its side.
 //!
-//! Each kind is made when a width first needs it, in memory with large pages, as are the tables of each width. Plane 3 is
-//! packed with the others where the file has it, needed or not, and so are 5 and 7: their bits change no product of
-//! a narrower width.
+//! Plane 3 is packed with the others where the file has it, needed or not, and so are 5 and 7: their bits change no
+//! product of a narrower width.
 
 use std::ops::Range;
-use std::sync::{Arc, Mutex, OnceLock};
 
-use trine_formats::anyprec::{ApView, words};
-use trine_formats::gguf::Blob;
+use trine_formats::anyprec::words;
 
-use super::{Form, NumberPath, Rows};
-use crate::kernels::packed::Arena;
-use crate::pool::{self, Parts};
-
-/// Memory that matrices take from when they are multiplied.
-pub type SharedArena = Arc<Mutex<Arena>>;
+use super::{Arrangement, NumberPath, Rows, reads_packed};
+use crate::{Isa, MAX_COLUMNS, size};
 
 /// Rows whose lines alternate.
-pub(in crate::kernels) const PAIR: usize = 2;
+pub const PAIR: usize = 2;
 /// Bytes of a line.
-pub(in crate::kernels) const LINE: usize = 64;
-
-/// Rows that a task packs.
-const TASK: usize = 64;
+pub(crate) const LINE: usize = 64;
 
 /// Extents of a matrix whose groups are whole blocks.
 #[derive(Clone, Copy)]
-pub(in crate::kernels) struct Shape {
+pub struct Shape {
     /// Weights per row.
     pub columns: usize,
     /// Groups of a row.
@@ -50,6 +40,15 @@ pub(in crate::kernels) struct Shape {
 }
 
 impl Shape {
+    /// # Panics
+    /// When groups are not whole blocks.
+    fn check(self) {
+        assert!(self.columns > 0 && self.groups > 0, "an empty row");
+        assert!(self.columns <= MAX_COLUMNS, "{} columns", self.columns);
+        let whole = super::in_blocks(self.columns, self.groups);
+        assert!(whole, "groups of whole blocks");
+    }
+
     /// Blocks of a group, the last of which may be shorter when there is one group.
     pub fn blocks(&self) -> usize {
         words(self.columns) / self.groups
@@ -60,13 +59,13 @@ impl Shape {
         self.blocks().div_ceil(2)
     }
 
-    /// Lines of either kind of crumbs of a group of a row.
-    pub fn crumb_lines(&self) -> usize {
+    /// Lines of planes 4 and 5, or of planes 6 and 7, of a group of a row.
+    pub fn two_bit_lines(&self) -> usize {
         self.blocks().div_ceil(4)
     }
 
     /// Bytes of a row of lines.
-    fn row_bytes(&self, kind: Kind) -> usize {
+    pub fn row_bytes(&self, kind: Kind) -> usize {
         self.groups * self.lines(kind) * LINE
     }
 
@@ -74,53 +73,55 @@ impl Shape {
     pub fn lines(&self, kind: Kind) -> usize {
         match kind {
             Kind::Nibbles => self.nibble_lines(),
-            Kind::Crumbs | Kind::LastCrumbs => self.crumb_lines(),
+            Kind::Planes45 | Kind::Planes67 => self.two_bit_lines(),
         }
     }
 
     /// Bytes of the tables of a row.
-    fn table_bytes(&self, width: usize) -> usize {
+    pub fn table_bytes(&self, width: usize) -> usize {
         self.groups * 2 * entries(width)
     }
 }
 
 /// What a line holds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(in crate::kernels) enum Kind {
+pub enum Kind {
     /// Planes 0 to 3.
     Nibbles,
     /// Planes 4 and 5.
-    Crumbs,
+    Planes45,
     /// Planes 6 and 7.
-    LastCrumbs,
+    Planes67,
 }
 
 impl Kind {
-    const ALL: [Kind; 3] = [Kind::Nibbles, Kind::Crumbs, Kind::LastCrumbs];
+    /// All kinds, in the order of their planes.
+    pub const ALL: [Kind; 3] = [Kind::Nibbles, Kind::Planes45, Kind::Planes67];
 
     /// Planes that it has room for.
     pub fn planes(self) -> Range<usize> {
         match self {
             Kind::Nibbles => 0..4,
-            Kind::Crumbs => 4..6,
-            Kind::LastCrumbs => 6..8,
+            Kind::Planes45 => 4..6,
+            Kind::Planes67 => 6..8,
         }
     }
 
     /// Whether codes of `width` bits have bits there.
-    fn of(self, width: usize) -> bool {
+    pub fn of(self, width: usize) -> bool {
         width > self.planes().start
     }
 }
 
 /// Entries of a table of `width` bits: what is shorter is there several times.
-pub(in crate::kernels) const fn entries(width: usize) -> usize {
+pub(crate) const fn entries(width: usize) -> usize {
     if width < 4 { 16 } else { 1 << width }
 }
 
 /// Consecutive rows of a packed matrix at one width, the first of them one of even number.
 #[derive(Clone, Copy)]
-pub(in crate::kernels) struct PackedRows<'a> {
+pub struct PackedRows<'a> {
+    /// Extents of the matrix.
     pub shape: Shape,
     /// Bits of a code.
     pub width: usize,
@@ -160,174 +161,102 @@ impl<'a> PackedRows<'a> {
     }
 
     /// All lengths fit each other.
-    fn check(&self, form: Form, acts: &[u8], tokens: usize, out: &[f32]) {
-        assert_eq!(out.len(), self.rows() * tokens, "output size");
+    fn check(&self, form: Arrangement, acts: &[u8], tokens: usize, out: &[f32]) {
+        self.shape.check();
+        assert_eq!(out.len(), size([self.rows(), tokens]), "output size");
         assert!((1..=8).contains(&self.width), "width {}", self.width);
         let pairs = self.rows().next_multiple_of(PAIR);
         for (lines, kind) in self.lines.iter().zip(Kind::ALL) {
             if kind.of(self.width) {
-                let bytes = pairs * self.shape.row_bytes(kind);
+                let bytes = size([pairs, self.shape.row_bytes(kind)]);
                 assert_eq!(lines.len(), bytes, "lines of {kind:?}");
                 assert!(lines.as_ptr().addr().is_multiple_of(LINE), "alignment");
             }
         }
-        let tables = pairs * self.shape.table_bytes(self.width);
+        let tables = size([pairs, self.shape.table_bytes(self.width)]);
         assert_eq!(self.tables.len(), tables, "tables");
         assert!(
             self.tables.as_ptr().addr().is_multiple_of(LINE),
             "alignment"
         );
         let act_bytes = form.act_bytes(self.shape.columns);
-        assert_eq!(acts.len(), tokens * act_bytes, "activations");
+        assert_eq!(acts.len(), size([tokens, act_bytes]), "activations");
         assert!(acts.as_ptr().addr().is_multiple_of(LINE), "alignment");
     }
 }
 
-/// [`super::multiply`] of packed rows, for which the processor has the kernels.
+/// [`super::multiply`] of packed rows.
 ///
 /// # Panics
-/// When lengths do not fit, or `acts` are not aligned to 64 bytes.
-pub(super) fn multiply(
+/// When lengths do not fit, `acts` are not aligned to 64 bytes, or `isa` has no kernels for packed rows.
+pub fn multiply(
+    isa: Isa,
     rows: &PackedRows<'_>,
-    form: Form,
+    form: Arrangement,
     acts: &[u8],
     tokens: usize,
     out: &mut [f32],
 ) {
+    assert!(reads_packed(isa), "{isa} reads no packed rows");
     rows.check(form, acts, tokens, out);
     if tokens == 0 {
         return;
     }
     #[cfg(target_arch = "x86_64")]
-    // SAFETY: rows are packed where the instructions are there; the lengths were checked.
+    // SAFETY: `reads_packed` has found the instructions, and the lengths were checked.
     unsafe {
-        crate::kernels::x86::bitplane::multiply_packed(rows, form, acts, tokens, out);
+        crate::arch::x86_64::bitplane::multiply_packed(rows, form, acts, tokens, out);
     }
 }
 
-/// The packed codes of a matrix, as many as were needed.
-pub(super) struct Lines {
-    arena: SharedArena,
-    kinds: [OnceLock<Option<Blob>>; 3],
-}
-
-impl Lines {
-    /// Of a matrix whose groups are whole blocks, on a processor with the kernels.
-    pub fn new(arena: SharedArena) -> Lines {
-        Lines {
-            arena,
-            kinds: Default::default(),
-        }
+/// Packs rows: `planes` are the bytes of `rows` rows of each plane of `kind` that the matrix has; `out` is whole
+/// pairs of rows of [`Shape::row_bytes`].
+///
+/// # Panics
+/// When lengths do not fit, groups are not whole blocks, or `isa` has no kernels for packed rows.
+pub fn pack(isa: Isa, kind: Kind, shape: Shape, planes: &[&[u8]], rows: usize, out: &mut [u8]) {
+    assert!(reads_packed(isa), "{isa} reads no packed rows");
+    shape.check();
+    assert!(planes.len() <= kind.planes().len(), "planes of {kind:?}");
+    for plane in planes {
+        assert_eq!(plane.len(), size([rows, 8, words(shape.columns)]), "plane");
     }
-
-    /// Where it takes memory from.
-    pub fn arena(&self) -> &SharedArena {
-        &self.arena
-    }
-
-    /// Bytes that all lines of a matrix take.
-    pub fn bytes(widest: &ApView) -> usize {
-        let kinds = Kind::ALL.into_iter();
-        let kinds = kinds.filter(|kind| kind.of(widest.planes.len()));
-        let row: usize = kinds.map(|kind| shape(widest).row_bytes(kind)).sum();
-        row * widest.rows.next_multiple_of(PAIR)
-    }
-
-    /// The lines that codes of `width` bits need, of the matrix that is `widest` at its widest; what was not needed before
-    /// is packed, on all threads of the current pool. `None` when the system has no memory for it.
-    pub fn of(&self, width: u8, widest: &ApView) -> Option<[&[u8]; 3]> {
-        let mut all = [&[][..]; 3];
-        let kinds = Kind::ALL.into_iter().zip(&self.kinds);
-        for (out, (kind, lines)) in all.iter_mut().zip(kinds) {
-            if kind.of(usize::from(width)) {
-                *out = lines
-                    .get_or_init(|| pack(kind, widest, &self.arena))
-                    .as_ref()?;
-            }
-        }
-        Some(all)
+    let bytes = size([rows.next_multiple_of(PAIR), shape.row_bytes(kind)]);
+    assert_eq!(out.len(), bytes, "lines of {kind:?}");
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: `reads_packed` has found the instructions, and the lengths were checked.
+    unsafe {
+        crate::arch::x86_64::bitplane::packed512::pack(kind, shape, planes, rows, out);
     }
 }
 
-/// Tables of a width and scales of rows, as [`PackedRows`] has them.
-pub(super) struct Tables {
-    pub bytes: Blob,
-    pub scales: Vec<f32>,
-}
-
-/// Extents of a matrix.
-pub(super) fn shape(view: &ApView) -> Shape {
-    Shape {
-        columns: view.columns,
-        groups: view.groups,
+/// The tables of `rows`, as [`PackedRows`] has them, and their scales. The planes are only counted: nothing but their
+/// number, the width, matters.
+///
+/// # Panics
+/// When lengths do not fit, groups are not whole blocks, or `isa` has no kernels for packed rows.
+pub fn pack_tables(
+    isa: Isa,
+    path: NumberPath,
+    rows: &Rows<'_>,
+    out: &mut [u8],
+    scales: &mut [f32],
+) {
+    assert!(reads_packed(isa), "{isa} reads no packed rows");
+    let shape = Shape {
+        columns: rows.columns,
+        groups: rows.groups,
+    };
+    shape.check();
+    let (count, width) = (scales.len(), rows.width());
+    assert!((1..=8).contains(&width), "width {width}");
+    assert_eq!(rows.lut.len(), size([count, rows.lut_bytes()]), "tables");
+    let bytes = size([count.next_multiple_of(PAIR), shape.table_bytes(width)]);
+    assert_eq!(out.len(), bytes, "packed tables");
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: `reads_packed` has found the instructions, and the lengths were checked.
+    unsafe {
+        use crate::arch::x86_64::bitplane::packed512;
+        packed512::pack_tables(rows, path == NumberPath::I16, out, scales);
     }
-}
-
-/// A region of `arena` that `fill` writes whole pairs of rows of, from the number of the first on.
-fn region(
-    arena: &SharedArena,
-    rows: usize,
-    row_bytes: usize,
-    fill: impl Fn(usize, &mut [u8]) + Sync,
-) -> Option<Blob> {
-    let mut arena = arena.lock().unwrap_or_else(|e| e.into_inner());
-    let region = arena.region(rows.next_multiple_of(PAIR) * row_bytes, |out| {
-        pool::chunks_mut(out, TASK * row_bytes, |i, out| fill(TASK * i, out));
-        true
-    });
-    region.ok().flatten()
-}
-
-fn pack(kind: Kind, widest: &ApView, arena: &SharedArena) -> Option<Blob> {
-    let (rows, shape) = (widest.rows, shape(widest));
-    let planes: Vec<&Blob> = widest.planes.iter().collect();
-    let planes = &planes[kind.planes().start..planes.len().min(kind.planes().end)];
-    let bytes = 8 * widest.words();
-    let packed = region(arena, rows, shape.row_bytes(kind), |first, out| {
-        let count = TASK.min(rows - first);
-        let mut parts = [&[][..]; 4];
-        for (part, plane) in parts.iter_mut().zip(planes) {
-            *part = &plane[first * bytes..(first + count) * bytes];
-        }
-        #[cfg(target_arch = "x86_64")]
-        // SAFETY: rows are packed where the instructions are there, and the lengths are those of the extents.
-        unsafe {
-            use crate::kernels::x86::bitplane::packed512;
-            packed512::pack(kind, shape, &parts[..planes.len()], count, out);
-        }
-        #[cfg(not(target_arch = "x86_64"))]
-        let _ = (parts, count, out, shape);
-    })?;
-    planes.iter().for_each(|p| p.release());
-    Some(packed)
-}
-
-/// The tables of a matrix at the width of `view`; `None` when the system has no memory for them.
-pub(super) fn tables(path: NumberPath, view: &ApView, arena: &SharedArena) -> Option<Tables> {
-    let (rows, shape, width) = (view.rows, shape(view), usize::from(view.width));
-    let lut_bytes = view.lut_bytes();
-    let mut scales = vec![1.0; rows];
-    let parts = Parts::new(&mut scales);
-    let bytes = region(arena, rows, shape.table_bytes(width), |first, out| {
-        let range = first..rows.min(first + TASK);
-        // planes are not looked at, but say what the width is
-        let part = Rows {
-            columns: view.columns,
-            groups: view.groups,
-            planes: &[&[][..]; 8][..width],
-            lut: &view.lut[range.start * lut_bytes..range.end * lut_bytes],
-        };
-        // SAFETY: every task has rows of its own.
-        let scales = unsafe { parts.part(range) };
-        #[cfg(target_arch = "x86_64")]
-        // SAFETY: rows are packed where the instructions are there, and the lengths are those of the extents.
-        unsafe {
-            use crate::kernels::x86::bitplane::packed512;
-            packed512::pack_tables(&part, path == NumberPath::I16, out, scales);
-        }
-        #[cfg(not(target_arch = "x86_64"))]
-        let _ = (part, scales, out, path);
-    })?;
-    view.lut.release();
-    Some(Tables { bytes, scales })
 }

@@ -3,14 +3,20 @@
 use trine_formats::anyprec::{BLOCK, FixedLut, QuantizedActivations, dot_f32, dot_i16};
 use trine_formats::types::num::f16_to_f32;
 
-use super::{Form, INT_BLOCK, Rows};
+use super::{Arrangement, INT_BLOCK, Rows};
 
 /// [`super::multiply`], once lengths were checked.
-pub(super) fn multiply(rows: &Rows<'_>, form: Form, acts: &[u8], tokens: usize, out: &mut [f32]) {
+pub(super) fn multiply(
+    rows: &Rows<'_>,
+    form: Arrangement,
+    acts: &[u8],
+    tokens: usize,
+    out: &mut [f32],
+) {
     let act = form.act_bytes(rows.columns);
     let mut codes = vec![0; rows.columns];
     let acts = acts.chunks_exact(act);
-    if form == Form::Floats {
+    if form == Arrangement::Floats {
         let acts: Vec<Vec<f32>> = acts.map(|a| floats(a, rows.columns)).collect();
         for (r, out) in out.chunks_exact_mut(tokens).enumerate() {
             let lut: Vec<f32> = rows.centroids(r).map(f16_to_f32).collect();
@@ -42,14 +48,14 @@ fn floats(act: &[u8], columns: usize) -> Vec<f32> {
 }
 
 /// Back from the arrangement to the quants.
-fn ints(form: Form, act: &[u8], columns: usize) -> QuantizedActivations {
+fn ints(form: Arrangement, act: &[u8], columns: usize) -> QuantizedActivations {
     let blocks = columns.div_ceil(BLOCK);
     let (ints, scales) = act.split_at(blocks * INT_BLOCK);
     let mut values = Vec::with_capacity(blocks * BLOCK);
     for block in ints.chunks_exact(INT_BLOCK) {
         let (first, second) = block.split_at(BLOCK);
         match form {
-            Form::Bytes => values.extend(first.iter().map(|&q| q as i8)),
+            Arrangement::Bytes => values.extend(first.iter().map(|&q| q as i8)),
             // the upper bytes are only signs
             _ => values.extend(
                 first

@@ -3,10 +3,12 @@
 use trine_formats::anyprec::{ApView, SparseView};
 use trine_formats::types::num::f16_to_f32;
 
-use crate::kernels::Isa;
+use crate::Isa;
+#[cfg(target_arch = "x86_64")]
+use crate::Level;
 
 /// `weight − centroid` of every sparse weight of `view`, in order.
-pub(super) fn deltas(view: &ApView, sparse: &SparseView) -> Vec<f32> {
+pub fn deltas(view: &ApView, sparse: &SparseView) -> Vec<f32> {
     let group = view.columns / view.groups;
     let mut ptr = sparse.ptr().map(|p| p as usize);
     let mut start = ptr.next().unwrap_or(0);
@@ -29,7 +31,7 @@ pub(super) fn deltas(view: &ApView, sparse: &SparseView) -> Vec<f32> {
 }
 
 /// Entries of one row.
-pub(super) struct Entries<'a> {
+pub struct Entries<'a> {
     /// Columns, each 4 bytes, little-endian.
     pub columns: &'a [u8],
     /// As [`deltas`] has them.
@@ -40,17 +42,17 @@ pub(super) struct Entries<'a> {
 const CHAINS: usize = 8;
 
 /// `out[t] = fma(delta, x[t][column], out[t])` for each entry in order; `x` is `[tokens][width]`.
-pub(super) fn add(isa: Isa, entries: &Entries<'_>, x: &[f32], width: usize, out: &mut [f32]) {
+pub fn add(isa: Isa, entries: &Entries<'_>, x: &[f32], width: usize, out: &mut [f32]) {
     if entries.deltas.is_empty() {
         return;
     }
     #[cfg(target_arch = "x86_64")]
-    if isa.min(Isa::detect()) >= Isa::Avx2 {
+    if isa.has(Level::Avx2) {
         #[target_feature(enable = "avx2,fma")]
         fn compiled(entries: &Entries<'_>, x: &[f32], width: usize, out: &mut [f32]) {
             add_with(entries, x, width, out);
         }
-        // SAFETY: AVX2 and FMA were detected.
+        // SAFETY: `isa` proves that the processor has AVX2 and FMA.
         return unsafe { compiled(entries, x, width, out) };
     }
     let _ = isa;

@@ -1,20 +1,15 @@
 //! Every kernel against the canonical products, bit for bit.
 
-use trine_formats::anyprec::{
-    ApView, FixedLut, SparseView, add_sparse, dot_f32, dot_i16, pack_row, quantize_activations,
-    words,
-};
+use trine_formats::anyprec::{ApView, FixedLut, dot_f32, dot_i16, quantize_activations, words};
 use trine_formats::gguf::Blob;
 use trine_formats::types::num::{f16_to_f32, f32_to_f16};
 
 use super::*;
-use crate::kernels::tests::{Random, isas, same};
-use crate::pool::Pool;
-use crate::quant::anyprec::golden::npz::Npz;
+use crate::testing::{Random, isas, same, skipped};
 
 const PATHS: [NumberPath; 2] = [NumberPath::F32, NumberPath::I16];
 
-type Multiply = Box<dyn Fn(&Rows<'_>, Form, &[u8], usize, &mut [f32])>;
+type Multiply = Box<dyn Fn(&Rows<'_>, Arrangement, &[u8], usize, &mut [f32])>;
 
 /// The kernels that this processor runs, among them those that it has better ones for.
 fn kernels() -> Vec<(String, Isa, Multiply)> {
@@ -25,56 +20,106 @@ fn kernels() -> Vec<(String, Isa, Multiply)> {
         (isa.to_string(), isa, Box::new(run))
     };
     let mut all: Vec<_> = isas().map(by_isa).collect();
-    if has_vbmi(Isa::detect()) {
+    if !Isa::detect().has_gfni() {
+        skipped("bits transposed by an instruction", "GFNI");
+    }
+    if packed_kernels() {
         all.push((
             "packed".to_owned(),
             Isa::detect(),
             Box::new(multiply_packed),
         ));
     }
-    #[cfg(target_arch = "x86_64")]
-    if Isa::detect() >= Isa::Avx2 {
-        use crate::kernels::x86::bitplane::{self, Level};
-        let plain = |rows: &Rows<'_>, form, acts: &[u8], tokens, out: &mut [f32]| {
-            rows.check(form, acts, tokens, out);
-            // SAFETY: the processor has AVX2, the lengths were checked.
-            unsafe { bitplane::multiply(Level::Avx2, rows, form, acts, tokens, out) };
-        };
-        all.push(("avx2 without gfni".to_owned(), Isa::Avx2, Box::new(plain)));
+    let plain: Vec<Isa> = isas().map(Isa::plain).collect();
+    for isa in plain.into_iter().filter(|isa| isa.has(Level::Avx2)) {
+        let (name, _, run) = by_isa(isa);
+        all.push((format!("{name} without gfni and vbmi"), isa, run));
     }
     all
 }
 
+/// Whether this processor has the kernels of packed rows, which is said where it has not.
+fn packed_kernels() -> bool {
+    let there = reads_packed(Isa::detect());
+    if !there {
+        skipped("packed rows", "AVX-512 with VBMI and GFNI");
+    }
+    there
+}
+
 /// From packed codes, where groups are whole blocks; in parts of several rows, as threads have them.
-fn multiply_packed(rows: &Rows<'_>, form: Form, acts: &[u8], tokens: usize, out: &mut [f32]) {
+fn multiply_packed(
+    rows: &Rows<'_>,
+    form: Arrangement,
+    acts: &[u8],
+    tokens: usize,
+    out: &mut [f32],
+) {
     let count = rows.check(form, acts, tokens, out);
     if !rows.in_blocks() {
         return multiply(Isa::detect(), rows, form, acts, tokens, out);
     }
-    let planes = rows.planes.iter().map(|p| Blob::from_vec(p.to_vec()));
-    let view = ApView {
-        width: rows.width() as u8,
-        columns: rows.columns,
-        rows: count,
-        groups: rows.groups,
-        planes: planes.collect(),
-        lut: Blob::from_vec(rows.lut.to_vec()),
-        sparse: None,
-    };
     let path = match form {
-        Form::Floats => NumberPath::F32,
+        Arrangement::Floats => NumberPath::F32,
         _ => NumberPath::I16,
     };
-    let matrix = BitplaneMatrix::new(path, [view]);
-    let matrix = matrix.packed(&SharedArena::default(), Isa::detect());
-    assert!(matrix.is_packed());
-    let packed = matrix.packed_rows(Isa::detect(), rows.width() as u8);
-    let packed = packed.expect("memory");
+    let held = Packed::of(path, rows, count);
+    let packed = held.rows();
     assert_eq!(packed.rows(), count);
     let at = count / 2 / packed::PAIR * packed::PAIR;
     for range in [0..at, at..count] {
         let out = &mut out[range.start * tokens..range.end * tokens];
-        packed::multiply(&packed.part(&range), form, acts, tokens, out);
+        let part = packed.part(&range);
+        packed::multiply(Isa::detect(), &part, form, acts, tokens, out);
+    }
+}
+
+/// Packed rows with the memory they stand in.
+struct Packed {
+    shape: packed::Shape,
+    width: usize,
+    lines: [AlignedBytes; 3],
+    tables: AlignedBytes,
+    scales: Vec<f32>,
+}
+
+impl Packed {
+    fn of(path: NumberPath, rows: &Rows<'_>, count: usize) -> Packed {
+        let shape = packed::Shape {
+            columns: rows.columns,
+            groups: rows.groups,
+        };
+        let (width, pairs) = (rows.width(), count.next_multiple_of(packed::PAIR));
+        // the leading bit, which is the first of the planes, is bit 0 of the packed codes
+        let lines = packed::Kind::ALL.map(|kind| {
+            if !kind.of(width) {
+                return AlignedBytes::new(0);
+            }
+            let mut out = AlignedBytes::new(pairs * shape.row_bytes(kind));
+            let planes = &rows.planes[kind.planes().start..width.min(kind.planes().end)];
+            packed::pack(Isa::detect(), kind, shape, planes, count, &mut out);
+            out
+        });
+        let mut tables = AlignedBytes::new(pairs * shape.table_bytes(width));
+        let mut scales = vec![1.0; count];
+        packed::pack_tables(Isa::detect(), path, rows, &mut tables, &mut scales);
+        Packed {
+            shape,
+            width,
+            lines,
+            tables,
+            scales,
+        }
+    }
+
+    fn rows(&self) -> packed::PackedRows<'_> {
+        packed::PackedRows {
+            shape: self.shape,
+            width: self.width,
+            lines: self.lines.each_ref().map(|lines| &lines[..]),
+            tables: &self.tables,
+            scales: &self.scales,
+        }
     }
 }
 
@@ -119,7 +164,7 @@ impl Matrix {
         })
     }
 
-    fn view(&self, sparse: Option<SparseView>) -> ApView {
+    fn view(&self) -> ApView {
         ApView {
             width: self.planes.len() as u8,
             columns: self.columns,
@@ -127,13 +172,13 @@ impl Matrix {
             groups: self.groups,
             planes: self.planes.iter().cloned().map(Blob::from_vec).collect(),
             lut: Blob::from_vec(self.lut.clone()),
-            sparse,
+            sparse: None,
         }
     }
 
     /// `[row][token]`.
     fn expected(&self, path: NumberPath, x: &[f32]) -> Vec<f32> {
-        let view = self.view(None);
+        let view = self.view();
         let mut out = Vec::new();
         for row in 0..self.rows() {
             let entries = view.entries(row);
@@ -153,7 +198,7 @@ impl Matrix {
 }
 
 /// All rows of `x` in the form for `tokens` of them.
-fn arranged(form: Form, isa: Isa, x: &[f32], columns: usize) -> AlignedBytes {
+fn arranged(form: Arrangement, isa: Isa, x: &[f32], columns: usize) -> AlignedBytes {
     let bytes = form.act_bytes(columns);
     let mut out = AlignedBytes::new(x.len() / columns * bytes);
     for (x, out) in x.chunks_exact(columns).zip(out.chunks_exact_mut(bytes)) {
@@ -169,8 +214,8 @@ fn compare(m: &Matrix, x: &[f32], what: &str) {
         for (name, isa, multiply) in kernels() {
             let (shape, n) = ((m.columns, m.groups), tokens);
             let forms =
-                [false, true].map(|packed| Form::of(path, isa, n, packed, shape.0, shape.1));
-            let compare = |form: Form| {
+                [false, true].map(|packed| Arrangement::of(path, isa, n, packed, shape.0, shape.1));
+            let compare = |form: Arrangement| {
                 let acts = arranged(form, isa, x, m.columns);
                 let mut out = vec![f32::from_bits(0x7FC1_2345); expected.len()];
                 m.with(|rows| multiply(rows, form, &acts, tokens, &mut out));
@@ -196,49 +241,6 @@ fn compare(m: &Matrix, x: &[f32], what: &str) {
 
 fn normal(random: &mut Random) -> u16 {
     f32_to_f16(random.float())
-}
-
-#[test]
-fn kernels_give_the_golden_products() {
-    let (a, i) = (
-        Npz::open("a_main_64x256.npz"),
-        Npz::open("i_gemv_canonical_8x256.npz"),
-    );
-    let (codes, x) = (a.u8("labels8"), i.f32("x"));
-    for width in 3..=8usize {
-        let mut m = Matrix {
-            columns: 256,
-            groups: 1,
-            planes: vec![Vec::new(); width],
-            lut: a.f32(&format!("lut{width}_f32"))[..8 << width]
-                .iter()
-                .flat_map(|&c| f32_to_f16(c).to_le_bytes())
-                .collect(),
-        };
-        for codes in codes.chunks_exact(256).take(8) {
-            let mut planes = vec![[0; 32]; 8];
-            let mut places: Vec<&mut [u8]> = planes.iter_mut().map(|p| &mut p[..]).collect();
-            pack_row(codes, &mut places);
-            for (all, plane) in m.planes.iter_mut().zip(&planes) {
-                all.extend_from_slice(plane);
-            }
-        }
-        for (path, name) in [(NumberPath::F32, "f32"), (NumberPath::I16, "i16")] {
-            let expected = i.f32(&format!("y_{name}_b{width}"));
-            for (kernel, isa, multiply) in kernels() {
-                for tokens in [1, 2, 9] {
-                    let form = Form::of(path, isa, tokens, false, 256, 1);
-                    let acts = arranged(form, isa, &x.repeat(tokens), 256);
-                    let mut out = vec![0.0; 8 * tokens];
-                    m.with(|rows| multiply(rows, form, &acts, tokens, &mut out));
-                    for (i, y) in out.iter().enumerate() {
-                        let want = expected[i / tokens];
-                        assert_eq!(y.to_bits(), want.to_bits(), "{kernel} {name} {width} {i}");
-                    }
-                }
-            }
-        }
-    }
 }
 
 #[test]
@@ -298,13 +300,13 @@ fn kernels_give_the_canonical_products_of_odd_tables() {
     let mut random = Random(3);
     type Draw = fn(&mut Random) -> u16;
     let draws: [(&str, Draw); 6] = [
-        ("any bits", |r| r.next() as u16),
+        ("any bits", |r| r.bits() as u16),
         ("finite", |r| {
-            let c = r.next() as u16;
+            let c = r.bits() as u16;
             if c & 0x7C00 == 0x7C00 { c & 0x83FF } else { c }
         }),
-        ("subnormal", |r| r.next() as u16 & 0x83FF),
-        ("zeros", |r| r.next() as u16 & 0x8000),
+        ("subnormal", |r| r.bits() as u16 & 0x83FF),
+        ("zeros", |r| r.bits() as u16 & 0x8000),
         ("infinity", |r| [0x7C00, 0x3C00][r.below(40).min(1)]),
         ("NaN", |r| [0x7E01, 0xB800][r.below(40).min(1)]),
     ];
@@ -345,12 +347,12 @@ fn kernels_give_the_canonical_products_of_odd_activations() {
             }
             // every magnitude there is, which the rounding of the quants has to take
             let wide: Vec<f32> = (0..columns)
-                .map(|_| f32::from_bits(random.next() as u32 & 0xBFFF_FFFF))
+                .map(|_| f32::from_bits(random.bits() as u32 & 0xBFFF_FFFF))
                 .collect();
             compare(&m, &wide, "wide");
             // products that vanish, of either sign
             let tiny: Vec<f32> = (0..columns)
-                .map(|_| f32::from_bits(random.next() as u32 & 0x8000_0003))
+                .map(|_| f32::from_bits(random.bits() as u32 & 0x8000_0003))
                 .collect();
             compare(&m, &tiny, "tiny");
         }
@@ -364,166 +366,14 @@ fn quants_are_rounded_to_even() {
     x[5] = 254.0;
     let expected = quantize_activations(&x);
     for isa in isas() {
-        for form in [Form::Bytes, Form::Words] {
+        for form in [Arrangement::Bytes, Arrangement::Words] {
             let acts = arranged(form, isa, &x, 64);
             let value = |i: usize| match form {
-                Form::Bytes => acts[i] as i8,
+                Arrangement::Bytes => acts[i] as i8,
                 _ => acts[i / 4 * 4 + i % 4 / 2 * 64 + i % 2 * 2] as i8,
             };
             let values: Vec<i8> = (0..64).map(value).collect();
             assert_eq!(values, expected.values, "{isa} {form:?}");
-        }
-    }
-}
-
-/// Some weights of each row, and none of some rows.
-fn sparse(random: &mut Random, rows: usize, columns: usize) -> SparseView {
-    let (mut ptr, mut col, mut val) = (vec![0i32], Vec::new(), Vec::new());
-    for row in 0..rows {
-        for column in 0..columns {
-            if row % 5 != 3 && random.below(29) == 0 {
-                col.push(column as i32);
-                val.push(normal(random));
-            }
-        }
-        ptr.push(col.len() as i32);
-    }
-    let ints = |v: Vec<i32>| Blob::from_vec(v.into_iter().flat_map(i32::to_le_bytes).collect());
-    SparseView {
-        ptr: ints(ptr),
-        col: ints(col),
-        val: Blob::from_vec(val.into_iter().flat_map(u16::to_le_bytes).collect()),
-    }
-}
-
-#[test]
-fn matrices_give_the_canonical_products_on_any_number_of_threads() {
-    let mut random = Random(5);
-    // enough that threads share rows and tokens
-    let (rows, columns, groups) = (400, 1152, 3);
-    let wide = Matrix::random(&mut random, (rows, columns, groups), 6, normal);
-    let narrow = Matrix {
-        planes: wide.planes[..4].to_vec(),
-        ..Matrix::random(&mut random, (rows, columns, groups), 4, normal)
-    };
-    let sparse = sparse(&mut random, rows, columns);
-    for path in PATHS {
-        let views = [&narrow, &wide].map(|m| m.view(Some(sparse.clone())));
-        let whole = BitplaneMatrix::new(path, views);
-        let part = whole.rows(100..301).expect("they are there");
-        assert!(whole.rows(100..401).is_none());
-        for m in [&narrow, &wide] {
-            for tokens in [1, 3, 130] {
-                let x: Vec<f32> = (0..columns * tokens).map(|_| random.float()).collect();
-                let mut expected = m.expected(path, &x);
-                let view = m.view(Some(sparse.clone()));
-                for (i, y) in expected.iter_mut().enumerate() {
-                    let (row, token) = (i / tokens, i % tokens);
-                    let dense = view.dense_row(row);
-                    let entries = sparse.row(row).map(|(c, w)| (c, w, dense[c]));
-                    *y = add_sparse(*y, entries, &x[token * columns..][..columns]);
-                }
-                for isa in isas().filter(|isa| *isa > Isa::Scalar || tokens < 5) {
-                    for threads in [1, 3] {
-                        let form = whole.form(isa, tokens);
-                        let acts = arranged(form, isa, &x, columns);
-                        let (mut all, mut some) =
-                            (vec![0.0; tokens * rows], vec![0.0; tokens * 201]);
-                        let width = m.planes.len() as u8;
-                        let job = |w, out| Job {
-                            w,
-                            width,
-                            form,
-                            acts: &acts,
-                            x: &x,
-                            out,
-                        };
-                        let pool = Pool::new(threads).expect("threads");
-                        pool.install(|| {
-                            let mut jobs = [job(&whole, &mut all[..]), job(&part, &mut some[..])];
-                            multiply_all(isa, &mut jobs, tokens);
-                        });
-                        for (i, want) in expected.iter().enumerate() {
-                            let (row, token) = (i / tokens, i % tokens);
-                            let what = format!("{isa} {path:?} {threads} {width} {row} {token}");
-                            let got = all[token * rows + row];
-                            assert_eq!(got.to_bits(), want.to_bits(), "{what}");
-                            if (100..301).contains(&row) {
-                                let got = some[token * 201 + row - 100];
-                                assert_eq!(got.to_bits(), want.to_bits(), "part, {what}");
-                            }
-                        }
-                    }
-                }
-            }
-        }
-    }
-}
-
-#[test]
-fn packed_matrices_take_any_width_at_any_time() {
-    let mut random = Random(6);
-    // a row of odd number at the end, groups of an odd number of blocks, more rows than a task packs
-    let (rows, columns, groups) = (131, 1152, 2);
-    let widest = Matrix::random(&mut random, (rows, columns, groups), 8, normal);
-    let matrices: Vec<Matrix> = (1..=8)
-        .map(|width| Matrix {
-            planes: widest.planes[..width].to_vec(),
-            ..Matrix::random(&mut random, (rows, columns, groups), width, normal)
-        })
-        .collect();
-    let sparse = sparse(&mut random, rows, columns);
-    let x: Vec<f32> = (0..3 * columns).map(|_| random.float()).collect();
-    for path in PATHS {
-        let views = matrices.iter().map(|m| m.view(Some(sparse.clone())));
-        let plain = BitplaneMatrix::new(path, views);
-        let (first, second) = (plain.rows(0..51), plain.rows(51..rows));
-        let pool = Pool::new(2).expect("threads");
-        for widths in [[3, 8, 3, 4], [5, 4, 6, 7], [8, 1, 7, 2], [7, 5, 3, 6]] {
-            let arena = SharedArena::default();
-            let [whole, first, second] = [Some(&plain), first.as_ref(), second.as_ref()].map(|m| {
-                m.expect("they are there")
-                    .clone()
-                    .packed(&arena, Isa::detect())
-            });
-            assert_eq!(whole.is_packed(), has_vbmi(Isa::detect()));
-            assert_eq!(first.is_packed(), has_vbmi(Isa::detect()));
-            for width in widths {
-                for tokens in [1, 3] {
-                    let x = &x[..tokens * columns];
-                    let products = |m: &BitplaneMatrix, isa| {
-                        let form = m.form(isa, tokens);
-                        let acts = arranged(form, isa, x, columns);
-                        let count = m.widest().map_or(0, |v| v.rows);
-                        let mut out = vec![f32::NAN; tokens * count];
-                        let mut jobs = [Job {
-                            w: m,
-                            width,
-                            form,
-                            acts: &acts,
-                            x,
-                            out: &mut out,
-                        }];
-                        pool.install(|| multiply_all(isa, &mut jobs, tokens));
-                        out
-                    };
-                    let expected = products(&plain, Isa::Scalar);
-                    // the packed one also where its codes cannot be read
-                    for isa in isas() {
-                        let got = products(&whole, isa);
-                        let same = expected.iter().zip(&got).all(|(a, b)| same(*a, *b));
-                        assert!(same, "{path:?} {widths:?} {width} {tokens} {isa}");
-                    }
-                    for (m, at) in [(&first, 0), (&second, 51)] {
-                        let got = products(m, Isa::detect());
-                        for (token, got) in got.chunks_exact(got.len() / tokens).enumerate() {
-                            let expected = &expected[token * rows + at..][..got.len()];
-                            let same = expected.iter().zip(got).all(|(a, b)| same(*a, *b));
-                            assert!(same, "{path:?} {widths:?} {width} {tokens} from {at}");
-                        }
-                    }
-                }
-            }
         }
     }
 }
@@ -534,12 +384,11 @@ fn packed_codes_are_the_bits_of_the_planes() {
     let mut random = Random(7);
     let (rows, columns, groups) = (3, 640, 2);
     let m = Matrix::random(&mut random, (rows, columns, groups), 8, normal);
-    let matrix = BitplaneMatrix::new(NumberPath::I16, [m.view(None)]);
-    let matrix = matrix.packed(&SharedArena::default(), Isa::detect());
-    let Some(packed) = matrix.packed_rows(Isa::detect(), 8) else {
-        assert!(!has_vbmi(Isa::detect()));
+    if !packed_kernels() {
         return;
-    };
+    }
+    let held = m.with(|all| Packed::of(NumberPath::I16, all, rows));
+    let packed = held.rows();
     let blocks = columns / 64 / groups;
     for row in 0..rows {
         for column in 0..columns {
@@ -548,9 +397,9 @@ fn packed_codes_are_the_bits_of_the_planes() {
             let run = row / 2 * groups + group;
             let at = |lines: usize, line: usize| ((run * lines + line) * 2 + row % 2) * 64 + byte;
             let nibbles = packed.lines[0][at(blocks.div_ceil(2), block / 2)];
-            let crumbs = at(blocks.div_ceil(4), block / 4);
-            let middle = packed.lines[1][crumbs] >> [4, 0, 6, 2][block % 4] & 3;
-            let last = packed.lines[2][crumbs] >> [6, 2, 4, 0][block % 4] & 3;
+            let two_bits = at(blocks.div_ceil(4), block / 4);
+            let middle = packed.lines[1][two_bits] >> [4, 0, 6, 2][block % 4] & 3;
+            let last = packed.lines[2][two_bits] >> [6, 2, 4, 0][block % 4] & 3;
             let code = nibbles >> (4 * (block % 2)) & 15 | middle << 4 | last << 6;
             for (plane, bytes) in m.planes.iter().enumerate() {
                 let bit = bytes[row * columns / 8 + column / 8] >> (column % 8) & 1;
@@ -575,9 +424,9 @@ fn values_of_half_floats_are_exact() {
     let mut x = vec![0.0; 64];
     x[7] = 1.0;
     for (_, isa, multiply) in kernels() {
-        let acts = arranged(Form::Floats, isa, &x, 64);
+        let acts = arranged(Arrangement::Floats, isa, &x, 64);
         let mut out = [0.0];
-        m.with(|rows| multiply(rows, Form::Floats, &acts, 1, &mut out));
+        m.with(|rows| multiply(rows, Arrangement::Floats, &acts, 1, &mut out));
         assert_eq!(out[0].to_bits(), f16_to_f32(0x3555).to_bits());
     }
 }

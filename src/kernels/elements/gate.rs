@@ -5,8 +5,10 @@ use std::sync::LazyLock;
 use trine_formats::types::num::{f16_to_f32, f32_to_f16};
 
 use super::{compiled_for, pexp_sixteen};
-use crate::kernels::Isa;
+#[cfg(target_arch = "x86_64")]
+use crate::arch::x86_64::elements::gate as x86_64;
 use crate::math::{silu, tanhf};
+use crate::{Isa, Level};
 
 /// `gate = silu(gate) * up`, element by element.
 ///
@@ -14,10 +16,10 @@ use crate::math::{silu, tanhf};
 /// When the lengths differ.
 pub fn swiglu(isa: Isa, gate: &mut [f32], up: &[f32]) {
     assert_eq!(gate.len(), up.len(), "lengths of a gate");
-    let done = match isa {
+    let done = match isa.level() {
         #[cfg(target_arch = "x86_64")]
-        // SAFETY: an `Isa` is only made for what the processor has; the lengths are equal.
-        Isa::Avx512 => unsafe { x86::swiglu(gate, up) },
+        // SAFETY: `isa` proves that the processor has AVX-512; the lengths were compared.
+        Level::Avx512 => unsafe { x86_64::swiglu(gate, up) },
         _ => 0,
     };
     let (gate, up) = (&mut gate[done..], &up[done..]);
@@ -66,14 +68,14 @@ fn squared_reglu_loop(gate: &mut [f32], up: &[f32]) {
 /// When the lengths differ.
 pub fn geglu(isa: Isa, gate: &mut [f32], up: &[f32]) {
     assert_eq!(gate.len(), up.len(), "lengths of a gate");
-    let table: &[u16; TABLE] = &GELU;
-    let done = match isa {
+    let table: &[u16; GELU_ENTRIES] = &GELU;
+    let done = match isa.level() {
         #[cfg(target_arch = "x86_64")]
-        // SAFETY: an `Isa` is only made for what the processor has; the lengths are equal.
-        Isa::Avx512 => unsafe { x86::geglu(table, gate, up) },
+        // SAFETY: `isa` proves that the processor has AVX-512; the lengths were compared.
+        Level::Avx512 => unsafe { x86_64::geglu(table, gate, up) },
         #[cfg(target_arch = "x86_64")]
-        // SAFETY: as above.
-        Isa::Avx2 => unsafe { x86::geglu_avx2(table, gate, up) },
+        // SAFETY: `isa` proves that the processor has AVX2 and F16C; the lengths were compared.
+        Level::Avx2 => unsafe { x86_64::geglu_avx2(table, gate, up) },
         _ => 0,
     };
     for (g, u) in gate[done..].iter_mut().zip(&up[done..]) {
@@ -88,13 +90,13 @@ pub fn geglu(isa: Isa, gate: &mut [f32], up: &[f32]) {
 }
 
 /// One entry for every half float, and one that gathered pairs may touch.
-const TABLE: usize = (1 << 16) + 1;
+pub(crate) const GELU_ENTRIES: usize = (1 << 16) + 1;
 
 /// The tanh form of GELU for every half float, rounded to half.
-static GELU: LazyLock<Box<[u16; TABLE]>> = LazyLock::new(|| {
+static GELU: LazyLock<Box<[u16; GELU_ENTRIES]>> = LazyLock::new(|| {
     const SQRT_2_OVER_PI: f32 = f32::from_bits(0x3f4c_422a);
     const CUBIC: f32 = 0.044715;
-    let mut table = Box::new([0; TABLE]);
+    let mut table = Box::new([0; GELU_ENTRIES]);
     for (entry, h) in table.iter_mut().zip(0..=u16::MAX) {
         let x = f16_to_f32(h);
         let y = 0.5 * x * (1.0 + tanhf(SQRT_2_OVER_PI * x * (1.0 + CUBIC * x * x)));
@@ -103,90 +105,10 @@ static GELU: LazyLock<Box<[u16; TABLE]>> = LazyLock::new(|| {
     table
 });
 
-#[cfg(target_arch = "x86_64")]
-mod x86 {
-    use std::arch::x86_64::*;
-
-    use super::TABLE;
-    use crate::kernels::elements::exp::pexp16;
-
-    /// Whole sixteens; how many values that were.
-    ///
-    /// # Safety
-    /// AVX-512 F and DQ; `up` is as long as `gate`.
-    #[target_feature(enable = "avx512f,avx512dq")]
-    pub unsafe fn swiglu(gate: &mut [f32], up: &[f32]) -> usize {
-        let one = _mm512_set1_ps(1.0);
-        for (g, u) in gate.chunks_exact_mut(16).zip(up.chunks_exact(16)) {
-            // SAFETY: sixteen values on both sides.
-            unsafe {
-                let x = _mm512_loadu_ps(g.as_ptr());
-                let e = pexp16(_mm512_sub_ps(_mm512_setzero_ps(), x));
-                let silu = _mm512_div_ps(x, _mm512_add_ps(one, e));
-                let y = _mm512_mul_ps(silu, _mm512_loadu_ps(u.as_ptr()));
-                _mm512_storeu_ps(g.as_mut_ptr(), y);
-            }
-        }
-        gate.len() / 16 * 16
-    }
-
-    /// Whole sixteens; how many values that were.
-    ///
-    /// # Safety
-    /// AVX-512 F and DQ; `up` is as long as `gate`.
-    #[target_feature(enable = "avx512f,avx512dq")]
-    pub unsafe fn geglu(table: &[u16; TABLE], gate: &mut [f32], up: &[f32]) -> usize {
-        let (low, high) = (_mm512_set1_ps(-10.0), _mm512_set1_ps(10.0));
-        for (g, u) in gate.chunks_exact_mut(16).zip(up.chunks_exact(16)) {
-            // SAFETY: sixteen values on both sides; a half float has 16 bits and every entry of the table
-            // below the last has another after it, so four bytes from any of them are inside.
-            unsafe {
-                let x = _mm512_loadu_ps(g.as_ptr());
-                let half = _mm512_cvtps_ph::<_MM_FROUND_TO_NEAREST_INT>(x);
-                let index = _mm512_cvtepu16_epi32(half);
-                let pairs = _mm512_i32gather_epi32::<2>(index, table.as_ptr().cast());
-                let gelu = _mm512_cvtph_ps(_mm512_cvtepi32_epi16(pairs));
-                let gelu = _mm512_mask_mov_ps(gelu, _mm512_cmp_ps_mask::<_CMP_GE_OQ>(x, high), x);
-                let y = _mm512_mul_ps(gelu, _mm512_loadu_ps(u.as_ptr()));
-                let kept = _mm512_cmp_ps_mask::<_CMP_NLE_UQ>(x, low);
-                _mm512_storeu_ps(g.as_mut_ptr(), _mm512_maskz_mov_ps(kept, y));
-            }
-        }
-        gate.len() / 16 * 16
-    }
-
-    /// Whole eights; how many values that were.
-    ///
-    /// # Safety
-    /// AVX2 and F16C; `up` is as long as `gate`.
-    #[target_feature(enable = "avx2,f16c")]
-    pub unsafe fn geglu_avx2(table: &[u16; TABLE], gate: &mut [f32], up: &[f32]) -> usize {
-        let (low, high) = (_mm256_set1_ps(-10.0), _mm256_set1_ps(10.0));
-        for (g, u) in gate.chunks_exact_mut(8).zip(up.chunks_exact(8)) {
-            // SAFETY: eight values on both sides; the table as in `geglu`.
-            unsafe {
-                let x = _mm256_loadu_ps(g.as_ptr());
-                let half = _mm256_cvtps_ph::<_MM_FROUND_TO_NEAREST_INT>(x);
-                let index = _mm256_cvtepu16_epi32(half);
-                let pairs = _mm256_i32gather_epi32::<2>(table.as_ptr().cast(), index);
-                let entries = _mm256_and_si256(pairs, _mm256_set1_epi32(0xFFFF));
-                let packed = _mm256_packus_epi32(entries, entries);
-                let entries = _mm256_permute4x64_epi64::<0b10_00>(packed);
-                let gelu = _mm256_cvtph_ps(_mm256_castsi256_si128(entries));
-                let gelu = _mm256_blendv_ps(gelu, x, _mm256_cmp_ps::<_CMP_GE_OQ>(x, high));
-                let y = _mm256_mul_ps(gelu, _mm256_loadu_ps(u.as_ptr()));
-                let kept = _mm256_cmp_ps::<_CMP_NLE_UQ>(x, low);
-                _mm256_storeu_ps(g.as_mut_ptr(), _mm256_and_ps(kept, y));
-            }
-        }
-        gate.len() / 8 * 8
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kernels::tests::{Random, isas, same};
+    use crate::testing::{Random, isas, same};
 
     /// All sorts of values: every exponent and sign, and those around the limits.
     fn values(random: &mut Random, n: usize) -> Vec<f32> {
@@ -210,7 +132,7 @@ mod tests {
             3.4e38,
         ];
         let mut one = |i: usize| match i % 4 {
-            0 => f32::from_bits(random.next() as u32),
+            0 => f32::from_bits(random.bits() as u32),
             1 => special[random.below(special.len())],
             2 => random.float() * 200.0,
             _ => random.float() * 4.0,

@@ -5,13 +5,12 @@
 
 use crate::math::{NEAR, pexp, pexp_near};
 
-#[cfg(target_arch = "x86_64")]
-mod exp;
 mod gate;
 mod norm;
 mod rotate;
 mod soft_max;
 
+pub(crate) use gate::GELU_ENTRIES;
 pub use gate::{geglu, squared_reglu, swiglu};
 pub use norm::{rms_norm, rms_norm_in_place};
 pub use rotate::{rotate_adjacent, rotate_halves};
@@ -48,13 +47,13 @@ macro_rules! compiled_for {
         fn avx512($($arg: $ty),*) {
             $f($($arg),*)
         }
-        match $isa {
+        match $isa.level() {
             #[cfg(target_arch = "x86_64")]
-            // SAFETY: an `Isa` is only made for what the processor has.
-            $crate::kernels::Isa::Avx2 => unsafe { avx2($($arg),*) },
+            // SAFETY: `isa` proves that the processor has AVX2 and F16C.
+            $crate::Level::Avx2 => unsafe { avx2($($arg),*) },
             #[cfg(target_arch = "x86_64")]
-            // SAFETY: as above.
-            $crate::kernels::Isa::Avx512 => unsafe { avx512($($arg),*) },
+            // SAFETY: `isa` proves that the processor has AVX-512 F, BW, VL and DQ.
+            $crate::Level::Avx512 => unsafe { avx512($($arg),*) },
             _ => $f($($arg),*),
         }
     }};

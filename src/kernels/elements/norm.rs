@@ -1,7 +1,7 @@
 //! RMS norm of a row.
 
 use super::compiled_for;
-use crate::kernels::Isa;
+use crate::{Isa, Level};
 
 /// `out = (x * r) * weight`, `r = 1 / sqrt(mean(x^2) + eps)`.
 ///
@@ -44,8 +44,8 @@ fn scale_in_place(x: &mut [f32], r: f32, weight: &[f32]) {
 }
 
 fn factor(isa: Isa, x: &[f32], eps: f32) -> f32 {
-    let mean = match isa {
-        Isa::Scalar => None,
+    let mean = match isa.level() {
+        Level::Scalar => None,
         _ => quick_mean(isa, x),
     };
     1.0 / (mean.unwrap_or_else(|| mean_in_order(x)) + eps).sqrt()
@@ -93,7 +93,7 @@ fn free_sum(x: &[f32], out: &mut f64) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kernels::tests::{Random, isas, same};
+    use crate::testing::{Random, isas, same};
 
     fn definition(x: &[f32], weight: &[f32], eps: f32) -> Vec<f32> {
         let r = 1.0 / (mean_in_order(x) + eps).sqrt();

@@ -1,7 +1,9 @@
 //! The rotation of rotary position embedding, a head at a time.
 
 use super::compiled_for;
-use crate::kernels::Isa;
+#[cfg(target_arch = "x86_64")]
+use crate::arch::x86_64::elements::rotate as x86_64;
+use crate::{Isa, Level};
 
 /// `(x[i], x[n + i])` to `(x[i] cos[i] - x[n + i] sin[i], x[i] sin[i] + x[n + i] cos[i])` for `i` below `n = cos.len()`.
 ///
@@ -29,10 +31,10 @@ fn halves(a: &mut [f32], b: &mut [f32], cos: &[f32], sin: &[f32]) {
 pub fn rotate_adjacent(isa: Isa, x: &mut [f32], cos: &[f32], sin: &[f32]) {
     let x = &mut x[..cos.len()];
     let sin = &sin[..cos.len()];
-    let done = match isa {
+    let done = match isa.level() {
         #[cfg(target_arch = "x86_64")]
-        // SAFETY: an `Isa` is only made for what the processor has; the lengths are equal.
-        Isa::Avx512 => unsafe { adjacent_avx512(x, cos, sin) },
+        // SAFETY: `isa` proves that the processor has AVX-512; the slices were cut to one length.
+        Level::Avx512 => unsafe { x86_64::adjacent(x, cos, sin) },
         _ => 0,
     };
     let (x, cos, sin) = (&mut x[done..], &cos[done..], &sin[done..]);
@@ -43,29 +45,4 @@ pub fn rotate_adjacent(isa: Isa, x: &mut [f32], cos: &[f32], sin: &[f32]) {
     {
         (x[0], x[1]) = (x[0] * c[0] + x[1] * s[0], x[1] * c[1] + x[0] * s[1]);
     }
-}
-
-/// Whole sixteens; how many elements that were.
-///
-/// # Safety
-/// AVX-512 F; all as long as `x`.
-#[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx512f")]
-unsafe fn adjacent_avx512(x: &mut [f32], cos: &[f32], sin: &[f32]) -> usize {
-    use std::arch::x86_64::*;
-    for ((x, c), s) in x
-        .chunks_exact_mut(16)
-        .zip(cos.chunks_exact(16))
-        .zip(sin.chunks_exact(16))
-    {
-        // SAFETY: sixteen values of each.
-        unsafe {
-            let v = _mm512_loadu_ps(x.as_ptr());
-            let swapped = _mm512_permute_ps::<0b10_11_00_01>(v);
-            let straight = _mm512_mul_ps(v, _mm512_loadu_ps(c.as_ptr()));
-            let across = _mm512_mul_ps(swapped, _mm512_loadu_ps(s.as_ptr()));
-            _mm512_storeu_ps(x.as_mut_ptr(), _mm512_add_ps(straight, across));
-        }
-    }
-    x.len() / 16 * 16
 }

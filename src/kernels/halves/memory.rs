@@ -59,7 +59,7 @@ impl DerefMut for Lines {
             Place::Heap(lines) => lines,
             Place::Map(map) => {
                 let len = map.len() / size_of::<Line>();
-                // SAFETY: as above, and borrowed alone.
+                // SAFETY: a map starts at a page and its size is whole lines; any bytes are words; `self` is borrowed alone.
                 unsafe { std::slice::from_raw_parts_mut(map.as_mut_ptr().cast(), len) }
             }
         }

@@ -17,11 +17,13 @@
 
 use trine_formats::types::num::{f16_to_f32, f32_to_f16};
 
-use super::Isa;
+#[cfg(target_arch = "x86_64")]
+use crate::arch::x86_64::halves as x86_64;
+use crate::{Isa, Level, size};
 
 pub use memory::Lines;
 
-mod lanes;
+pub(crate) mod lanes;
 mod memory;
 mod sums;
 #[cfg(test)]
@@ -68,12 +70,20 @@ impl<'a> Coefficients<'a> {
     }
 
     fn check(self, steps: usize) {
-        let last = self.rows.saturating_sub(1) * self.stride;
-        assert!(
-            self.rows == 0 || self.data.len() >= last + steps,
-            "coefficients too short"
-        );
+        let there = has_rows(self.data.len(), self.rows, self.stride, steps);
+        assert!(there, "coefficients too short");
     }
+}
+
+/// Whether `len` elements hold so many rows of `width`, each `stride` after the one before. No size wraps around.
+fn has_rows(len: usize, rows: usize, stride: usize, width: usize) -> bool {
+    let Some(before) = rows.checked_sub(1) else {
+        return true;
+    };
+    let end = before
+        .checked_mul(stride)
+        .and_then(|n| n.checked_add(width));
+    end.is_some_and(|end| end <= len)
 }
 
 /// Whether the half float is an infinity or a NaN.
@@ -84,10 +94,10 @@ pub fn is_special(half: u16) -> bool {
 
 /// Rows of coefficients that share the widening of a line; more are done in turns.
 pub fn rows_at_once(isa: Isa) -> usize {
-    match isa {
-        Isa::Scalar => 1,
-        Isa::Avx2 => lanes::AVX2_ROWS,
-        Isa::Avx512 => lanes::AVX512_ROWS,
+    match isa.level() {
+        Level::Scalar => 1,
+        Level::Avx2 => lanes::AVX2_ROWS,
+        Level::Avx512 => lanes::AVX512_ROWS,
     }
 }
 
@@ -107,8 +117,8 @@ pub fn dots(
     if coefs.rows == 0 {
         return;
     }
-    assert!(words.len() >= quads * BLOCK, "words too short");
-    // SAFETY: the words are there, and an `Isa` is only made for what the processor has.
+    assert!(words.len() >= size([quads, BLOCK]), "words too short");
+    // SAFETY: the words of `quads` rows of lines are there, as just checked.
     unsafe { dots_at::<false>(isa, words.as_ptr(), quads, coefs, out, out_stride) }
 }
 
@@ -128,15 +138,15 @@ pub fn dots_of_bytes<const BRAIN: bool>(
         return;
     }
     assert!(
-        words.len() >= quads * BLOCK * size_of::<Line>(),
+        words.len() >= size([quads, BLOCK, size_of::<Line>()]),
         "words too short"
     );
-    // SAFETY: as above; a line is read from any address.
+    // SAFETY: the bytes of `quads` rows of lines are there, as just checked; a line is read from any address.
     unsafe { dots_at::<BRAIN>(isa, words.as_ptr().cast(), quads, coefs, out, out_stride) }
 }
 
 /// # Safety
-/// The processor has `isa`, and `quads` rows of lines are there.
+/// `quads` rows of lines are there.
 unsafe fn dots_at<const BRAIN: bool>(
     isa: Isa,
     words: *const Line,
@@ -145,9 +155,9 @@ unsafe fn dots_at<const BRAIN: bool>(
     out: &mut [f32],
     out_stride: usize,
 ) {
-    coefs.check(STEPS * quads);
-    let last = (coefs.rows - 1) * out_stride;
-    assert!(out.len() >= last + LANES, "output too short");
+    coefs.check(size([STEPS, quads]));
+    let there = has_rows(out.len(), coefs.rows, out_stride, LANES);
+    assert!(there, "output too short");
     let call: sums::Call<_, BRAIN> = sums::Call {
         words,
         lines: BLOCK,
@@ -165,7 +175,7 @@ unsafe fn dots_at<const BRAIN: bool>(
             stride: out_stride,
         },
     };
-    // SAFETY: passed on, and the other bounds were just checked.
+    // SAFETY: the caller has the words; coefficients and outputs were just checked.
     unsafe { call.run(isa) }
 }
 
@@ -213,8 +223,9 @@ pub fn accumulate(
     if coefs.rows == 0 || quads.is_empty() {
         return;
     }
-    coefs.check(STEPS * quads.end);
-    let needed = quads.end.div_ceil(tiles.quads) * tiles.quads * tiles.lines;
+    coefs.check(size([STEPS, quads.end]));
+    let tiles_needed = quads.end.div_ceil(tiles.quads);
+    let needed = size([tiles_needed, tiles.quads, tiles.lines]);
     assert!(tiles.words.len() >= needed, "words too short");
     let (line, line_end) = tiles.wanted;
     assert!(
@@ -225,9 +236,9 @@ pub fn accumulate(
         "lines {line}..{line_end} of {}",
         tiles.lines
     );
-    let last = (coefs.rows - 1) * acc_stride;
-    let lanes = (line_end - line) * LINE;
-    assert!(acc.len() >= last + lanes, "sums too short");
+    let lanes = size([line_end - line, LINE]);
+    let there = has_rows(acc.len(), coefs.rows, acc_stride, lanes);
+    assert!(there, "sums too short");
     let call: sums::Call<_, false> = sums::Call {
         words: tiles.words.as_ptr(),
         lines: tiles.lines,
@@ -245,7 +256,7 @@ pub fn accumulate(
             stride: acc_stride,
         },
     };
-    // SAFETY: the bounds were just checked, and an `Isa` is only made for what the processor has.
+    // SAFETY: words, coefficients and sums were just checked.
     unsafe { call.run(isa) }
 }
 
@@ -295,10 +306,10 @@ pub fn accumulate_special(
 /// When the lengths differ.
 pub fn coefficients(isa: Isa, x: &[f32], out: &mut [f64]) {
     assert_eq!(x.len(), out.len(), "coefficients of values");
-    let done = match isa {
+    let done = match isa.level() {
         #[cfg(target_arch = "x86_64")]
-        // SAFETY: an `Isa` is only made for what the processor has; the lengths are equal.
-        Isa::Avx512 => unsafe { lanes::coefficients_avx512(x, out) },
+        // SAFETY: `isa` proves that the processor has AVX-512 F and DQ; the lengths were compared.
+        Level::Avx512 => unsafe { x86_64::coefficients_avx512(x, out) },
         _ => 0,
     };
     for (out, &x) in out[done..].iter_mut().zip(&x[done..]) {
@@ -318,10 +329,10 @@ pub fn put_lane(isa: Isa, x: &[f32], block: &mut [Line], lane: usize) -> bool {
         "no lane {lane} of {} steps",
         x.len()
     );
-    let (done, mut special) = match isa {
+    let (done, mut special) = match isa.level() {
         #[cfg(target_arch = "x86_64")]
-        // SAFETY: an `Isa` is only made for what the processor has; lane and length were checked.
-        Isa::Avx512 => unsafe { lanes::put_lane_avx512(x, block, lane) },
+        // SAFETY: `isa` proves that the processor has AVX-512; the block has the lane and the steps, as checked.
+        Level::Avx512 => unsafe { x86_64::put_lane_avx512(x, block, lane) },
         _ => (0, false),
     };
     let mut lines = block.chunks_exact_mut(BLOCK).skip(done / STEPS);
@@ -347,10 +358,10 @@ pub fn put_lane(isa: Isa, x: &[f32], block: &mut [Line], lane: usize) -> bool {
 #[inline]
 fn round(isa: Isa, x: &[f32]) -> ([u16; LINE], bool) {
     let mut halves = [0; LINE];
-    match (isa, <&[f32; LINE]>::try_from(x)) {
+    match (isa.level(), <&[f32; LINE]>::try_from(x)) {
         #[cfg(target_arch = "x86_64")]
-        // SAFETY: an `Isa` is only made for what the processor has.
-        (Isa::Avx2, Ok(x)) => halves = unsafe { lanes::round_avx2(x) },
+        // SAFETY: `isa` proves that the processor has F16C, and AVX with AVX2.
+        (Level::Avx2, Ok(x)) => halves = unsafe { x86_64::round_avx2(x) },
         _ => halves
             .iter_mut()
             .zip(x)
@@ -368,7 +379,7 @@ fn round(isa: Isa, x: &[f32]) -> ([u16; LINE], bool) {
 pub fn put_step(isa: Isa, x: &[f32], tile: &mut [Line], quads: usize, step: usize) -> bool {
     let lines = x.len().div_ceil(LINE);
     assert!(
-        step / STEPS < quads && tile.len() >= lines * quads,
+        step / STEPS < quads && tile.len() >= size([lines, quads]),
         "no step {step} of {} lanes",
         x.len()
     );
@@ -380,11 +391,11 @@ pub fn put_step(isa: Isa, x: &[f32], tile: &mut [Line], quads: usize, step: usiz
         let stride = BLOCK.min(lines - first);
         let row = &mut tile[first * quads + step / STEPS * stride..][..stride];
         for (x, line) in x.chunks(LINE).zip(row) {
-            match (isa, <&[f32; LINE]>::try_from(x)) {
+            match (isa.level(), <&[f32; LINE]>::try_from(x)) {
                 #[cfg(target_arch = "x86_64")]
-                // SAFETY: an `Isa` is only made for what the processor has.
-                (Isa::Avx512, Ok(x)) => unsafe {
-                    special |= lanes::put_eight_avx512(x, line, shift as u32, keep);
+                // SAFETY: `isa` proves that the processor has AVX-512, which includes F16C.
+                (Level::Avx512, Ok(x)) => unsafe {
+                    special |= x86_64::put_eight_avx512(x, line, shift as u32, keep);
                 },
                 _ => {
                     let (halves, is) = round(isa, x);

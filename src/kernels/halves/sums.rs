@@ -3,11 +3,11 @@
 // Indices, so that every loop unrolls and its arrays become registers.
 #![allow(clippy::needless_range_loop)]
 
-#[cfg(target_arch = "x86_64")]
-use super::lanes::{Avx2, Avx512};
 use super::lanes::{Lanes, Scalar};
 use super::{BLOCK, LINE, Line, STEPS};
-use crate::kernels::Isa;
+#[cfg(target_arch = "x86_64")]
+use crate::arch::x86_64::halves::{Avx2, Avx512};
+use crate::{Isa, Level};
 
 /// Lines to ask for in advance. With one row the loop waits for nothing but memory and the processor runs
 /// ahead far enough by itself; with more it does not.
@@ -96,12 +96,12 @@ pub struct Rounded {
 impl Target for Rounded {
     #[inline(always)]
     unsafe fn load<S: Lanes>(self, _: usize, _: usize) -> S::Sums {
-        // SAFETY: passed on.
+        // SAFETY: `load` asks for the instruction set.
         unsafe { S::zero() }
     }
     #[inline(always)]
     unsafe fn store<S: Lanes>(self, row: usize, lane: usize, sums: S::Sums) {
-        // SAFETY: passed on.
+        // SAFETY: the caller says that eight lanes from here on are inside the target.
         unsafe { S::store_f32(self.out.add(row * self.stride + lane), sums) }
     }
 }
@@ -116,12 +116,12 @@ pub struct InPlace {
 impl Target for InPlace {
     #[inline(always)]
     unsafe fn load<S: Lanes>(self, row: usize, lane: usize) -> S::Sums {
-        // SAFETY: passed on.
+        // SAFETY: the caller says that eight lanes from here on are inside the target.
         unsafe { S::load(self.acc.add(row * self.stride + lane)) }
     }
     #[inline(always)]
     unsafe fn store<S: Lanes>(self, row: usize, lane: usize, sums: S::Sums) {
-        // SAFETY: passed on.
+        // SAFETY: the caller says that eight lanes from here on are inside the target.
         unsafe { S::store(self.acc.add(row * self.stride + lane), sums) }
     }
 }
@@ -149,16 +149,16 @@ pub struct Call<T, const BRAIN: bool> {
 
 impl<T: Target, const BRAIN: bool> Call<T, BRAIN> {
     /// # Safety
-    /// The processor has `isa`; words, coefficients and target are as large as the numbers say.
+    /// Words, coefficients and target are as large as the numbers say.
     pub unsafe fn run(self, isa: Isa) {
-        // SAFETY: passed on.
+        // SAFETY: `isa` proves that the processor has the instruction set, and the caller says that the numbers fit the pointers.
         unsafe {
-            match isa {
-                Isa::Scalar => self.all::<Scalar>(),
+            match isa.level() {
+                Level::Scalar => self.all::<Scalar>(),
                 #[cfg(target_arch = "x86_64")]
-                Isa::Avx2 => self.avx2(),
+                Level::Avx2 => self.avx2(),
                 #[cfg(target_arch = "x86_64")]
-                Isa::Avx512 => self.avx512(),
+                Level::Avx512 => self.avx512(),
                 #[cfg(not(target_arch = "x86_64"))]
                 _ => self.all::<Scalar>(),
             }
@@ -168,14 +168,14 @@ impl<T: Target, const BRAIN: bool> Call<T, BRAIN> {
     #[cfg(target_arch = "x86_64")]
     #[target_feature(enable = "avx2,fma")]
     unsafe fn avx2(self) {
-        // SAFETY: passed on.
+        // SAFETY: this function has the features, and its caller says that the numbers fit the pointers.
         unsafe { self.all::<Avx2>() }
     }
 
     #[cfg(target_arch = "x86_64")]
     #[target_feature(enable = "avx512f,avx512dq")]
     unsafe fn avx512(self) {
-        // SAFETY: passed on.
+        // SAFETY: this function has the features, and its caller says that the numbers fit the pointers.
         unsafe { self.all::<Avx512>() }
     }
 
@@ -186,7 +186,7 @@ impl<T: Target, const BRAIN: bool> Call<T, BRAIN> {
         let mut row = 0;
         for turn in 0..turns {
             let rows = (self.rows - row).div_ceil(turns - turn);
-            // SAFETY: passed on.
+            // SAFETY: the rows of a turn are among those of the call, whose numbers fit the pointers.
             unsafe {
                 match rows {
                     1 => self.turn::<S, 1>(row),
@@ -217,7 +217,7 @@ impl<T: Target, const BRAIN: bool> Call<T, BRAIN> {
                 while line < stride {
                     let lines = S::lines(R).min(stride - line);
                     let at = (row, block - self.line + line);
-                    // SAFETY: passed on; the lines are within the block.
+                    // SAFETY: the lines are within the block, the block within its tile, and the rows among those of the call.
                     unsafe {
                         let first = words.first.add(line);
                         let words = Words { first, ..words };

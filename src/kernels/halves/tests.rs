@@ -1,14 +1,16 @@
 //! The sums against plain loops, on every half float and on ragged shapes.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
 use trine_formats::types::num::f16_to_f32;
 
 use super::*;
-use crate::kernels::tests::{Random, isas, same};
+use crate::testing::{Random, isas, same};
 
 /// Any half float that is a number.
 fn number(random: &mut Random) -> u16 {
     loop {
-        let half = random.next() as u16;
+        let half = random.bits() as u16;
         if !is_special(half) {
             return half;
         }
@@ -135,7 +137,7 @@ fn every_half_float_is_widened_exactly() {
 fn conversions_are_those_of_the_definition() {
     let mut random = Random(0xC0F5);
     let mut x: Vec<f32> = (0..4000)
-        .map(|_| f32::from_bits(random.next() as u32))
+        .map(|_| f32::from_bits(random.bits() as u32))
         .collect();
     x.extend((0..4003).map(|_| random.float() * 1e-4));
     x.extend([
@@ -214,4 +216,90 @@ fn values_are_stored_where_the_sums_find_them() {
             }
         }
     }
+}
+
+/// Sizes that wrap around must not pass for small ones.
+#[test]
+fn rows_beyond_all_memory_are_refused() {
+    let words = [Line::default(); BLOCK];
+    let refused = |coef_stride: usize, out_stride: usize| {
+        let coefs = Coefficients {
+            data: &[0.0; STEPS],
+            stride: coef_stride,
+            rows: 3,
+        };
+        let mut out = [0f32; LANES];
+        let run = AssertUnwindSafe(|| dots(Isa::scalar(), &words, 1, coefs, &mut out, out_stride));
+        assert!(catch_unwind(run).is_err(), "{coef_stride} {out_stride}");
+    };
+    // twice the stride is 0 where it wraps
+    let half = 1 << (usize::BITS - 1);
+    refused(half, 0);
+    refused(0, half);
+    let tiles = Tiles {
+        words: &words,
+        lines: half,
+        wanted: (0, BLOCK),
+        quads: 2,
+        at_once: 1,
+    };
+    let coefs = Coefficients {
+        data: &[0.0; STEPS],
+        stride: 0,
+        rows: 1,
+    };
+    let mut acc = [0f64; LANES];
+    let run = AssertUnwindSafe(|| accumulate(Isa::scalar(), tiles, 0..1, coefs, &mut acc, 0));
+    assert!(catch_unwind(run).is_err());
+}
+
+/// Words and coefficients with infinities and NaN: the loops for them against the sums written out.
+#[test]
+fn special_sums_are_the_plain_ones_with_infinities_and_nan() {
+    let mut random = Random(0x5BEC);
+    let specials = [0x7C00, 0xFC00, 0x7E00, 0xFE01, 0x7C01, 0];
+    let quads = 5;
+    let steps = STEPS * quads;
+    let (mut infinite, mut finite, mut nan) = (0, 0, 0);
+    for _ in 0..40 {
+        let mut words = words(&mut random, quads * BLOCK);
+        let mut x: Vec<u16> = (0..steps).map(|_| number(&mut random)).collect();
+        for _ in 0..random.below(6) {
+            let line = random.below(words.len());
+            let special = specials[random.below(specials.len())];
+            let at = 16 * random.below(STEPS);
+            let word = &mut words[line].0[random.below(LINE)];
+            *word = *word & !(0xFFFF << at) | special << at;
+        }
+        if random.below(3) == 0 {
+            x[random.below(steps)] = specials[random.below(specials.len())] as u16;
+        }
+        let data: Vec<f64> = x
+            .iter()
+            .map(|&h| f64::from(f16_to_f32(h)) * SCALE)
+            .collect();
+        let coefs = Coefficients {
+            data: &data,
+            stride: 0,
+            rows: 1,
+        };
+        let mut out = [0f32; LANES];
+        dots_special(&words, quads, coefs, &mut out, LANES);
+        for (lane, &got) in out.iter().enumerate() {
+            let mut sum = 0f64;
+            for (step, &x) in x.iter().enumerate() {
+                let line = words[step / STEPS * BLOCK + lane / LINE];
+                let half = (line.0[lane % LINE] >> (16 * (step % STEPS))) as u16;
+                sum += f64::from(f16_to_f32(half) * f16_to_f32(x));
+            }
+            assert!(same(got, sum as f32), "lane {lane}: {got:e}, not {sum:e}");
+            match got {
+                y if y.is_nan() => nan += 1,
+                y if y.is_finite() => finite += 1,
+                _ => infinite += 1,
+            }
+        }
+    }
+    let seen = [infinite, finite, nan];
+    assert!(seen.iter().all(|&count| count > 10), "{seen:?}");
 }

@@ -4,9 +4,10 @@
 //! of small models are too small for them, so all share a map, in the order in which they are read.
 
 use std::io;
+use std::slice;
 use std::sync::Arc;
 
-use memmap2::{MmapMut, MmapOptions};
+use memmap2::{MmapMut, MmapOptions, MmapRaw};
 use trine_formats::gguf::{Blob, ByteStore};
 
 /// Size of a map; untouched parts take no memory.
@@ -16,23 +17,31 @@ const ALIGN: usize = 64;
 /// A large page.
 const PAGE: usize = 2 << 20;
 
-struct Chunk {
-    map: MmapMut,
+/// A part of a map that was written and is only read from now on. It keeps the map alive.
+///
+/// The map is shared with regions that other threads read while the next one is written, so no slice of the whole map
+/// exists at any time: each region has one of its own bytes alone.
+struct Region {
+    map: Arc<MmapRaw>,
+    start: usize,
+    len: usize,
 }
 
-impl AsRef<[u8]> for Chunk {
+impl AsRef<[u8]> for Region {
     fn as_ref(&self) -> &[u8] {
-        &self.map
+        // SAFETY: `Arena::region` makes a value only for bytes that lie in the map and were all written or zero, hands each
+        // byte to one region, and does not write to it again; `self.map` keeps the map for as long as the slice is borrowed.
+        unsafe { slice::from_raw_parts(self.map.as_ptr().add(self.start), self.len) }
     }
 }
 
-impl ByteStore for Chunk {}
+impl ByteStore for Region {}
 
 /// Hands out regions of large maps.
 #[derive(Default)]
 pub struct Arena {
-    chunk: Option<Arc<Chunk>>,
-    /// First byte of the chunk that was not handed out.
+    map: Option<Arc<MmapRaw>>,
+    /// First byte of the map that was not handed out.
     used: usize,
     total: usize,
 }
@@ -48,32 +57,29 @@ impl Arena {
         len: usize,
         fill: impl FnOnce(&mut [u8]) -> bool,
     ) -> io::Result<Option<Blob>> {
-        let chunk = match self.chunk.take() {
-            Some(chunk) if chunk.map.len() - self.used >= len => chunk,
+        let map = match self.map.take() {
+            Some(map) if map.len() - self.used >= len => map,
             _ => {
-                let chunk = Chunk {
-                    map: map(len.max(CHUNK))?,
-                };
                 // Maps need not start at a large page; what lies before the first is as good as any.
                 self.used = 0;
-                Arc::new(chunk)
+                Arc::new(new_map(len.max(CHUNK))?)
             }
         };
         let start = self.used;
-        let at = chunk.map.as_ptr().wrapping_add(start).cast_mut();
-        // SAFETY: the region lies in the map (checked above), nobody else has seen it (`used` only
-        // grows within a chunk, except for a region nobody kept), and the map is writable memory
-        // of its own that the chunk keeps alive.
-        let region = unsafe { std::slice::from_raw_parts_mut(at, len) };
-        let blob = fill(region)
-            .then(|| Blob::new(chunk.clone(), start..start + len))
-            .flatten();
-        if blob.is_some() {
-            self.used = (start + len).next_multiple_of(ALIGN).min(chunk.map.len());
+        // SAFETY: `start + len` is at most the map's length, which was compared above or is that of a new map. The bytes from
+        // `used` on belong to no `Region`, and `self` is borrowed alone, so nothing else reads or writes them meanwhile.
+        let bytes = unsafe { slice::from_raw_parts_mut(map.as_mut_ptr().add(start), len) };
+        let region = fill(bytes).then(|| Region {
+            map: map.clone(),
+            start,
+            len,
+        });
+        if region.is_some() {
+            self.used = (start + len).next_multiple_of(ALIGN).min(map.len());
             self.total += len;
         }
-        self.chunk = Some(chunk);
-        Ok(blob)
+        self.map = Some(map);
+        Ok(region.and_then(|region| Blob::new(Arc::new(region), 0..len)))
     }
 
     /// Bytes of all regions.
@@ -82,18 +88,18 @@ impl Arena {
     }
 }
 
-fn map(len: usize) -> io::Result<MmapMut> {
+/// A map of at least `len` bytes of zeros, which only pointers reach.
+fn new_map(len: usize) -> io::Result<MmapRaw> {
+    let len = len.checked_next_multiple_of(PAGE);
+    let len = len.ok_or(io::ErrorKind::OutOfMemory)?;
     // Swap space is not reserved for what is never touched.
-    let map = MmapOptions::new()
-        .len(len.next_multiple_of(PAGE))
-        .no_reserve_swap()
-        .map_anon()?;
+    let map: MmapMut = MmapOptions::new().len(len).no_reserve_swap().map_anon()?;
     #[cfg(target_os = "linux")]
     {
         // Only a wish: without large pages everything works, a little slower.
         let _ = map.advise(memmap2::Advice::HugePage);
     }
-    Ok(map)
+    Ok(map.into())
 }
 
 #[cfg(test)]

@@ -9,18 +9,18 @@
 //! Activations are encoded as for the row kernels, then arranged once per layout for all matrices that
 //! share it. A product is asked for one group at a time and all tokens.
 
+use std::cell::RefCell;
+
 use trine_formats::types::TypeId;
 
 use super::Isa;
 use super::ternary::Quantizer;
 
 mod arena;
-mod run;
 #[cfg(test)]
 mod tests;
 
 pub use arena::Arena;
-pub use run::{Job, PackedMatrix, multiply_all, multiply_group};
 
 /// What activation rows are encoded as before they are arranged.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -33,7 +33,7 @@ pub enum Encoding {
 
 /// One way to hold a weight type, with its kernels. All functions are safe for any bytes; they panic when
 /// lengths do not fit.
-pub struct Packing {
+pub struct Layout {
     /// Short name, for logs and tables.
     pub name: &'static str,
     /// Fewer bytes for more instructions: pays when the weights come from memory, not when they stay in the
@@ -67,7 +67,7 @@ pub struct Packing {
 /// Another layout of the same weights, with the same activations, that is faster once they are unpacked.
 pub struct Expansion {
     /// The layout.
-    pub to: &'static Packing,
+    pub to: &'static Layout,
     /// From so many tokens on it pays.
     pub from: usize,
     /// `expand(group, out)`: one group.
@@ -75,15 +75,59 @@ pub struct Expansion {
 }
 
 /// The packed layouts of a weight type that have kernels for an instruction set, the best first.
-/// An `isa` beyond what the processor has counts as the best it has.
-pub fn packings(ty: TypeId, isa: Isa) -> &'static [&'static Packing] {
+pub fn layouts(ty: TypeId, isa: Isa) -> &'static [&'static Layout] {
     #[cfg(target_arch = "x86_64")]
     {
-        super::x86::packings(ty, isa.min(Isa::detect()))
+        crate::arch::x86_64::layouts(ty, isa)
     }
     #[cfg(not(target_arch = "x86_64"))]
     {
         let _ = (ty, isa);
         &[]
     }
+}
+
+thread_local! {
+    static SCRATCH: RefCell<Scratch> = RefCell::default();
+}
+
+/// Working memory of a thread.
+#[derive(Default)]
+struct Scratch {
+    tile: Vec<f32>,
+    expanded: Vec<u8>,
+}
+
+/// The products of one group and `tokens` arranged rows `acts`, a few tokens at a time:
+/// `put(t, out)` gets the outputs from token t on, `[tokens of this portion][rows]`.
+///
+/// # Panics
+/// When lengths do not fit.
+pub fn multiply_group(
+    layout: &Layout,
+    group: &[u8],
+    acts: &[u8],
+    n: usize,
+    tokens: usize,
+    mut put: impl FnMut(usize, &[f32]),
+) {
+    SCRATCH.with_borrow_mut(|Scratch { tile, expanded }| {
+        let (layout, group) = match &layout.expansion {
+            Some(e) if tokens >= e.from => {
+                expanded.resize((e.to.group_bytes)(n), 0);
+                (e.expand)(group, expanded);
+                (e.to, &expanded[..])
+            }
+            _ => (layout, group),
+        };
+        let act_bytes = (layout.act_bytes)(n);
+        let mut first = 0;
+        for acts in acts.chunks(layout.tile * act_bytes) {
+            let tokens = acts.len() / act_bytes;
+            tile.resize(layout.rows * tokens, 0.0);
+            (layout.multiply)(group, acts, n, tokens, tile);
+            put(first, tile);
+            first += tokens;
+        }
+    });
 }

@@ -3,11 +3,12 @@
 use trine_formats::types::ternary::quantize_tl;
 use trine_formats::types::{REGISTRY, TypeId, TypeInfo};
 
-use super::super::tests::{Random, encoded, isas, same};
-use super::{Encoding, Packing, multiply_group, packings};
-use crate::kernels::{AlignedBytes, ternary};
+use super::{Encoding, Layout, layouts, multiply_group};
+use crate::testing::{self, Random, same, skipped};
+use crate::tests::encoded;
+use crate::{AlignedBytes, Isa, ternary};
 
-fn arranged(p: &Packing, acts: &[u8], n: usize, tokens: usize) -> AlignedBytes {
+fn arranged(p: &Layout, acts: &[u8], n: usize, tokens: usize) -> AlignedBytes {
     let row = (p.act_bytes)(n);
     assert_eq!(row % 64, 0);
     let mut out = AlignedBytes::new(tokens * row);
@@ -23,7 +24,7 @@ fn arranged(p: &Packing, acts: &[u8], n: usize, tokens: usize) -> AlignedBytes {
 
 /// Packs and multiplies; `None` when the layout refuses the weights.
 fn product(
-    p: &Packing,
+    p: &Layout,
     w: &[u8],
     acts: &[u8],
     n: usize,
@@ -56,9 +57,10 @@ fn compare(info: &TypeInfo, w: &[u8], acts: &[u8], n: usize, tokens: usize, what
     let rows = w.len() / w_row;
     let dot = info.dot_ref.expect("a packed type has a dot product");
     for isa in isas() {
-        for p in packings(info.id, isa) {
+        for p in layouts(info.id, isa) {
             assert_eq!(Some(p.encoding), info.act.map(Encoding::Type));
             let Some(out) = product(p, w, acts, n, rows, tokens) else {
+                // nothing but raw bytes may hold what the layout has no room for
                 assert_eq!(what, "raw bytes", "{} {}", info.name, p.name);
                 continue;
             };
@@ -91,9 +93,17 @@ fn shapes() -> Vec<(usize, usize, usize)> {
     all
 }
 
+/// All instruction sets, and a word where some layouts are missing.
+fn isas() -> impl Iterator<Item = Isa> {
+    if !Isa::detect().has_vbmi() {
+        skipped("layouts of five codes to a byte", "AVX-512 VBMI");
+    }
+    testing::isas()
+}
+
 fn packed_types() -> impl Iterator<Item = (&'static TypeInfo, &'static TypeInfo)> {
     REGISTRY.iter().filter_map(|info| {
-        let packed = isas().any(|isa| !packings(info.id, isa).is_empty());
+        let packed = isas().any(|isa| !layouts(info.id, isa).is_empty());
         Some((info, info.act?.info()?)).filter(|_| packed)
     })
 }
@@ -117,15 +127,78 @@ fn packed_kernels_give_the_bits_of_dot_ref_on_any_bytes() {
         let mut random = Random(0xBAD_5EED + u64::from(info.id.0));
         for (rows, tokens, blocks) in shapes() {
             let n = blocks * info.block.max(act.block).max(32);
-            let w = random.bytes(rows * n / info.block * info.bytes);
-            // Activations come from our own quantizers, whose values are in -127..=127.
-            let mut acts = encoded(act, tokens, n, &mut random);
-            if random.below(3) == 0 {
+            let mut w = random.bytes(rows * n / info.block * info.bytes);
+            // Quantized activations come from our own quantizers, whose values are in -127..=127.
+            let mut acts = match act.is_quantized() {
+                true => encoded(act, tokens, n, &mut random),
+                false => random.bytes(tokens * n * act.bytes),
+            };
+            if act.is_quantized() && random.below(3) == 0 {
                 let at = random.below(acts.len() / act.bytes) * act.bytes;
                 acts[at..at + 4].copy_from_slice(&f32::NAN.to_le_bytes());
             }
             compare(info, &w, &acts, n, tokens, "raw bytes");
+            if info.id == TypeId::F16 {
+                // The layout has refused infinities and NaN among the weights; all other bits it takes.
+                w.as_chunks_mut().0.iter_mut().for_each(make_finite);
+                compare(info, &w, &acts, n, tokens, "raw activations");
+            }
         }
+    }
+}
+
+/// Takes a bit from the exponent of a half float that is an infinity or a NaN.
+fn make_finite(half: &mut [u8; 2]) {
+    if half[1] & 0x7C == 0x7C {
+        half[1] &= !0x40;
+    }
+}
+
+/// Rows with an infinity or a NaN here and there, few enough that not all sums are NaN.
+#[test]
+fn packed_floats_give_the_bits_of_dot_ref_with_infinities_and_nan() {
+    const SHAPES: [(usize, usize); 4] = [(1, 1), (31, 2), (33, 6), (40, 13)];
+    for (ty, infinity) in [(TypeId::F16, 0x7C00u16), (TypeId::BF16, 0x7F80)] {
+        let info = ty.info().expect("registered");
+        let dot = info.dot_ref.expect("a packed type has a dot product");
+        let mut random = Random(0x1F_F1417 + u64::from(ty.0));
+        let mut float = |special: bool| {
+            let bits = random.bits() as u16;
+            let value = match random.below(20) {
+                0 if special => infinity,
+                1 if special => infinity | 1 << random.below(7),
+                // an infinity times zero is a NaN too
+                2..6 => 0,
+                _ => bits & 0x3FFF,
+            };
+            value | bits & 0x8000
+        };
+        // how many outputs were finite, infinite, NaN
+        let mut seen = [0; 3];
+        for (rows, tokens) in SHAPES {
+            for n in [1usize, 3, 4, 30, 33, 64] {
+                // at most one in a row, at a column that moves on
+                let mut row = |i: usize, special: bool| -> Vec<u8> {
+                    let mut one = |c: usize| float(special && c == i * 7 % n);
+                    (0..n).flat_map(|c| one(c).to_le_bytes()).collect()
+                };
+                // the layout of half floats has no room for weights that are not numbers
+                let w: Vec<u8> = (0..rows).flat_map(|i| row(i, ty == TypeId::BF16)).collect();
+                let acts: Vec<u8> = (0..tokens).flat_map(|i| row(i, true)).collect();
+                for w in w.chunks_exact(2 * n) {
+                    for act in acts.chunks_exact(2 * n) {
+                        let y = dot(w, act);
+                        seen[if y.is_finite() {
+                            0
+                        } else {
+                            1 + usize::from(y.is_nan())
+                        }] += 1;
+                    }
+                }
+                compare(info, &w, &acts, n, tokens, "specials");
+            }
+        }
+        assert!(seen.iter().all(|&count| count > 50), "{ty}: {seen:?}");
     }
 }
 
@@ -181,7 +254,7 @@ fn whole_row_ternary_layouts_give_the_bits_of_the_row_kernel() {
     for ty in [TypeId::I2_S, TypeId::TL1, TypeId::TL2] {
         let mut random = Random(0x7E57 + u64::from(ty.0));
         for isa in isas() {
-            for p in packings(ty, isa) {
+            for p in layouts(ty, isa) {
                 let Encoding::Int8(rule) = p.encoding else {
                     panic!("one scale per tensor means int8 tokens");
                 };
@@ -199,7 +272,7 @@ fn whole_row_ternary_layouts_give_the_bits_of_the_row_kernel() {
                         product(p, &w, &acts, n, rows, tokens).expect("codes 0, 1 and 2 fit")
                     });
                     let mut expected = vec![0.0; rows * tokens];
-                    ternary::mat_rows(super::Isa::Scalar, &w, &acts, n, tokens, &mut expected);
+                    ternary::mat_rows(Isa::scalar(), &w, &acts, n, tokens, &mut expected);
                     assert!(
                         out.iter().zip(&expected).all(|(a, b)| same(*a, *b)),
                         "{ty} {isa} {rows} {tokens} {n}"
@@ -221,7 +294,7 @@ fn packed_floats_give_the_bits_of_dot_ref_for_any_width_and_exponent() {
     fn floats(random: &mut Random, count: usize, range: std::ops::Range<usize>) -> Vec<u8> {
         let mut one = || {
             let magnitude = range.start + random.below(range.len());
-            (magnitude as u16 | (random.next() as u16 & 0x8000)).to_le_bytes()
+            (magnitude as u16 | (random.bits() as u16 & 0x8000)).to_le_bytes()
         };
         (0..count).flat_map(|_| one()).collect()
     }
@@ -259,7 +332,7 @@ fn packed_floats_give_the_bits_of_dot_ref_for_any_width_and_exponent() {
     }
     // What the widening would take for a number is refused.
     for isa in isas() {
-        for p in packings(TypeId::F16, isa) {
+        for p in layouts(TypeId::F16, isa) {
             for special in [0x7C00u16, 0xFC00, 0x7E00, 0x7C01, 0xFFFF] {
                 let mut w = vec![0; 2 * 37 * 3];
                 w[2 * 60..][..2].copy_from_slice(&special.to_le_bytes());

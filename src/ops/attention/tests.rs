@@ -3,8 +3,8 @@
 use trine_formats::types::num::{f16_to_f32, f32_to_f16};
 
 use super::*;
+use crate::kernels::testing::{Random, isas, same};
 use crate::kv::{PageLayout, PagePool, Sequence};
-use crate::kernels::tests::{Random, isas, same};
 use crate::math::pexp;
 
 fn half(x: f32) -> f64 {

@@ -4,10 +4,10 @@ use std::hint::black_box;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
-use trine::kernels::packed::Arena;
-use trine::kernels::{Isa, probe};
 use trine::pool::{self, Pool};
 use trine_formats::gguf::Blob;
+use trine_kernels::packed::Arena;
+use trine_kernels::{Isa, probe};
 
 use crate::stats::Summary;
 

@@ -4,7 +4,7 @@ use std::io::Write;
 
 use anyhow::Result;
 use serde_json::{Map, Value, json};
-use trine::kernels::Isa;
+use trine::Isa;
 
 use super::args::{Args, Format};
 use super::describe::{Description, processor};

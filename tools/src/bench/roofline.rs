@@ -8,7 +8,7 @@ use std::io::Write;
 
 use anyhow::{Context, Result};
 use serde_json::json;
-use trine::kernels::Isa;
+use trine::Isa;
 use trine::model::{Config, LoadOptions, Model};
 use trine_formats::gguf::ModelFile;
 use trine_formats::types::TypeId;

@@ -8,7 +8,7 @@ use std::time::Instant;
 use anyhow::{Context, Result, anyhow, bail};
 use clap::Parser;
 use indicatif::ProgressBar;
-use trine::kernels::Isa;
+use trine::Isa;
 use trine::quant::{
     Importance, KvOverride, Plan, Progress, QuantError, Recipe, Row, RunOptions, Selection, Target,
     TensorRule, anyprec, nearest, parse_layers, parse_type, run,

@@ -10,8 +10,8 @@ use std::time::Instant;
 use anyhow::{Context, Result, bail};
 use indicatif::{HumanDuration, ProgressBar, ProgressStyle};
 use serde_json::json;
+use trine::Isa;
 use trine::fisher::Fisher;
-use trine::kernels::Isa;
 use trine::model::Config;
 use trine::tokenizer::Tokenizer;
 

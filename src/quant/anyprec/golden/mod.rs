@@ -1,6 +1,7 @@
 //! Against what the reference and an independent exact solver computed (`testdata/anyprec`).
 
-pub(crate) mod npz;
+mod npz;
+mod products;
 
 use half::f16;
 use npz::Npz;

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
 use serde_json::json;
-use trine::kernels::Isa;
+use trine::Isa;
 use trine::pool;
 use trine_formats::types::TypeId;
 
@@ -39,9 +39,7 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Result<()> {
     // TRINE_ISA asks for one; otherwise all are compared.
     let best = Isa::from_env()?;
     let forced = std::env::var_os("TRINE_ISA").is_some_and(|v| !v.is_empty());
-    let isas = Isa::ALL
-        .into_iter()
-        .filter(|&i| i == best || i < best && !forced);
+    let isas = Isa::available().filter(|isa| *isa == best || !forced);
     let wanted = |s: &Subject| args.types.is_empty() || args.types.contains(&s.ty);
     let mut subjects: Vec<Subject> = isas.flat_map(Subject::all).filter(wanted).collect();
     if let Some(ty) = args

@@ -1,11 +1,12 @@
 //! A kernel with data of its own to run on.
 
 use anyhow::{Context, Result, bail};
-use trine::kernels::packed::{Arena, Encoding, Job, PackedMatrix, Packing, multiply_all, packings};
-use trine::kernels::ternary::{self, Quantizer};
-use trine::kernels::{self, AlignedBytes, Isa, MatRows};
+use trine::ops::product::packed::{Job, PackedMatrix, multiply_all};
 use trine::pool;
 use trine_formats::types::{REGISTRY, TypeId};
+use trine_kernels::packed::{self, Arena, Encoding, layouts};
+use trine_kernels::ternary::{self, Quantizer};
+use trine_kernels::{AlignedBytes, Isa, MatRows};
 
 use super::super::synth::random_rows;
 
@@ -31,13 +32,13 @@ enum Layout {
     /// Rows of 2-bit codes without scales.
     Codes,
     /// Interleaved rows.
-    Packed(&'static Packing),
+    Packed(&'static packed::Layout),
 }
 
 impl Subject {
     /// All kernels of `isa`, without those that are the ones of a lower instruction set.
     pub fn all(isa: Isa) -> Vec<Subject> {
-        let lower = Isa::ALL.into_iter().filter(|&i| i < isa).max();
+        let lower = isa.level().base().and_then(|level| isa.lower_to(level));
         let mut all = Vec::new();
         for info in REGISTRY {
             let ty = info.id;
@@ -45,21 +46,21 @@ impl Subject {
             if info.encode.is_none() && ty != TypeId::I2_S {
                 continue;
             }
-            let layout = match (kernels::mat_rows(ty, isa), info.act) {
+            let layout = match (trine_kernels::mat_rows(ty, isa), info.act) {
                 (Some(f), Some(act)) => Some(Layout::Rows(f, act)),
                 _ if ty == TypeId::I2_S => Some(Layout::Codes),
                 _ => None,
             };
             let same = |f: MatRows, isa| {
-                kernels::mat_rows(ty, isa).is_some_and(|g| std::ptr::fn_addr_eq(f, g))
+                trine_kernels::mat_rows(ty, isa).is_some_and(|g| std::ptr::fn_addr_eq(f, g))
             };
             let inherited = match (layout, lower) {
                 (Some(Layout::Rows(f, _)), Some(lower)) => same(f, lower),
                 _ => false,
             };
             let layout = layout.filter(|_| !inherited);
-            let below = lower.map_or(&[] as &[&Packing], |lower| packings(ty, lower));
-            let packed = packings(ty, isa)
+            let below = lower.map_or(&[] as &[&packed::Layout], |lower| layouts(ty, lower));
+            let packed = layouts(ty, isa)
                 .iter()
                 .filter(|p| !below.iter().any(|b| std::ptr::eq(*b, **p)))
                 .map(|p| Layout::Packed(p));
@@ -143,7 +144,7 @@ impl Subject {
             Encoding::Type(act) => {
                 let bytes = act.info().and_then(|t| t.row_bytes(COLUMNS as u64));
                 encoded.resize(bytes.unwrap_or(0) as usize, 0);
-                kernels::quantize_act(act, self.isa)(&row, &mut encoded);
+                trine_kernels::quantize_act(act, self.isa)(&row, &mut encoded);
             }
             Encoding::Int8(rule) => {
                 encoded.resize(ternary::act_bytes(COLUMNS), 0);
@@ -232,6 +233,8 @@ impl Matrix {
 
 #[cfg(test)]
 mod tests {
+    use trine_kernels::testing::isas;
+
     use super::*;
 
     /// What is measured is the product: every kernel of a type gives the bits of its first one.
@@ -240,8 +243,7 @@ mod tests {
         let (rows, tokens) = (70, 3);
         for info in REGISTRY {
             let mut expected: Option<Vec<u32>> = None;
-            let isas = Isa::ALL.into_iter().filter(|&i| i <= Isa::detect());
-            for subject in isas.flat_map(Subject::all).filter(|s| s.ty == info.id) {
+            for subject in isas().flat_map(Subject::all).filter(|s| s.ty == info.id) {
                 let acts = subject.activations(tokens);
                 let matrix = subject.matrix(rows).unwrap();
                 let mut out = vec![0f32; matrix.outputs(tokens)];

@@ -5,10 +5,10 @@
 //! one that `rquantize` makes from the same model in F16.
 
 use anyhow::{Context, Result};
-use trine::kernels::ternary;
 use trine::quant::Row;
 use trine_formats::types::num::{f16_to_f32, f32_to_f16};
 use trine_formats::types::{EncodeFn, TypeId};
+use trine_kernels::ternary;
 
 /// Distinct rows of a matrix; the rest repeat them.
 const DISTINCT: usize = 32;

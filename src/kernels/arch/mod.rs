@@ -1,0 +1,4 @@
+//! What needs an instruction set: the only home of intrinsics and inline assembly, a folder for each architecture.
+
+#[cfg(target_arch = "x86_64")]
+pub(crate) mod x86_64;

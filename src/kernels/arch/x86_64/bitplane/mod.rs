@@ -1,0 +1,168 @@
+//! Kernels for any-precision rows.
+
+use std::cell::RefCell;
+use std::ops::Range;
+
+use crate::bitplane::packed::PackedRows;
+use crate::bitplane::{Arrangement, RowMemory, Rows, arrange_with};
+use crate::{Isa, Level};
+
+mod codes256;
+mod codes512;
+mod fused512;
+mod lut;
+mod odd;
+pub(crate) mod packed512;
+mod pairs512;
+mod rows256;
+mod rows512;
+mod sums;
+mod tiles;
+
+/// What the kernels are made of.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Means {
+    /// AVX2, FMA and F16C.
+    Avx2,
+    /// The above, and bits are transposed by an instruction.
+    Gfni,
+    /// AVX-512 with VNNI, which also permutes bytes and transposes bits.
+    Vbmi,
+}
+
+impl Means {
+    /// The best that `isa` has; `None` when it has not even AVX2.
+    pub(crate) fn of(isa: Isa) -> Option<Means> {
+        match (isa.has_vbmi(), isa.has_gfni()) {
+            _ if !isa.has(Level::Avx2) => None,
+            (true, true) => Some(Means::Vbmi),
+            (false, true) => Some(Means::Gfni),
+            (_, false) => Some(Means::Avx2),
+        }
+    }
+}
+
+/// [`Arrangement::arrange`], once lengths were checked.
+#[target_feature(enable = "avx2,fma")]
+pub(crate) fn arrange(form: Arrangement, x: &[f32], out: &mut [u8]) {
+    arrange_with(form, x, out);
+}
+
+thread_local! {
+    static MEMORY: RefCell<RowMemory> = RefCell::default();
+}
+
+/// Rows that are looked up before the tokens run over them: a load of activations serves both.
+const PAIR: usize = 2;
+
+/// `f(rows, range, memory)`: puts the weights of a pair of rows, or of one, into `memory`, each in as many bytes and
+/// arranged as the activations of the form are; their scales.
+type LookUp<R> = unsafe fn(&R, Range<usize>, &mut [u8]) -> [f32; PAIR];
+
+/// All tokens times the rows that were looked up.
+type Tile = unsafe fn(&tiles::Call<'_>, &mut [f32]);
+
+/// [`crate::bitplane::multiply`], once lengths were checked.
+///
+/// # Safety
+/// The processor has the means, and the lengths fit.
+pub(crate) unsafe fn multiply(
+    means: Means,
+    rows: &Rows<'_>,
+    form: Arrangement,
+    acts: &[u8],
+    tokens: usize,
+    out: &mut [f32],
+) {
+    if means == Means::Vbmi && tokens == 1 && rows.in_blocks() && form != Arrangement::Words {
+        // SAFETY: `means` says that the instructions are there, the caller that the lengths fit; groups are whole blocks, as just seen.
+        return unsafe { fused512::multiply(rows, form, acts, out) };
+    }
+    if form == Arrangement::Bytes {
+        // of a few tokens, for packed rows that there was no memory for
+        assert!(means == Means::Vbmi && rows.in_blocks(), "form of the rows");
+        let mut products = vec![0.0; out.len() / tokens];
+        for (t, acts) in acts.chunks_exact(form.act_bytes(rows.columns)).enumerate() {
+            // SAFETY: the means and the blocks were just asserted, and `acts` is one of the rows whose lengths fit.
+            unsafe { fused512::multiply(rows, form, acts, &mut products) };
+            let outs = out.iter_mut().skip(t).step_by(tokens);
+            outs.zip(&products).for_each(|(out, p)| *out = *p);
+        }
+        return;
+    }
+    let (look_up, tile): (LookUp<Rows<'_>>, Tile) = match (means, form) {
+        (Means::Vbmi, Arrangement::Floats) => (rows512::floats, tiles::floats512),
+        (Means::Vbmi, _) => (rows512::words, tiles::words512),
+        (Means::Gfni, Arrangement::Floats) => (rows256::floats::<true>, tiles::floats256),
+        (Means::Gfni, _) => (rows256::words::<true>, tiles::words256),
+        (Means::Avx2, Arrangement::Floats) => (rows256::floats::<false>, tiles::floats256),
+        (Means::Avx2, _) => (rows256::words::<false>, tiles::words256),
+    };
+    let all = (form, acts, tokens);
+    // SAFETY: `means` says that the instructions are there, and the caller that the lengths fit.
+    unsafe { tiled(rows, rows.columns, look_up, tile, all, out) }
+}
+
+/// The same of packed rows.
+///
+/// # Safety
+/// The processor has [`Means::Vbmi`], and the lengths fit.
+pub(crate) unsafe fn multiply_packed(
+    rows: &PackedRows<'_>,
+    form: Arrangement,
+    acts: &[u8],
+    tokens: usize,
+    out: &mut [f32],
+) {
+    // SAFETY: the caller says that the processor has the instructions and the lengths fit.
+    unsafe {
+        let (look_up, tile): (LookUp<PackedRows<'_>>, Tile) = match form {
+            Arrangement::Bytes => return pairs512::multiply(rows, acts, tokens, out),
+            Arrangement::Floats if tokens == 1 => return fused512::packed_floats(rows, acts, out),
+            Arrangement::Floats => (rows512::floats, tiles::floats512),
+            Arrangement::Words => (rows512::words, tiles::words512),
+        };
+        let all = (form, acts, tokens);
+        tiled(rows, rows.shape.columns, look_up, tile, all, out);
+    }
+}
+
+/// Pairs of rows that are looked up, times all tokens.
+///
+/// # Safety
+/// The instructions of the functions are there, and the lengths fit.
+unsafe fn tiled<R>(
+    rows: &R,
+    columns: usize,
+    look_up: LookUp<R>,
+    tile: Tile,
+    (form, acts, tokens): (Arrangement, &[u8], usize),
+    out: &mut [f32],
+) {
+    let act_bytes = form.act_bytes(columns);
+    MEMORY.with_borrow_mut(|memory| {
+        if memory.len() < PAIR * act_bytes {
+            *memory = RowMemory::scratch(PAIR * act_bytes);
+        }
+        for (i, out) in out.chunks_mut(PAIR * tokens).enumerate() {
+            let count = out.len() / tokens;
+            let range = PAIR * i..PAIR * i + count;
+            // SAFETY: the caller says that the instructions are there and the lengths fit; the memory was made large enough for a pair of
+            // rows in this form, and its start is aligned to 64.
+            unsafe {
+                let scales = look_up(rows, range, memory);
+                tile(
+                    &tiles::Call {
+                        weights: &memory[..count * act_bytes],
+                        scales,
+                        acts,
+                        blocks: columns.div_ceil(64),
+                        act_bytes,
+                        tokens,
+                    },
+                    out,
+                );
+            }
+        }
+    });
+}

@@ -1,0 +1,275 @@
+//! The lanes of [`crate::halves`] in vectors, and conversions.
+
+use std::arch::x86_64::*;
+
+use crate::halves::lanes::{AVX2_ROWS, AVX512_ROWS, Lanes, widening};
+use crate::halves::{LANES, Line, SCALE};
+
+/// AVX2 and FMA: two vectors of four.
+pub struct Avx2;
+
+#[inline]
+#[target_feature(enable = "avx2,fma")]
+fn widen256<const K: usize, const BRAIN: bool>(x: __m256i) -> __m256d {
+    let x = match K {
+        0 => _mm256_slli_epi64::<48>(x),
+        1 => _mm256_slli_epi64::<32>(x),
+        2 => _mm256_slli_epi64::<16>(x),
+        _ => x,
+    };
+    // All that is left lies in the upper half, for which the arithmetic shift of 32 bits will do.
+    let mask = _mm256_set1_epi64x(widening(BRAIN).1.cast_signed());
+    let shifted = if BRAIN {
+        _mm256_srai_epi32::<3>(x)
+    } else {
+        _mm256_srai_epi32::<6>(x)
+    };
+    _mm256_castsi256_pd(_mm256_and_si256(shifted, mask))
+}
+
+impl Lanes for Avx2 {
+    const ROWS: usize = AVX2_ROWS;
+    type Words = [__m256i; 2];
+    type Sums = [__m256d; 2];
+
+    #[inline(always)]
+    fn lines(rows: usize) -> usize {
+        // Eight sums hide the latency of the additions, and few rows leave room for them.
+        match rows {
+            1 => 4,
+            2 => 2,
+            _ => 1,
+        }
+    }
+    #[inline]
+    #[target_feature(enable = "avx2,fma")]
+    unsafe fn zero() -> Self::Sums {
+        [_mm256_setzero_pd(); 2]
+    }
+    #[inline]
+    #[target_feature(enable = "avx2,fma")]
+    unsafe fn words(p: *const Line) -> Self::Words {
+        let p: *const __m256i = p.cast();
+        // SAFETY: the caller has a line there.
+        unsafe { [_mm256_loadu_si256(p), _mm256_loadu_si256(p.add(1))] }
+    }
+    #[inline]
+    #[target_feature(enable = "avx2,fma")]
+    unsafe fn no_words() -> Self::Words {
+        [_mm256_setzero_si256(); 2]
+    }
+    #[inline]
+    #[target_feature(enable = "avx2,fma")]
+    unsafe fn prefetch(p: *const Line) {
+        _mm_prefetch::<_MM_HINT_T0>(p.cast());
+    }
+    #[inline]
+    #[target_feature(enable = "avx2,fma")]
+    unsafe fn field<const K: usize, const BRAIN: bool>(words: Self::Words) -> Self::Sums {
+        [
+            widen256::<K, BRAIN>(words[0]),
+            widen256::<K, BRAIN>(words[1]),
+        ]
+    }
+    #[inline]
+    #[target_feature(enable = "avx2,fma")]
+    unsafe fn add(acc: Self::Sums, w: Self::Sums, c: *const f64) -> Self::Sums {
+        // SAFETY: the caller has a coefficient there.
+        let c = _mm256_set1_pd(unsafe { *c });
+        [
+            _mm256_fmadd_pd(w[0], c, acc[0]),
+            _mm256_fmadd_pd(w[1], c, acc[1]),
+        ]
+    }
+    #[inline]
+    #[target_feature(enable = "avx2,fma")]
+    unsafe fn load(p: *const f64) -> Self::Sums {
+        // SAFETY: the caller has eight values there; the loads ask for no alignment.
+        unsafe { [_mm256_loadu_pd(p), _mm256_loadu_pd(p.add(4))] }
+    }
+    #[inline]
+    #[target_feature(enable = "avx2,fma")]
+    unsafe fn store(p: *mut f64, v: Self::Sums) {
+        // SAFETY: the caller has room for eight there; the stores ask for no alignment.
+        unsafe {
+            _mm256_storeu_pd(p, v[0]);
+            _mm256_storeu_pd(p.add(4), v[1]);
+        }
+    }
+    #[inline]
+    #[target_feature(enable = "avx2,fma")]
+    unsafe fn store_f32(p: *mut f32, v: Self::Sums) {
+        // SAFETY: the caller has room for eight there; the stores ask for no alignment.
+        unsafe {
+            _mm_storeu_ps(p, _mm256_cvtpd_ps(v[0]));
+            _mm_storeu_ps(p.add(4), _mm256_cvtpd_ps(v[1]));
+        }
+    }
+}
+
+/// AVX-512 F and DQ.
+pub struct Avx512;
+
+impl Lanes for Avx512 {
+    const ROWS: usize = AVX512_ROWS;
+    type Words = __m512i;
+    type Sums = __m512d;
+
+    #[inline(always)]
+    fn lines(_: usize) -> usize {
+        4
+    }
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512dq")]
+    unsafe fn zero() -> __m512d {
+        _mm512_setzero_pd()
+    }
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512dq")]
+    unsafe fn words(p: *const Line) -> __m512i {
+        // SAFETY: the caller has a line there.
+        unsafe { _mm512_loadu_si512(p.cast()) }
+    }
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512dq")]
+    unsafe fn no_words() -> __m512i {
+        _mm512_setzero_si512()
+    }
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512dq")]
+    unsafe fn prefetch(p: *const Line) {
+        _mm_prefetch::<_MM_HINT_T0>(p.cast());
+    }
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512dq")]
+    unsafe fn field<const K: usize, const BRAIN: bool>(x: __m512i) -> __m512d {
+        let x = match K {
+            0 => _mm512_slli_epi64::<48>(x),
+            1 => _mm512_slli_epi64::<32>(x),
+            2 => _mm512_slli_epi64::<16>(x),
+            _ => x,
+        };
+        // The shift fills with the sign, of which the mask leaves one bit.
+        let mask = _mm512_set1_epi64(widening(BRAIN).1.cast_signed());
+        let shifted = if BRAIN {
+            _mm512_srai_epi64::<3>(x)
+        } else {
+            _mm512_srai_epi64::<6>(x)
+        };
+        _mm512_castsi512_pd(_mm512_and_si512(shifted, mask))
+    }
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512dq")]
+    unsafe fn add(acc: __m512d, w: __m512d, c: *const f64) -> __m512d {
+        // SAFETY: the caller has a coefficient there.
+        _mm512_fmadd_pd(w, _mm512_set1_pd(unsafe { *c }), acc)
+    }
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512dq")]
+    unsafe fn load(p: *const f64) -> __m512d {
+        // SAFETY: the caller has eight values there; the loads ask for no alignment.
+        unsafe { _mm512_loadu_pd(p) }
+    }
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512dq")]
+    unsafe fn store(p: *mut f64, v: __m512d) {
+        // SAFETY: the caller has room for eight there; the stores ask for no alignment.
+        unsafe { _mm512_storeu_pd(p, v) }
+    }
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512dq")]
+    unsafe fn store_f32(p: *mut f32, v: __m512d) {
+        // SAFETY: the caller has room for eight there; the stores ask for no alignment.
+        unsafe { _mm256_storeu_ps(p, _mm512_cvtpd_ps(v)) }
+    }
+}
+
+/// [`crate::halves::coefficients`] of whole sixteens; how many that were.
+///
+/// # Safety
+/// AVX-512 F and DQ; `out` is as long as `x`.
+#[target_feature(enable = "avx512f,avx512dq")]
+pub unsafe fn coefficients_avx512(x: &[f32], out: &mut [f64]) -> usize {
+    let scale = _mm512_set1_pd(SCALE);
+    for (x, out) in x.chunks_exact(16).zip(out.chunks_exact_mut(16)) {
+        // SAFETY: sixteen values on both sides.
+        unsafe {
+            let half = _mm512_cvtps_ph::<_MM_FROUND_TO_NEAREST_INT>(_mm512_loadu_ps(x.as_ptr()));
+            let x = _mm512_cvtph_ps(half);
+            let low = _mm512_cvtps_pd(_mm512_castps512_ps256(x));
+            let high = _mm512_cvtps_pd(_mm512_extractf32x8_ps::<1>(x));
+            _mm512_storeu_pd(out.as_mut_ptr(), _mm512_mul_pd(low, scale));
+            _mm512_storeu_pd(out.as_mut_ptr().add(8), _mm512_mul_pd(high, scale));
+        }
+    }
+    x.len() / 16 * 16
+}
+
+/// Eight half floats.
+///
+/// # Safety
+/// AVX and F16C.
+#[inline]
+#[target_feature(enable = "avx,f16c")]
+pub unsafe fn round_avx2(x: &[f32; 8]) -> [u16; 8] {
+    let mut halves = [0; 8];
+    // SAFETY: eight values on both sides.
+    unsafe {
+        let x = _mm256_loadu_ps(x.as_ptr());
+        let half = _mm256_cvtps_ph::<_MM_FROUND_TO_NEAREST_INT>(x);
+        _mm_storeu_si128(halves.as_mut_ptr().cast(), half);
+    }
+    halves
+}
+
+/// Which of sixteen values round to an infinity or are not a number.
+#[inline]
+#[target_feature(enable = "avx512f")]
+fn specials(x: __m512) -> __mmask16 {
+    _mm512_cmp_ps_mask::<_CMP_NLT_UQ>(_mm512_abs_ps(x), _mm512_set1_ps(65520.0))
+}
+
+/// [`crate::halves::put_lane`] of whole sixteens; how many values that were, and whether one is special.
+///
+/// # Safety
+/// AVX-512 F; the block has the lane and as many steps as `x` has values.
+#[target_feature(enable = "avx512f")]
+pub unsafe fn put_lane_avx512(x: &[f32], block: &mut [Line], lane: usize) -> (usize, bool) {
+    let mut special = 0;
+    let mut to = block.as_mut_ptr().cast::<u64>();
+    for x in x.chunks_exact(16) {
+        // SAFETY: sixteen values, and four words of the lane in as many rows of lines.
+        unsafe {
+            let x = _mm512_loadu_ps(x.as_ptr());
+            special |= specials(x);
+            let half = _mm512_cvtps_ph::<_MM_FROUND_TO_NEAREST_INT>(x);
+            let mut words = [0u64; 4];
+            _mm256_storeu_si256(words.as_mut_ptr().cast(), half);
+            for (i, word) in words.into_iter().enumerate() {
+                *to.add(i * LANES + lane) = word;
+            }
+            to = to.add(4 * LANES);
+        }
+    }
+    (x.len() / 16 * 16, special != 0)
+}
+
+/// Eight lanes of [`crate::halves::put_step`].
+///
+/// # Safety
+/// AVX-512 F and F16C.
+#[inline]
+#[target_feature(enable = "avx512f,f16c")]
+pub unsafe fn put_eight_avx512(x: &[f32; 8], line: &mut Line, shift: u32, keep: u64) -> bool {
+    // SAFETY: eight values and an aligned line.
+    unsafe {
+        let x = _mm256_loadu_ps(x.as_ptr());
+        let half = _mm256_cvtps_ph::<_MM_FROUND_TO_NEAREST_INT>(x);
+        let count = _mm_cvtsi32_si128(shift.cast_signed());
+        let words = _mm512_sll_epi64(_mm512_cvtepu16_epi64(half), count);
+        let to = line.0.as_mut_ptr().cast();
+        let kept = _mm512_and_si512(_mm512_load_si512(to), _mm512_set1_epi64(keep.cast_signed()));
+        _mm512_store_si512(to, _mm512_or_si512(kept, words));
+        specials(_mm512_castps256_ps512(x)) & 0xFF != 0
+    }
+}

@@ -1,0 +1,88 @@
+//! Kernels of the packed layouts.
+
+use trine_formats::types::TypeId;
+
+use crate::packed::{Encoding, Layout};
+use crate::{Isa, Level, MAX_COLUMNS, size};
+
+mod block32;
+mod half;
+mod k16;
+mod lanes;
+mod q2_k;
+mod q3_k;
+mod q4_k;
+mod q6_k;
+mod t2;
+mod t5;
+
+/// The layouts of a type that have kernels for an instruction set that the processor has, the best first.
+pub(crate) fn layouts(ty: TypeId, isa: Isa) -> &'static [&'static Layout] {
+    macro_rules! list {
+        ($($layout:path),*) => {{
+            static LIST: &[&Layout] = &[$(&$layout),*];
+            LIST
+        }};
+    }
+    let vbmi = isa.has_vbmi();
+    match (isa.level(), ty) {
+        (Level::Avx512, TypeId::Q2_K) => list![q2_k::Q2_K],
+        (Level::Avx512, TypeId::Q3_K) => list![q3_k::Q3_K],
+        (Level::Avx512, TypeId::Q4_K) => list![q4_k::Q4_K],
+        (Level::Avx512, TypeId::Q5_K) => list![q4_k::Q5_K],
+        (Level::Avx512, TypeId::Q6_K) => list![q6_k::Q6_K],
+        (Level::Avx512, TypeId::TQ1_0) if vbmi => list![t5::TQ1_0, t5::TQ1_0_IN_CACHE],
+        (Level::Avx512, TypeId::TQ2_0) if vbmi => list![t5::TQ2_0, t2::TQ2_0],
+        (Level::Avx512, TypeId::TQ2_0) => list![t2::TQ2_0],
+        (Level::Avx512, TypeId::I2_S) if vbmi => list![t5::I2_S, t2::I2_S],
+        (Level::Avx512, TypeId::I2_S) => list![t2::I2_S],
+        (Level::Avx512, TypeId::TL1 | TypeId::TL2) if vbmi => list![t5::TL, t2::TL],
+        (Level::Avx512, TypeId::TL1 | TypeId::TL2) => list![t2::TL],
+        (Level::Avx512, TypeId::Q8_0) => list![block32::Q8_0_X16],
+        (Level::Avx512, TypeId::Q4_0) => list![block32::Q4_0_X16],
+        (Level::Avx512, TypeId::Q4_1) => list![block32::Q4_1_X16],
+        (Level::Avx512, TypeId::Q5_0) => list![block32::Q5_0_X16],
+        (Level::Avx512, TypeId::Q5_1) => list![block32::Q5_1_X16],
+        (Level::Avx512, TypeId::IQ4_NL) => list![block32::IQ4_NL_X16],
+        (Level::Avx512, TypeId::MXFP4) => list![block32::MXFP4_X16],
+        (Level::Avx512, TypeId::F16) => list![half::F16],
+        (Level::Avx512, TypeId::BF16) => list![half::BF16],
+        (Level::Avx2, TypeId::F16) => list![half::F16_AVX2],
+        (Level::Avx2, TypeId::BF16) => list![half::BF16_AVX2],
+        _ => list![],
+    }
+}
+
+/// Checks the lengths that every kernel relies on.
+fn check(p: &Layout, group: &[u8], acts: &[u8], n: usize, tokens: usize, out: &[f32]) {
+    let block = match p.encoding {
+        Encoding::Type(TypeId::Q8_K) => 256,
+        Encoding::Type(TypeId::Q8_0 | TypeId::Q8_1) => 32,
+        _ => 1,
+    };
+    assert!(
+        n <= MAX_COLUMNS && n.is_multiple_of(block),
+        "{}: {n} columns",
+        p.name
+    );
+    assert_eq!(group.len(), (p.group_bytes)(n), "{}: group", p.name);
+    assert_eq!(
+        acts.len(),
+        size([tokens, (p.act_bytes)(n)]),
+        "{}: activations",
+        p.name
+    );
+    assert_eq!(out.len(), size([tokens, p.rows]), "{}: outputs", p.name);
+    assert!(
+        acts.as_ptr().addr().is_multiple_of(64),
+        "{}: alignment",
+        p.name
+    );
+}
+
+/// Dword `i` of `bytes`.
+#[inline]
+fn dword(bytes: &[u8], i: usize) -> [u8; 4] {
+    let b = &bytes[4 * i..4 * i + 4];
+    [b[0], b[1], b[2], b[3]]
+}

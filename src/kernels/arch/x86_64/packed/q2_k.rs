@@ -1,0 +1,238 @@
+//! Q2_K, 16 rows interleaved.
+//!
+//! Block of a group, 1344 bytes, the size that 16 blocks have in the file:
+//!
+//! ```text
+//! byte   0                32                  64            320
+//!        | d: f16 per row | dmin: f16 per row | 4 x 64 B    | 16 x 64 B of codes
+//! scales: line g, row r   = bytes 4g .. 4g + 3 of the scales of row r, minima in the high nibbles
+//! codes : line k, row r   = bytes 4k .. 4k + 3 of the codes of row r, both as in the file
+//! ```
+//!
+//! The two bits p of line 8h + 4i + c belong to group 8h + 2p + i: the lines of one h and i are a set of four
+//! groups. The only chain of a row is that of its blocks, so all sums of a block may go to one integer.
+//!
+//! The sum of an odd p, 4 times too large, is shifted to the high half of its dword and the even one added below
+//! it, with a bias that keeps it from borrowing; one `dpwssd` applies both scales, and the integer starts at what
+//! takes the bias back. (Expanding a block to the bytes scale * code, once for many tokens, is no faster.)
+
+use std::arch::x86_64::*;
+
+use trine_formats::types::TypeId;
+
+use super::check;
+use super::lanes::{
+    BLOCK, Q8_K, ROWS, broadcast, count_rows, dpwssd, dpwssd_at, load, scales, unroll,
+};
+use crate::packed::{Encoding, Layout};
+
+/// Offsets in a block of the file.
+const FILE: usize = 84;
+const FILE_CODES: usize = 16;
+const FILE_D: usize = 80;
+/// Offsets in a block of the group.
+const DMIN: usize = 32;
+const SCALES: usize = 64;
+const CODES: usize = 320;
+const BYTES: usize = ROWS * FILE;
+const _: () = assert!(CODES + 1024 == BYTES);
+
+/// Arranged activations of a block: the quants as they are, the sums of groups (0, 2), (1, 3), (4, 6) .. as pairs of
+/// i16, the scale.
+const ACT: usize = 320;
+const SUMS: usize = 256;
+const SCALE: usize = 288;
+
+/// Above the magnitude of the sum of a group.
+const BIAS: i32 = 16384;
+
+pub(super) static Q2_K: Layout = Layout {
+    name: "q2_k x16",
+    dense: false,
+    rows: ROWS,
+    encoding: Encoding::Type(TypeId::Q8_K),
+    group_bytes: |n| n / BLOCK * BYTES,
+    pack,
+    acts: "q8_k, sums of 16",
+    act_bytes,
+    arrange,
+    multiply,
+    tile: 32,
+    expansion: None,
+};
+
+fn pack(w: &[u8], n: usize, out: &mut [u8]) -> bool {
+    let row_bytes = n / BLOCK * FILE;
+    let rows = count_rows(w, row_bytes);
+    if rows == 0 {
+        return true;
+    }
+    for (b, out) in out.chunks_exact_mut(BYTES).enumerate() {
+        for r in 0..ROWS {
+            // Rows that are not there repeat the last; nobody looks at their outputs.
+            let block = &w[r.min(rows - 1) * row_bytes + b * FILE..][..FILE];
+            out[2 * r..][..2].copy_from_slice(&block[FILE_D..][..2]);
+            out[DMIN + 2 * r..][..2].copy_from_slice(&block[FILE_D + 2..]);
+            for (k, dword) in block[..FILE_D].as_chunks::<4>().0.iter().enumerate() {
+                out[SCALES + 64 * k + 4 * r..][..4].copy_from_slice(dword);
+            }
+        }
+    }
+    true
+}
+const _: () = assert!(CODES == SCALES + FILE_CODES * ROWS);
+
+/// An odd number of cache lines: rows of a tile then do not fall on the same tile sets of the cache.
+fn act_bytes(n: usize) -> usize {
+    let lines = n / BLOCK * (ACT / 64);
+    64 * (lines | 1)
+}
+
+fn arrange(act: &[u8], n: usize, out: &mut [u8]) {
+    assert_eq!(act.len(), n / BLOCK * Q8_K, "activation row");
+    let blocks = act.as_chunks::<Q8_K>().0;
+    for (act, out) in blocks.iter().zip(out.as_chunks_mut::<ACT>().0) {
+        out[..SUMS].copy_from_slice(&act[4..260]);
+        let sums = out[SUMS..SCALE].as_chunks_mut::<8>().0;
+        for (out, sums) in sums.iter_mut().zip(act[260..].as_chunks::<8>().0) {
+            let [a, b, c, d, e, f, g, h] = *sums;
+            *out = [a, b, e, f, c, d, g, h];
+        }
+        out[SCALE..][..4].copy_from_slice(&act[..4]);
+    }
+}
+
+fn multiply(group: &[u8], acts: &[u8], n: usize, tokens: usize, out: &mut [f32]) {
+    check(&Q2_K, group, acts, n, tokens, out);
+    let act = act_bytes(n);
+    for (acts, out) in acts.chunks(8 * act).zip(out.chunks_mut(8 * ROWS)) {
+        let y = acts.as_ptr();
+        // SAFETY: `layouts` hands the layout out only for an `Isa` with these instructions;
+        // `check` has compared all lengths.
+        unsafe {
+            match out.len() / ROWS {
+                0 => {}
+                1 => tile::<1>(group, y, act, out),
+                2 => tile::<2>(group, y, act, out),
+                3 => tile::<3>(group, y, act, out),
+                4 => tile::<4>(group, y, act, out),
+                5 => tile::<5>(group, y, act, out),
+                6 => tile::<6>(group, y, act, out),
+                7 => tile::<7>(group, y, act, out),
+                _ => tile::<8>(group, y, act, out),
+            }
+        }
+    }
+}
+
+/// What a block's head says.
+struct Head {
+    d: __m512,
+    dmin: __m512,
+    /// Pairs of scales and minima, of groups (0, 2), (1, 3), (4, 6) ..
+    scales: [__m512i; 8],
+    mins: [__m512i; 8],
+    /// Where the integer starts, to make up for the bias.
+    start: __m512i,
+}
+
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512vnni")]
+unsafe fn head(w: *const u8) -> Head {
+    let low = _mm512_set1_epi16(15);
+    let zero = _mm512_setzero_si512();
+    let (mut scales_of, mut mins, mut sum) = ([zero; 8], [zero; 8], zero);
+    for g in 0..4 {
+        // SAFETY: `w` is a block, whose head has four lines of scales.
+        let line = unsafe { load(w.add(SCALES + 64 * g)) };
+        scales_of[2 * g] = _mm512_and_si512(line, low);
+        mins[2 * g] = _mm512_and_si512(_mm512_srli_epi16::<4>(line), low);
+        scales_of[2 * g + 1] = _mm512_and_si512(_mm512_srli_epi16::<8>(line), low);
+        mins[2 * g + 1] = _mm512_srli_epi16::<12>(line);
+        sum = _mm512_add_epi16(
+            sum,
+            _mm512_add_epi16(scales_of[2 * g], scales_of[2 * g + 1]),
+        );
+    }
+    // SAFETY: a block begins with the f16 scales of sixteen rows, at `DMIN` those of the minima follow.
+    let (d, dmin) = unsafe { (scales(w), scales(w.add(DMIN))) };
+    Head {
+        d,
+        dmin,
+        scales: scales_of,
+        mins,
+        start: dpwssd(zero, sum, _mm512_set1_epi32(-BIAS & 0xFFFF)),
+    }
+}
+
+/// `(yd * d) * scaled - (yd * dmin) * minima`, added to `chain`.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512vnni")]
+unsafe fn block_step(chain: __m512, h: &Head, y: *const u8, scaled: __m512i) -> __m512 {
+    let mut minima = [_mm512_setzero_si512(); 2];
+    // SAFETY: the caller's activations have sums and a scale.
+    let dy = unsafe {
+        unroll!(J in [0 1 2 3 4 5 6 7] {
+            minima[J % 2] = dpwssd_at::<{ SUMS + 4 * J }>(minima[J % 2], h.mins[J], y);
+        });
+        _mm512_castsi512_ps(broadcast(y.add(SCALE)))
+    };
+    let minima = _mm512_add_epi32(minima[0], minima[1]);
+    let plus = _mm512_mul_ps(_mm512_mul_ps(dy, h.d), _mm512_cvtepi32_ps(scaled));
+    let minus = _mm512_mul_ps(_mm512_mul_ps(dy, h.dmin), _mm512_cvtepi32_ps(minima));
+    _mm512_add_ps(chain, _mm512_sub_ps(plus, minus))
+}
+
+/// Adds the groups of the lower two planes of a set to the integer. `y`: the quants of the first.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512vnni")]
+unsafe fn add_pair(acc: __m512i, lines: &[__m512i; 4], scales: __m512i, y: *const u8) -> __m512i {
+    let (even, odd) = (_mm512_set1_epi8(0x03), _mm512_set1_epi8(0x0C));
+    let mut sums = _mm512_set1_epi32(BIAS >> 14);
+    for (c, line) in lines.iter().enumerate() {
+        // SAFETY: two groups of 16 quants lie at `y`, the second 32 bytes after the first.
+        let q = unsafe { broadcast(y.add(32 + 4 * c)) };
+        sums = _mm512_dpbusd_epi32(sums, _mm512_and_si512(*line, odd), q);
+    }
+    sums = _mm512_slli_epi32::<14>(sums);
+    for (c, line) in lines.iter().enumerate() {
+        // SAFETY: two groups of 16 quants lie at `y`, the second 32 bytes after the first.
+        let q = unsafe { broadcast(y.add(4 * c)) };
+        sums = _mm512_dpbusd_epi32(sums, _mm512_and_si512(*line, even), q);
+    }
+    dpwssd(acc, sums, scales)
+}
+
+/// The product with T tokens: as many as have room in the registers and share the unpacked codes.
+#[target_feature(enable = "avx512f,avx512bw,avx512vnni")]
+unsafe fn tile<const T: usize>(group: &[u8], acts: *const u8, act: usize, out: &mut [f32]) {
+    let mut chains = [_mm512_setzero_ps(); T];
+    for (b, block) in group.as_chunks::<BYTES>().0.iter().enumerate() {
+        // SAFETY: block b of the activations of all tokens is there, as `check` saw.
+        unsafe {
+            let (w, y) = (block.as_ptr(), acts.add(ACT * b));
+            let head = head(w);
+            let mut sums = [head.start; T];
+            for set in 0..4 {
+                let w = w.add(CODES + 256 * set);
+                let y = y.add(set / 2 * 128 + set % 2 * 16);
+                let lines = [load(w), load(w.add(64)), load(w.add(128)), load(w.add(192))];
+                let upper = lines.map(|line| _mm512_srli_epi16::<4>(line));
+                let (h, i) = (set / 2, set % 2);
+                let scales = [head.scales[4 * h + i], head.scales[4 * h + 2 + i]];
+                for (t, sum) in sums.iter_mut().enumerate() {
+                    let y = y.add(act * t);
+                    *sum = add_pair(*sum, &lines, scales[0], y);
+                    *sum = add_pair(*sum, &upper, scales[1], y.add(64));
+                }
+            }
+            for (t, chain) in chains.iter_mut().enumerate() {
+                *chain = block_step(*chain, &head, y.add(act * t), sums[t]);
+            }
+        }
+    }
+    for (chain, out) in chains.iter().zip(out.chunks_exact_mut(ROWS)) {
+        // SAFETY: sixteen floats.
+        unsafe { _mm512_storeu_ps(out.as_mut_ptr(), *chain) }
+    }
+}

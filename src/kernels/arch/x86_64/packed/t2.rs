@@ -1,0 +1,568 @@
+//! 2-bit ternary codes, 32 rows interleaved: TQ2_0, and the rows of I2_S, TL1 and TL2.
+//!
+//! A group holds its rows in units of 128 columns. Unit, 1024 bytes:
+//!
+//! ```text
+//! chunk c = 0..8, half n = 0..2, row i = 0..16:   dword at ((2c + n) * 16 + i) * 4
+//!   = dword c of the unit's 32 code bytes of row 16n + i, as they are in the file
+//! ```
+//!
+//! The two bits at shift 2s of chunk c belong to columns 4k..4k+4 of the unit, k = 8s + c (TQ2_0) or
+//! 8(3 - s) + c (I2_S): one broadcast dword of int8 activations in natural order per plane and chunk. Planes
+//! are not shifted down: each is masked where it lies, and its sum, a multiple of 4^s, is shifted instead.
+//!
+//! TQ2_0 puts the 32 f16 scales of a 256-block before its two units (2112 bytes in all): in a place of
+//! their own they would be a second stream from memory, which costs more than half of the speed.
+//!
+//! With one or two tokens every plane has its own accumulator and the bytes are read once. With more,
+//! the planes go one after another into the same accumulator (Horner: shift right by 2 between planes),
+//! which leaves registers for 32 rows x 4 tokens.
+
+#![allow(
+    clippy::needless_range_loop,
+    reason = "registers are indexed by plane, half and token alike"
+)]
+
+use std::arch::x86_64::*;
+
+use trine_formats::types::TypeId;
+
+use super::{check, dword};
+use crate::packed::{Encoding, Layout};
+use crate::ternary::{self, Quantizer};
+
+/// Rows of a group.
+pub(super) const ROWS: usize = 32;
+/// Columns of a unit.
+pub(super) const UNIT: usize = 128;
+/// Code bytes of a unit of one row, and of the group.
+const UNIT_ROW: usize = 32;
+pub(super) const UNIT_BYTES: usize = ROWS * UNIT_ROW;
+/// The f16 scales before two units of TQ2_0.
+pub(super) const SCALES: usize = 2 * ROWS;
+/// Bytes of a TQ2_0 block of one row, its codes first.
+const BLOCK_ROW: usize = 66;
+pub(super) const BLOCK: usize = SCALES + 2 * UNIT_BYTES;
+/// Bytes of a Q8_K block.
+pub(super) const Q8_K: usize = 292;
+/// Tokens of a call: a few of those that share registers.
+const TILE: usize = 16;
+/// Units whose sums stay in one set of accumulators when planes follow each other.
+const SEGMENT: usize = 8;
+
+pub(super) static TQ2_0: Layout = TQ2_0_LAYOUT;
+
+pub(super) const TQ2_0_LAYOUT: Layout = Layout {
+    name: "2-bit x32",
+    dense: false,
+    rows: ROWS,
+    encoding: Encoding::Type(TypeId::Q8_K),
+    group_bytes: |n| n / 256 * BLOCK,
+    pack: pack_tq2_0,
+    acts: "q8_k natural",
+    act_bytes: act_bytes_q8_k,
+    arrange: arrange_q8_k,
+    multiply: multiply_tq2_0,
+    tile: TILE,
+    expansion: None,
+};
+
+const fn whole_row(quantizer: Quantizer, acts: &'static str) -> Layout {
+    Layout {
+        name: "2-bit x32",
+        dense: false,
+        rows: ROWS,
+        encoding: Encoding::Int8(quantizer),
+        group_bytes: |n| n.div_ceil(UNIT) * UNIT_BYTES,
+        pack: pack_rows,
+        acts,
+        act_bytes: |n| 64 + n.next_multiple_of(UNIT),
+        arrange: arrange_int8,
+        multiply: multiply_rows::<true>,
+        tile: TILE,
+        expansion: None,
+    }
+}
+
+pub(super) static I2_S: Layout = whole_row(Quantizer::Floored, "int8, floored");
+pub(super) static TL: Layout = whole_row(Quantizer::Exact, "int8");
+
+/// Rows of whole 256-blocks whose planes lie as in TQ2_0: what the base-3 layout of a type with one scale expands to.
+pub(super) static ROWS_X256: Layout = Layout {
+    name: "2-bit x32",
+    dense: false,
+    rows: ROWS,
+    encoding: Encoding::Int8(Quantizer::Exact),
+    group_bytes: |n| n.div_ceil(256) * 2 * UNIT_BYTES,
+    pack: |_, _, _| false, // the file has no such rows
+    acts: "int8 x256",
+    act_bytes: |n| 64 + n.next_multiple_of(256),
+    arrange: arrange_int8,
+    multiply: |group, acts, n, tokens, out| {
+        multiply_rows::<false>(group, acts, n.next_multiple_of(256), tokens, out);
+    },
+    tile: TILE,
+    expansion: None,
+};
+
+/// One unit of up to 32 rows whose code bytes start at `at(row)`.
+fn interleave<'a>(rows: usize, at: impl Fn(usize) -> &'a [u8], out: &mut [u8]) {
+    for row in 0..ROWS {
+        // Rows that are not there repeat the last; nobody looks at their outputs.
+        let from = at(row.min(rows - 1));
+        for c in 0..UNIT_ROW / 4 {
+            let to = ((2 * c + row / 16) * 16 + row % 16) * 4;
+            out[to..to + 4].copy_from_slice(&dword(from, c));
+        }
+    }
+}
+
+pub(super) fn pack_tq2_0(w: &[u8], n: usize, out: &mut [u8]) -> bool {
+    let row_bytes = n / 256 * BLOCK_ROW;
+    let rows = w.len().checked_div(row_bytes).unwrap_or(0);
+    assert!(w.len() == rows * row_bytes && rows <= ROWS, "weights");
+    if rows == 0 {
+        return true;
+    }
+    for (b, out) in out.chunks_exact_mut(BLOCK).enumerate() {
+        let block = |row: usize| &w[row * row_bytes + b * BLOCK_ROW..][..BLOCK_ROW];
+        let (scales, units) = out.split_at_mut(SCALES);
+        for (row, scale) in scales.chunks_exact_mut(2).enumerate() {
+            scale.copy_from_slice(&block(row.min(rows - 1))[64..]);
+        }
+        for (u, unit) in units.chunks_exact_mut(UNIT_BYTES).enumerate() {
+            interleave(rows, |row| &block(row)[u * UNIT_ROW..][..UNIT_ROW], unit);
+        }
+    }
+    true
+}
+
+pub(super) fn pack_rows(w: &[u8], n: usize, out: &mut [u8]) -> bool {
+    let row_bytes = ternary::row_bytes(n);
+    let rows = w.len().checked_div(row_bytes).unwrap_or(0);
+    assert!(w.len() == rows * row_bytes && rows <= ROWS, "weights");
+    if rows > 0 {
+        for (u, unit) in out.chunks_exact_mut(UNIT_BYTES).enumerate() {
+            let at = |row: usize| &w[row * row_bytes + u * UNIT_ROW..][..UNIT_ROW];
+            interleave(rows, at, unit);
+        }
+    }
+    true
+}
+
+/// `[blocks][256 int8]`, `[blocks] f32 scale`, `[blocks] i32 sum of the int8`.
+pub(super) fn act_bytes_q8_k(n: usize) -> usize {
+    (n / 256 * 264).next_multiple_of(64)
+}
+
+pub(super) fn arrange_q8_k(act: &[u8], n: usize, out: &mut [u8]) {
+    let blocks = n / 256;
+    assert_eq!(act.len(), blocks * Q8_K, "activation row");
+    let (q, rest) = out.split_at_mut(n);
+    let (scales, sums) = rest.split_at_mut(4 * blocks);
+    for (b, act) in act.chunks_exact(Q8_K).enumerate() {
+        q[256 * b..][..256].copy_from_slice(&act[4..260]);
+        scales[4 * b..][..4].copy_from_slice(&act[..4]);
+        let sums_of_16 = act[260..].chunks_exact(2);
+        let sum: i32 = sums_of_16
+            .map(|s| i32::from(i16::from_le_bytes([s[0], s[1]])))
+            .sum();
+        sums[4 * b..][..4].copy_from_slice(&sum.to_le_bytes());
+    }
+}
+
+/// `a`, `S` and 56 bytes of nothing, then the int8 values in natural order.
+pub(super) fn arrange_int8(act: &[u8], n: usize, out: &mut [u8]) {
+    assert_eq!(act.len(), ternary::act_bytes(n), "activation row");
+    out[..8].copy_from_slice(&act[..8]);
+    let (q, padding) = out[64..].split_at_mut(act.len() - 8);
+    q.copy_from_slice(&act[8..]);
+    padding.fill(0);
+}
+
+pub(super) fn multiply_tq2_0(group: &[u8], acts: &[u8], n: usize, tokens: usize, out: &mut [f32]) {
+    check(&TQ2_0, group, acts, n, tokens, out);
+    let act = act_bytes_q8_k(n);
+    for (acts, out) in acts.chunks(4 * act).zip(out.chunks_mut(4 * ROWS)) {
+        // SAFETY: `layouts` hands the layout out only for an `Isa` with these instructions;
+        // `check` has compared all lengths.
+        unsafe {
+            match out.len() / ROWS {
+                1 => blocks_once::<1>(group, acts, n, act, out),
+                2 => blocks_once::<2>(group, acts, n, act, out),
+                3 => blocks_by_planes::<3>(group, acts, n, act, out),
+                _ => blocks_by_planes::<4>(group, acts, n, act, out),
+            }
+        }
+    }
+}
+
+/// The product for types with one scale, whose planes lie as in TQ2_0 or the other way round.
+pub(super) fn multiply_rows<const REVERSED: bool>(
+    group: &[u8],
+    acts: &[u8],
+    n: usize,
+    tokens: usize,
+    out: &mut [f32],
+) {
+    check(&TL, group, acts, n, tokens, out);
+    let act = (TL.act_bytes)(n);
+    for (acts, out) in acts.chunks(4 * act).zip(out.chunks_mut(4 * ROWS)) {
+        // SAFETY: `layouts` hands the layout out only for an `Isa` with these instructions;
+        // `check` has compared all lengths.
+        unsafe {
+            match out.len() / ROWS {
+                1 => rows_once::<1, REVERSED>(group, acts, act, out),
+                2 => rows_once::<2, REVERSED>(group, acts, act, out),
+                3 => rows_by_planes::<3, REVERSED>(group, acts, act, out),
+                _ => rows_by_planes::<4, REVERSED>(group, acts, act, out),
+            }
+        }
+    }
+}
+
+/// Sums of the two halves of the rows.
+pub(super) type Halves = [__m512i; 2];
+pub(super) const PLANES: usize = 4;
+
+#[inline]
+#[target_feature(enable = "avx512f")]
+pub(super) unsafe fn load(p: *const u8) -> __m512i {
+    // SAFETY: the caller has 64 bytes there; no alignment is asked for.
+    unsafe { _mm512_loadu_si512(p.cast()) }
+}
+
+/// Dword of activations for plane s of chunk c.
+#[inline]
+#[target_feature(enable = "avx512f")]
+unsafe fn broadcast<const REVERSED: bool>(q: *const u8, s: usize, c: usize) -> __m512i {
+    let k = if REVERSED { 8 * (3 - s) + c } else { 8 * s + c };
+    // SAFETY: the caller's unit has 32 dwords.
+    _mm512_set1_epi32(unsafe { q.cast::<i32>().add(k).read_unaligned() })
+}
+
+#[inline]
+#[target_feature(enable = "avx512f")]
+pub(super) fn mask(s: usize) -> __m512i {
+    _mm512_set1_epi32(0x0303_0303 << (2 * s))
+}
+
+/// Adds one unit to the accumulators of each plane.
+#[inline]
+#[target_feature(enable = "avx512f,avx512vnni")]
+unsafe fn unit_once<const T: usize, const REVERSED: bool>(
+    w: *const u8,
+    q: [*const u8; T],
+    acc: &mut [[Halves; PLANES]; T],
+) {
+    for c in 0..8 {
+        // SAFETY: a unit has 1024 bytes of codes and 128 activations per token.
+        let w = unsafe { [load(w.add(128 * c)), load(w.add(128 * c + 64))] };
+        for s in 0..PLANES {
+            let planes = w.map(|w| _mm512_and_si512(w, mask(s)));
+            for t in 0..T {
+                // SAFETY: `q[t]` points at the 128 activations of the unit, which are 32 dwords.
+                let q = unsafe { broadcast::<REVERSED>(q[t], s, c) };
+                for h in 0..2 {
+                    acc[t][s][h] = _mm512_dpbusd_epi32(acc[t][s][h], planes[h], q);
+                }
+            }
+        }
+    }
+}
+
+/// The sum over the planes, each an exact multiple of 4^s.
+#[inline]
+#[target_feature(enable = "avx512f")]
+pub(super) fn join(acc: &[Halves; PLANES], h: usize) -> __m512i {
+    let low = _mm512_add_epi32(acc[0][h], _mm512_srai_epi32::<2>(acc[1][h]));
+    let high = _mm512_add_epi32(
+        _mm512_srai_epi32::<4>(acc[2][h]),
+        _mm512_srai_epi32::<6>(acc[3][h]),
+    );
+    _mm512_add_epi32(low, high)
+}
+
+/// One plane of one unit for several tokens: `acc[t] += plane(w) * q[t]`, chunk by chunk.
+///
+/// In assembly because the compiler takes the loads of `w`, which are the same for every plane, out
+/// of the loop over the planes and, having no 16 registers for them, spills them: 180 instead of
+/// 220 GMAC/s.
+trait Plane<const T: usize> {
+    /// # Safety
+    /// AVX-512 F and VNNI; 1024 bytes at `w`, 32 at `q` and at every `stride` bytes after it for each token.
+    unsafe fn add(
+        w: *const u8,
+        mask: __m512i,
+        q: *const u8,
+        stride: usize,
+        acc: [Halves; T],
+    ) -> [Halves; T];
+}
+
+struct Tile;
+
+macro_rules! plane_of_unit {
+    ($tokens:literal, [$($acc0:ident $acc1:ident $at:literal),*]) => {
+        impl Plane<$tokens> for Tile {
+        #[inline]
+        #[target_feature(enable = "avx512f,avx512vnni")]
+        unsafe fn add(w: *const u8, mask: __m512i, q: *const u8, stride: usize, acc: [Halves; $tokens]) -> [Halves; $tokens] {
+            let [$([mut $acc0, mut $acc1]),*] = acc;
+            macro_rules! chunk {
+                ($w0:literal, $w1:literal, $q:literal) => {
+                    concat!(
+                        "vpandd {w0}, {mask}, zmmword ptr [{w} + ", $w0, "]\n",
+                        "vpandd {w1}, {mask}, zmmword ptr [{w} + ", $w1, "]\n",
+                        $("vpbroadcastd {q1}, dword ptr [{q} ", $at, " + ", $q, "]\n",
+                        "vpdpbusd {", stringify!($acc0), "}, {w0}, {q1}\n",
+                        "vpdpbusd {", stringify!($acc1), "}, {w1}, {q1}\n",)*
+                    )
+                };
+            }
+            // SAFETY: reads 1024 bytes at `w` and 32 at `q` of each token, which the caller has.
+            unsafe {
+                std::arch::asm!(
+                    chunk!("0", "64", "0"),
+                    chunk!("128", "192", "4"),
+                    chunk!("256", "320", "8"),
+                    chunk!("384", "448", "12"),
+                    chunk!("512", "576", "16"),
+                    chunk!("640", "704", "20"),
+                    chunk!("768", "832", "24"),
+                    chunk!("896", "960", "28"),
+                    "/* {stride3} */", // a use where there is no fourth token
+                    w = in(reg) w,
+                    q = in(reg) q,
+                    stride = in(reg) stride,
+                    stride3 = in(reg) 3 * stride,
+                    mask = in(zmm_reg) mask,
+                    w0 = out(zmm_reg) _,
+                    w1 = out(zmm_reg) _,
+                    q1 = out(zmm_reg) _,
+                    $($acc0 = inout(zmm_reg) $acc0, $acc1 = inout(zmm_reg) $acc1,)*
+                    options(readonly, nostack, preserves_flags),
+                );
+            }
+            [$([$acc0, $acc1]),*]
+        }
+        }
+    };
+}
+
+plane_of_unit!(3, [a0 a1 "", b0 b1 "+ {stride}", c0 c1 "+ 2*{stride}"]);
+plane_of_unit!(4, [a0 a1 "", b0 b1 "+ {stride}", c0 c1 "+ 2*{stride}", d0 d1 "+ {stride3}"]);
+
+/// The sums of `units` consecutive units, plane after plane from the top; three or four tokens whose
+/// rows are `stride` bytes apart.
+#[inline]
+#[target_feature(enable = "avx512f,avx512vnni")]
+unsafe fn units_by_planes<const T: usize, const REVERSED: bool>(
+    w: *const u8,
+    q: *const u8,
+    stride: usize,
+    units: usize,
+) -> [Halves; T]
+where
+    Tile: Plane<T>,
+{
+    let mut acc = [[_mm512_setzero_si512(); 2]; T];
+    for s in (0..PLANES).rev() {
+        let mask = mask(s);
+        let first = if REVERSED { 32 * (3 - s) } else { 32 * s };
+        for u in 0..units {
+            // SAFETY: the caller has `units` units of codes and activations.
+            unsafe {
+                let (w, q) = (w.add(UNIT_BYTES * u), q.add(UNIT * u + first));
+                acc = Tile::add(w, mask, q, stride, acc);
+            }
+        }
+        if s > 0 {
+            for a in &mut acc {
+                *a = [_mm512_srai_epi32::<2>(a[0]), _mm512_srai_epi32::<2>(a[1])];
+            }
+        }
+    }
+    acc
+}
+
+/// The parts of an arranged Q8_K row.
+#[derive(Clone, Copy)]
+pub(super) struct Act {
+    pub q: *const u8,
+    pub scales: *const f32,
+    pub sums: *const i32,
+}
+
+impl Act {
+    pub fn new(act: &[u8], n: usize) -> Act {
+        let (q, rest) = act.split_at(n);
+        let (scales, sums) = rest.split_at(n / 64);
+        Act {
+            q: q.as_ptr(),
+            scales: scales.as_ptr().cast(),
+            sums: sums.as_ptr().cast(),
+        }
+    }
+}
+
+/// `acc + isum * (dy * dw)`, every operation rounded by itself.
+#[inline]
+#[target_feature(enable = "avx512f")]
+pub(super) unsafe fn block_step(
+    acc: __m512,
+    isum: __m512i,
+    dy: __m512,
+    scales: *const u8,
+) -> __m512 {
+    // SAFETY: the caller points at 16 f16 scales.
+    let dw = _mm512_cvtph_ps(unsafe { _mm256_loadu_si256(scales.cast()) });
+    _mm512_add_ps(
+        acc,
+        _mm512_mul_ps(_mm512_cvtepi32_ps(isum), _mm512_mul_ps(dy, dw)),
+    )
+}
+
+#[target_feature(enable = "avx512f,avx512vnni")]
+unsafe fn blocks_once<const T: usize>(
+    group: &[u8],
+    acts: &[u8],
+    n: usize,
+    act_bytes: usize,
+    out: &mut [f32],
+) {
+    let acts: [Act; T] = std::array::from_fn(|t| Act::new(&acts[t * act_bytes..][..act_bytes], n));
+    let mut sums = [[_mm512_setzero_ps(); 2]; T];
+    for (b, block) in group.chunks_exact(BLOCK).enumerate() {
+        let mut acc = [[[_mm512_setzero_si512(); 2]; PLANES]; T];
+        // SAFETY: block b of the group and of the activations are there, as `check` saw.
+        unsafe {
+            for t in 0..T {
+                let start = _mm512_set1_epi32(-acts[t].sums.add(b).read_unaligned());
+                acc[t][0] = [start; 2];
+            }
+            for u in 0..2 {
+                let w = block.as_ptr().add(SCALES + u * UNIT_BYTES);
+                let q = std::array::from_fn(|t| acts[t].q.add(256 * b + UNIT * u));
+                unit_once::<T, false>(w, q, &mut acc);
+            }
+            for t in 0..T {
+                let dy = _mm512_set1_ps(acts[t].scales.add(b).read_unaligned());
+                for h in 0..2 {
+                    let scales = block.as_ptr().add(32 * h);
+                    sums[t][h] = block_step(sums[t][h], join(&acc[t], h), dy, scales);
+                }
+            }
+        }
+    }
+    store(&sums, out);
+}
+
+#[target_feature(enable = "avx512f,avx512vnni")]
+unsafe fn blocks_by_planes<const T: usize>(
+    group: &[u8],
+    acts: &[u8],
+    n: usize,
+    act_bytes: usize,
+    out: &mut [f32],
+) where
+    Tile: Plane<T>,
+{
+    let acts: [Act; T] = std::array::from_fn(|t| Act::new(&acts[t * act_bytes..][..act_bytes], n));
+    let mut sums = [[_mm512_setzero_ps(); 2]; T];
+    for (b, block) in group.chunks_exact(BLOCK).enumerate() {
+        // SAFETY: block b of the group and of the activations are there, as `check` saw.
+        unsafe {
+            let (w, q) = (block.as_ptr().add(SCALES), acts[0].q.add(256 * b));
+            let acc = units_by_planes::<T, false>(w, q, act_bytes, 2);
+            for t in 0..T {
+                let sum = _mm512_set1_epi32(acts[t].sums.add(b).read_unaligned());
+                let dy = _mm512_set1_ps(acts[t].scales.add(b).read_unaligned());
+                for h in 0..2 {
+                    let isum = _mm512_sub_epi32(acc[t][h], sum);
+                    let scales = block.as_ptr().add(32 * h);
+                    sums[t][h] = block_step(sums[t][h], isum, dy, scales);
+                }
+            }
+        }
+    }
+    store(&sums, out);
+}
+
+/// Writes the sums of T tokens.
+#[inline]
+#[target_feature(enable = "avx512f")]
+pub(super) fn store<const T: usize>(sums: &[[__m512; 2]; T], out: &mut [f32]) {
+    for (sums, out) in sums.as_flattened().iter().zip(out.chunks_exact_mut(16)) {
+        // SAFETY: 16 floats.
+        unsafe { _mm512_storeu_ps(out.as_mut_ptr(), *sums) }
+    }
+}
+
+/// `((f32) D - (f32) S) / a`.
+#[inline]
+#[target_feature(enable = "avx512f")]
+pub(super) fn row_step(d: __m512i, act: &[u8]) -> __m512 {
+    let a = f32::from_le_bytes(dword(act, 0));
+    let sum = i32::from_le_bytes(dword(act, 1)) as f32;
+    let difference = _mm512_sub_ps(_mm512_cvtepi32_ps(d), _mm512_set1_ps(sum));
+    _mm512_div_ps(difference, _mm512_set1_ps(a))
+}
+
+#[target_feature(enable = "avx512f,avx512vnni")]
+unsafe fn rows_once<const T: usize, const REVERSED: bool>(
+    group: &[u8],
+    acts: &[u8],
+    act_bytes: usize,
+    out: &mut [f32],
+) {
+    let mut acc = [[[_mm512_setzero_si512(); 2]; PLANES]; T];
+    for u in 0..group.len() / UNIT_BYTES {
+        // SAFETY: unit u of the group and of the activations are there, as `check` saw.
+        unsafe {
+            let w = group.as_ptr().add(u * UNIT_BYTES);
+            let q = std::array::from_fn(|t| acts.as_ptr().add(t * act_bytes + 64 + UNIT * u));
+            unit_once::<T, REVERSED>(w, q, &mut acc);
+        }
+    }
+    let mut sums = [[_mm512_setzero_ps(); 2]; T];
+    for t in 0..T {
+        let act = &acts[t * act_bytes..];
+        sums[t] = [
+            row_step(join(&acc[t], 0), act),
+            row_step(join(&acc[t], 1), act),
+        ];
+    }
+    store(&sums, out);
+}
+
+#[target_feature(enable = "avx512f,avx512vnni")]
+unsafe fn rows_by_planes<const T: usize, const REVERSED: bool>(
+    group: &[u8],
+    acts: &[u8],
+    act_bytes: usize,
+    out: &mut [f32],
+) where
+    Tile: Plane<T>,
+{
+    let mut total = [[_mm512_setzero_si512(); 2]; T];
+    for (i, part) in group.chunks(SEGMENT * UNIT_BYTES).enumerate() {
+        // SAFETY: the units of the part and their activations are there, as `check` saw.
+        let acc = unsafe {
+            let first = 64 + UNIT * SEGMENT * i;
+            let q = acts.as_ptr().add(first);
+            units_by_planes::<T, REVERSED>(part.as_ptr(), q, act_bytes, part.len() / UNIT_BYTES)
+        };
+        for t in 0..T {
+            for h in 0..2 {
+                total[t][h] = _mm512_add_epi32(total[t][h], acc[t][h]);
+            }
+        }
+    }
+    let mut sums = [[_mm512_setzero_ps(); 2]; T];
+    for t in 0..T {
+        let act = &acts[t * act_bytes..];
+        sums[t] = [row_step(total[t][0], act), row_step(total[t][1], act)];
+    }
+    store(&sums, out);
+}

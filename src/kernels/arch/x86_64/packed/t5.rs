@@ -1,0 +1,535 @@
+//! Five ternary digits to a byte, 32 rows interleaved: 1.69 bits per weight.
+//!
+//! A block is 256 columns: the 32 f16 scales where the type has them (64 bytes), then 13 chunks of 2 halves of
+//! 64 bytes; in chunk c, half n, row 16n + i owns dword i. All four bytes of a dword are consecutive columns,
+//! and digit t of chunk c belongs to the activation dword that TQ1_0 gives it:
+//! c + 8t for c < 8, 40 + (c - 8) + 4t for c < 12, 60 + t for c = 12 (four digits only).
+//!
+//! A byte is `A + 32 j`, A < 32, j < 8, made so that two table lookups and a few masks give all digits at
+//! places where products can be summed without shifts. With a0..a2 the first three digits, b0, b1 the last
+//! two and `PAIRS[j]` the eight pairs other than (2, 2):
+//!
+//! ```text
+//! A < 27         A = a0 + 3 a1 + 9 a2        (b0, b1) = PAIRS[j]
+//! A = 28 + a0    (a1, a2) = PAIRS[j]         (b0, b1) = (2, 2)
+//! A = 31         a0 = j, all others 2
+//! ```
+//!
+//! Whatever is larger than the cache is read faster this way than with two bits, by one thread a little,
+//! by two a fifth; it takes 1.5 times the instructions of the 2-bit kernel, so what stays in the
+//! cache does not. For several tokens a group is first expanded to the 2-bit layout.
+
+use std::arch::x86_64::*;
+use std::cell::RefCell;
+use std::sync::LazyLock;
+
+use trine_formats::types::TypeId;
+
+use super::t2::{self, Act, Halves, PLANES, ROWS, SCALES, UNIT_BYTES, load};
+use super::{check, dword};
+use crate::AlignedBytes;
+use crate::packed::{Encoding, Expansion, Layout};
+use crate::ternary::Quantizer;
+
+/// Tokens for which a group is expanded: up to here, taking it out of memory and unpacking it one after the other
+/// takes longer than multiplying it with every token by itself.
+const FROM: usize = 6;
+/// Columns of a block.
+const COLUMNS: usize = 256;
+const CHUNKS: usize = 13;
+/// Bytes of the digits of a block.
+const DIGITS: usize = CHUNKS * 2 * 64;
+/// Bytes of a block with scales.
+const BLOCK: usize = SCALES + DIGITS;
+/// Bytes of a TQ1_0 block of one row: 52 of digits, then the scale.
+const TQ1_0_ROW: usize = 54;
+
+/// What the last two digits (or the middle two) can be besides (2, 2).
+const PAIRS: [(u8, u8); 8] = [
+    (0, 0),
+    (0, 2),
+    (2, 0),
+    (0, 1),
+    (1, 0),
+    (1, 1),
+    (1, 2),
+    (2, 1),
+];
+
+const fn with_scales(name: &'static str, pack: fn(&[u8], usize, &mut [u8]) -> bool) -> Layout {
+    Layout {
+        name,
+        dense: true,
+        rows: ROWS,
+        encoding: Encoding::Type(TypeId::Q8_K),
+        group_bytes: |n| n / COLUMNS * BLOCK,
+        pack,
+        acts: "q8_k natural",
+        act_bytes: t2::act_bytes_q8_k,
+        arrange: t2::arrange_q8_k,
+        multiply: multiply_blocks,
+        tile: FROM,
+        expansion: Some(Expansion {
+            to: &t2::TQ2_0,
+            from: FROM,
+            expand: expand_blocks,
+        }),
+    }
+}
+
+const fn whole_row(quantizer: Quantizer, acts: &'static str) -> Layout {
+    Layout {
+        name: "5 trits x32",
+        dense: true,
+        rows: ROWS,
+        encoding: Encoding::Int8(quantizer),
+        group_bytes: |n| n.div_ceil(COLUMNS) * DIGITS,
+        pack: pack_rows,
+        acts,
+        act_bytes: |n| 64 + n.next_multiple_of(COLUMNS),
+        arrange: t2::arrange_int8,
+        multiply: multiply_rows,
+        tile: FROM,
+        expansion: Some(Expansion {
+            to: &t2::ROWS_X256,
+            from: FROM,
+            expand: expand_rows,
+        }),
+    }
+}
+
+pub(super) static TQ1_0: Layout = with_scales("5 trits x32", pack_tq1_0);
+pub(super) static TQ2_0: Layout = with_scales("5 trits x32", pack_tq2_0);
+pub(super) static I2_S: Layout = whole_row(Quantizer::Floored, "int8 x256, floored");
+pub(super) static TL: Layout = whole_row(Quantizer::Exact, "int8 x256");
+
+/// TQ1_0 in the 2-bit layout.
+pub(super) static TQ1_0_IN_CACHE: Layout = Layout {
+    pack: |w, n, out| {
+        with_expanded(n / COLUMNS * BLOCK, |group| {
+            pack_tq1_0(w, n, group);
+            expand_blocks(group, out);
+        });
+        true
+    },
+    ..t2::TQ2_0_LAYOUT
+};
+
+fn pair(first: u8, second: u8) -> Option<u8> {
+    let j = PAIRS.iter().position(|&p| p == (first, second))?;
+    Some(j as u8)
+}
+
+/// The byte of five digits.
+fn encode([a0, a1, a2, b0, b1]: [u8; 5]) -> u8 {
+    match (pair(b0, b1), pair(a1, a2)) {
+        (Some(j), _) => a0 + 3 * a1 + 9 * a2 + 32 * j,
+        (None, Some(j)) => 28 + a0 + 32 * j,
+        (None, None) => 31 + 32 * a0,
+    }
+}
+
+/// TQ1_0's bytes, any of the 256, in this code. Digit t of a byte is `(3 (b 3^t mod 256)) / 256`.
+static FROM_TQ1_0: LazyLock<[u8; 256]> = LazyLock::new(|| {
+    std::array::from_fn(|b| {
+        let mut power = b as u8;
+        encode(std::array::from_fn(|_| {
+            let digit = ((u16::from(power) * 3) >> 8) as u8;
+            power = power.wrapping_mul(3);
+            digit
+        }))
+    })
+});
+
+/// The tables of the two lookups, by the low seven bits of a byte and by its bits from 2 on.
+struct Tables {
+    first: [u8; 128],
+    second: [u8; 64],
+}
+
+static TABLES: LazyLock<Tables> = LazyLock::new(|| Tables {
+    first: std::array::from_fn(|i| match i as u8 % 32 {
+        a @ 0..=26 => a % 3 + 4 * (a / 3 % 3) + 16 * (a / 9),
+        a @ 28..=30 => a - 28,
+        31 => i as u8 / 32 % 4 + 4 * 2 + 16 * 2,
+        _ => 0,
+    }),
+    second: std::array::from_fn(|i| {
+        let (first, second) = PAIRS[i / 8];
+        match i % 8 {
+            7 => 0x82 + 4 * first + 16 * second,
+            _ => first + 64 * second,
+        }
+    }),
+});
+
+/// Activation dword of digit t of chunk c.
+const fn dword_of(c: usize, t: usize) -> usize {
+    match c {
+        0..8 => c + 8 * t,
+        8..12 => 40 + (c - 8) + 4 * t,
+        _ => 60 + t,
+    }
+}
+
+/// Digits of a chunk.
+const fn digits(c: usize) -> usize {
+    if c < 12 { 5 } else { 4 }
+}
+
+fn pack_tq1_0(w: &[u8], n: usize, out: &mut [u8]) -> bool {
+    let row_bytes = n / COLUMNS * TQ1_0_ROW;
+    let rows = w.len().checked_div(row_bytes).unwrap_or(0);
+    assert!(w.len() == rows * row_bytes && rows <= ROWS, "weights");
+    let map = &*FROM_TQ1_0;
+    if rows == 0 {
+        return true;
+    }
+    for (b, out) in out.chunks_exact_mut(BLOCK).enumerate() {
+        let (scales, chunks) = out.split_at_mut(SCALES);
+        for row in 0..ROWS {
+            // Rows that are not there repeat the last; nobody looks at their outputs.
+            let block = &w[row.min(rows - 1) * row_bytes + b * TQ1_0_ROW..][..TQ1_0_ROW];
+            scales[2 * row..][..2].copy_from_slice(&block[52..]);
+            for c in 0..CHUNKS {
+                let to = ((2 * c + row / 16) * 16 + row % 16) * 4;
+                let digits = dword(block, c).map(|b| map[usize::from(b)]);
+                chunks[to..to + 4].copy_from_slice(&digits);
+            }
+        }
+    }
+    true
+}
+
+thread_local! {
+    /// A group in the 2-bit layout.
+    static EXPANDED: RefCell<AlignedBytes> = RefCell::default();
+}
+
+/// Gives `f` this thread's scratch of `len` bytes.
+fn with_expanded<R>(len: usize, f: impl FnOnce(&mut [u8]) -> R) -> R {
+    EXPANDED.with_borrow_mut(|bytes| {
+        if bytes.len() < len {
+            *bytes = AlignedBytes::new(len);
+        }
+        f(&mut bytes[..len])
+    })
+}
+
+/// Whether all codes are 0, 1 or 2.
+fn ternary(codes: &[u8]) -> bool {
+    codes.iter().fold(0, |any, b| any | (b & b >> 1)) & 0x55 == 0
+}
+
+fn pack_tq2_0(w: &[u8], n: usize, out: &mut [u8]) -> bool {
+    with_expanded(n / COLUMNS * t2::BLOCK, |two_bit| {
+        t2::pack_tq2_0(w, n, two_bit);
+        for (from, to) in two_bit
+            .chunks_exact(t2::BLOCK)
+            .zip(out.chunks_exact_mut(BLOCK))
+        {
+            to[..SCALES].copy_from_slice(&from[..SCALES]);
+            if !ternary(&from[SCALES..]) {
+                return false;
+            }
+            // SAFETY: `layouts` hands the layout out only for an `Isa` with these instructions.
+            // A block has two units of codes and 13 chunks of digits.
+            unsafe { from_two_bit::<false>(&from[SCALES..], &mut to[SCALES..]) }
+        }
+        true
+    })
+}
+
+fn pack_rows(w: &[u8], n: usize, out: &mut [u8]) -> bool {
+    let blocks = n.div_ceil(COLUMNS);
+    with_expanded(blocks * 2 * UNIT_BYTES, |two_bit| {
+        // Code 1 is the weight 0; its activations are 0 too.
+        two_bit.fill(0x55);
+        let units = n.div_ceil(t2::UNIT) * UNIT_BYTES;
+        t2::pack_rows(w, n, &mut two_bit[..units]);
+        if !ternary(two_bit) {
+            return false;
+        }
+        for (from, to) in two_bit
+            .chunks_exact(2 * UNIT_BYTES)
+            .zip(out.chunks_exact_mut(DIGITS))
+        {
+            // SAFETY: `layouts` hands the layout out only for an `Isa` with these instructions.
+            // A block has two units of codes and 13 chunks of digits.
+            unsafe { from_two_bit::<true>(from, to) }
+        }
+        true
+    })
+}
+
+/// Plane of the 2-bit layout that holds activation dword k: unit, plane, chunk.
+const fn place(k: usize) -> (usize, usize, usize) {
+    (k / 32, k % 32 / 8, k % 8)
+}
+
+/// Recodes one block of the 2-bit layout.
+#[target_feature(enable = "avx512f,avx512bw,avx512vbmi")]
+unsafe fn from_two_bit<const REVERSED: bool>(from: &[u8], to: &mut [u8]) {
+    assert!(from.len() == 2 * UNIT_BYTES && to.len() == DIGITS);
+    let mut last = [0u8; 64];
+    let mut middle = [0u8; 64];
+    for (b, byte) in last.iter_mut().enumerate().take(8) {
+        // Base 3 of the last pair to 32 j; 8 is (2, 2).
+        *byte = 32 * pair(b as u8 % 3, b as u8 / 3).unwrap_or(0);
+    }
+    for (a, byte) in middle.iter_mut().enumerate().take(27) {
+        let a = a as u8;
+        *byte = encode([a % 3, a / 3 % 3, a / 9, 2, 2]);
+    }
+    // SAFETY: 64 bytes each.
+    let (last, middle) = unsafe { (load(last.as_ptr()), load(middle.as_ptr())) };
+    let three = _mm512_set1_epi8(3);
+    for c in 0..CHUNKS {
+        for h in 0..2 {
+            let mut d = [_mm512_setzero_si512(); 5];
+            for (t, d) in d.iter_mut().enumerate().take(digits(c)) {
+                let (unit, plane, chunk) = place(dword_of(c, t));
+                // SAFETY: two units of 1024 bytes.
+                let w =
+                    unsafe { load(from.as_ptr().add(unit * UNIT_BYTES + 128 * chunk + 64 * h)) };
+                let shift = 2 * if REVERSED { 3 - plane } else { plane };
+                let shifted = _mm512_srl_epi16(w, _mm_cvtsi32_si128(shift as i32));
+                *d = _mm512_and_si512(shifted, three);
+            }
+            let thrice = |v: __m512i| _mm512_add_epi8(v, _mm512_add_epi8(v, v));
+            let a = _mm512_add_epi8(d[0], thrice(_mm512_add_epi8(d[1], thrice(d[2]))));
+            let b = _mm512_add_epi8(d[3], thrice(d[4]));
+            let plain = _mm512_add_epi8(a, _mm512_permutexvar_epi8(b, last));
+            let both_two = _mm512_cmpeq_epi8_mask(b, _mm512_set1_epi8(8));
+            let byte = _mm512_mask_permutexvar_epi8(plain, both_two, a, middle);
+            // SAFETY: chunk c, half h lies in `to`.
+            unsafe { _mm512_storeu_si512(to.as_mut_ptr().add(128 * c + 64 * h).cast(), byte) }
+        }
+    }
+}
+
+/// The two lookups.
+#[derive(Clone, Copy)]
+struct Lookup {
+    first: [__m512i; 2],
+    second: __m512i,
+}
+
+impl Lookup {
+    #[inline]
+    #[target_feature(enable = "avx512f")]
+    fn new() -> Lookup {
+        let t = &*TABLES;
+        // SAFETY: tables of 128 and 64 bytes.
+        unsafe {
+            Lookup {
+                first: [load(t.first.as_ptr()), load(t.first.as_ptr().add(64))],
+                second: load(t.second.as_ptr()),
+            }
+        }
+    }
+
+    /// a0 + 4 a1 + 16 a2 and b0 + 64 b1, with a1 and a2 in the second where (b0, b1) is (2, 2).
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512bw,avx512vbmi")]
+    fn digits(&self, w: __m512i) -> [__m512i; 2] {
+        [
+            _mm512_permutex2var_epi8(self.first[0], w, self.first[1]),
+            // The bits that come in from the neighbouring byte are above the index.
+            _mm512_permutexvar_epi8(_mm512_srli_epi16::<2>(w), self.second),
+        ]
+    }
+}
+
+/// `(f | g) & mask`.
+#[inline]
+#[target_feature(enable = "avx512f")]
+fn either(f: __m512i, g: __m512i, mask: __m512i) -> __m512i {
+    _mm512_ternarylogic_epi32::<0xA8>(f, g, mask)
+}
+
+/// Adds one block to the accumulators of weight 1, 4, 16 and 64.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512vbmi,avx512vnni")]
+unsafe fn block(lookup: Lookup, w: *const u8, q: *const u8, acc: &mut [Halves; PLANES]) {
+    for c in 0..CHUNKS {
+        // SAFETY: 13 chunks of 128 bytes.
+        let w = unsafe { [load(w.add(128 * c)), load(w.add(128 * c + 64))] };
+        for h in 0..2 {
+            let [f, g] = lookup.digits(w[h]);
+            // Place of the digit within its byte, and the accumulator of that weight.
+            let planes = [
+                (0, _mm512_and_si512(f, t2::mask(0))),
+                (1, either(f, g, t2::mask(1))),
+                (2, either(f, g, t2::mask(2))),
+                (0, _mm512_and_si512(g, t2::mask(0))),
+                (3, _mm512_and_si512(g, t2::mask(3))),
+            ];
+            for (t, (weight, plane)) in planes.into_iter().enumerate().take(digits(c)) {
+                // SAFETY: 64 dwords of activations.
+                let q = unsafe { q.cast::<i32>().add(dword_of(c, t)).read_unaligned() };
+                acc[weight][h] = _mm512_dpbusd_epi32(acc[weight][h], plane, _mm512_set1_epi32(q));
+            }
+        }
+    }
+}
+
+/// The block in the 2-bit layout.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512vbmi")]
+unsafe fn expand(lookup: Lookup, from: &[u8], to: &mut [u8]) {
+    assert!(from.len() == DIGITS && to.len() == 2 * UNIT_BYTES);
+    for h in 0..2 {
+        // Chunks of the second unit, from parts of several chunks here.
+        let mut second = [_mm512_setzero_si512(); 8];
+        for c in 0..CHUNKS {
+            // SAFETY: 13 chunks of 128 bytes.
+            let [f, g] = lookup.digits(unsafe { load(from.as_ptr().add(128 * c + 64 * h)) });
+            let all = _mm512_or_si512(f, _mm512_and_si512(g, _mm512_set1_epi8(0x3C)));
+            let b0 = _mm512_and_si512(g, t2::mask(0));
+            // Bits 2s and 2s + 1 of `v`.
+            let pick = |v: __m512i, s: usize| _mm512_and_si512(v, t2::mask(s));
+            let mut put = |chunk: usize, v: __m512i| {
+                second[chunk] = _mm512_or_si512(second[chunk], v);
+            };
+            match c {
+                0..8 => {
+                    let first = _mm512_or_si512(all, _mm512_slli_epi16::<6>(b0));
+                    // SAFETY: chunk c of the first unit.
+                    unsafe {
+                        _mm512_storeu_si512(to.as_mut_ptr().add(128 * c + 64 * h).cast(), first);
+                    }
+                    put(c, pick(_mm512_srli_epi16::<6>(g), 0));
+                }
+                8..12 => {
+                    put(c - 8, _mm512_slli_epi16::<2>(pick(f, 0)));
+                    put(c - 4, pick(all, 1));
+                    put(c - 8, pick(all, 2));
+                    put(c - 4, _mm512_slli_epi16::<4>(b0));
+                    put(c - 8, pick(g, 3));
+                }
+                _ => {
+                    put(4, _mm512_slli_epi16::<6>(pick(f, 0)));
+                    put(5, _mm512_slli_epi16::<4>(pick(all, 1)));
+                    put(6, _mm512_slli_epi16::<2>(pick(all, 2)));
+                    put(7, _mm512_slli_epi16::<6>(b0));
+                }
+            }
+        }
+        for (c, v) in second.into_iter().enumerate() {
+            // SAFETY: chunk c of the second unit.
+            unsafe {
+                _mm512_storeu_si512(to.as_mut_ptr().add(UNIT_BYTES + 128 * c + 64 * h).cast(), v);
+            }
+        }
+    }
+}
+
+/// A group with scales in the 2-bit layout.
+fn expand_blocks(group: &[u8], two_bit: &mut [u8]) {
+    for (from, to) in group
+        .chunks_exact(BLOCK)
+        .zip(two_bit.chunks_exact_mut(t2::BLOCK))
+    {
+        to[..SCALES].copy_from_slice(&from[..SCALES]);
+        // SAFETY: `layouts` hands the layout out only for an `Isa` with these instructions.
+        unsafe { expand(Lookup::new(), &from[SCALES..], &mut to[SCALES..]) }
+    }
+}
+
+/// A group without scales in the 2-bit layout.
+fn expand_rows(group: &[u8], two_bit: &mut [u8]) {
+    for (from, to) in group
+        .chunks_exact(DIGITS)
+        .zip(two_bit.chunks_exact_mut(2 * UNIT_BYTES))
+    {
+        // SAFETY: `layouts` hands the layout out only for an `Isa` with these instructions.
+        unsafe { expand(Lookup::new(), from, to) }
+    }
+}
+
+fn multiply_blocks(group: &[u8], acts: &[u8], n: usize, tokens: usize, out: &mut [f32]) {
+    check(&TQ1_0, group, acts, n, tokens, out);
+    let act = t2::act_bytes_q8_k(n);
+    for (act, out) in acts.chunks(act).zip(out.chunks_mut(ROWS)) {
+        // SAFETY: `layouts` hands the layout out only for an `Isa` with these instructions;
+        // `check` has compared all lengths.
+        unsafe { blocks_once(group, act, n, out) }
+    }
+}
+
+fn multiply_rows(group: &[u8], acts: &[u8], n: usize, tokens: usize, out: &mut [f32]) {
+    check(&TL, group, acts, n, tokens, out);
+    for (act, out) in acts.chunks((TL.act_bytes)(n)).zip(out.chunks_mut(ROWS)) {
+        // SAFETY: `layouts` hands the layout out only for an `Isa` with these instructions;
+        // `check` has compared all lengths.
+        unsafe { row_once(group, act, out) }
+    }
+}
+
+#[target_feature(enable = "avx512f,avx512bw,avx512vbmi,avx512vnni")]
+unsafe fn blocks_once(group: &[u8], act: &[u8], n: usize, out: &mut [f32]) {
+    let lookup = Lookup::new();
+    let act = Act::new(act, n);
+    let mut sums = [_mm512_setzero_ps(); 2];
+    for (b, from) in group.chunks_exact(BLOCK).enumerate() {
+        let mut acc = [[_mm512_setzero_si512(); 2]; PLANES];
+        // SAFETY: block b of the group and of the activations are there, as `check` saw.
+        unsafe {
+            acc[0] = [_mm512_set1_epi32(-act.sums.add(b).read_unaligned()); 2];
+            block(
+                lookup,
+                from.as_ptr().add(SCALES),
+                act.q.add(COLUMNS * b),
+                &mut acc,
+            );
+            let dy = _mm512_set1_ps(act.scales.add(b).read_unaligned());
+            for (h, sum) in sums.iter_mut().enumerate() {
+                let scales = from.as_ptr().add(32 * h);
+                *sum = t2::block_step(*sum, t2::join(&acc, h), dy, scales);
+            }
+        }
+    }
+    t2::store(&[sums], out);
+}
+
+#[target_feature(enable = "avx512f,avx512bw,avx512vbmi,avx512vnni")]
+unsafe fn row_once(group: &[u8], act: &[u8], out: &mut [f32]) {
+    let lookup = Lookup::new();
+    let mut acc = [[_mm512_setzero_si512(); 2]; PLANES];
+    for (b, from) in group.chunks_exact(DIGITS).enumerate() {
+        // SAFETY: `from` is a whole block of 13 chunks, and `check` has seen 256 activations for each after the first 64 bytes.
+        unsafe {
+            block(
+                lookup,
+                from.as_ptr(),
+                act.as_ptr().add(64 + COLUMNS * b),
+                &mut acc,
+            )
+        };
+    }
+    let sums = [
+        t2::row_step(t2::join(&acc, 0), act),
+        t2::row_step(t2::join(&acc, 1), act),
+    ];
+    t2::store(&[sums], out);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_243_codes_differ_and_the_tables_give_their_digits_back() {
+        let mut seen = [false; 256];
+        for v in 0..243u8 {
+            let d = [v % 3, v / 3 % 3, v / 9 % 3, v / 27 % 3, v / 81];
+            let byte = encode(d);
+            assert!(!std::mem::replace(&mut seen[usize::from(byte)], true));
+            let f = TABLES.first[usize::from(byte & 127)];
+            let g = TABLES.second[usize::from(byte >> 2)];
+            let digits = [f & 3, (f | g) >> 2 & 3, (f | g) >> 4 & 3, g & 3, g >> 6];
+            assert_eq!(digits, d, "{byte}");
+        }
+    }
+}

@@ -1,0 +1,100 @@
+//! The loops of [`crate::probe`].
+
+use std::arch::x86_64::*;
+use std::hint::black_box;
+
+use crate::probe::CHAINS;
+
+#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512vnni")]
+pub fn read_avx512(data: &[u8]) -> u64 {
+    let mut sums = [_mm512_setzero_si512(); 4];
+    for lines in data.as_chunks::<256>().0 {
+        for (sum, line) in sums.iter_mut().zip(lines.as_chunks::<64>().0) {
+            // SAFETY: 64 bytes; the load needs no alignment.
+            let line = unsafe { _mm512_loadu_si512(line.as_ptr().cast()) };
+            *sum = _mm512_xor_si512(*sum, line);
+        }
+    }
+    let all = sums.into_iter().reduce(|a, b| _mm512_xor_si512(a, b));
+    all.map_or(0, |v| _mm512_reduce_add_epi64(v) as u64)
+}
+
+#[target_feature(enable = "avx2,fma,f16c")]
+pub fn read_avx2(data: &[u8]) -> u64 {
+    let mut sums = [_mm256_setzero_si256(); 8];
+    for lines in data.as_chunks::<256>().0 {
+        for (sum, line) in sums.iter_mut().zip(lines.as_chunks::<32>().0) {
+            // SAFETY: 32 bytes; the load needs no alignment.
+            let line = unsafe { _mm256_loadu_si256(line.as_ptr().cast()) };
+            *sum = _mm256_xor_si256(*sum, line);
+        }
+    }
+    let all = sums.into_iter().reduce(|a, b| _mm256_xor_si256(a, b));
+    let mut lanes = [0u64; 4];
+    if let Some(v) = all {
+        // SAFETY: 32 bytes; the store needs no alignment.
+        unsafe { _mm256_storeu_si256(lanes.as_mut_ptr().cast(), v) };
+    }
+    lanes.into_iter().fold(0, |a, b| a ^ b)
+}
+
+#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512vnni")]
+pub fn int8_avx512(rounds: u64) -> (u64, i32) {
+    let (a, b) = black_box((_mm512_set1_epi8(3), _mm512_set1_epi8(-5)));
+    let mut sums = [_mm512_setzero_si512(); CHAINS];
+    for _ in 0..rounds {
+        for sum in &mut sums {
+            *sum = _mm512_dpbusd_epi32(*sum, a, b);
+        }
+    }
+    let all = sums.into_iter().reduce(|a, b| _mm512_add_epi32(a, b));
+    let kept = all.map_or(0, |v| _mm512_reduce_add_epi32(v));
+    (rounds * 64 * CHAINS as u64, kept)
+}
+
+#[target_feature(enable = "avx2,fma,f16c")]
+pub fn int8_avx2(rounds: u64) -> (u64, i32) {
+    let (mut a, other) = black_box((_mm256_set1_epi8(3), _mm256_set1_epi8(1)));
+    let factors = black_box([_mm256_set1_epi8(-5); CHAINS]);
+    let ones = _mm256_set1_epi16(1);
+    let mut sums = [_mm256_setzero_si256(); CHAINS];
+    for _ in 0..rounds {
+        // Another operand every round, or the products would be computed once.
+        a = _mm256_xor_si256(a, other);
+        for (sum, b) in sums.iter_mut().zip(factors) {
+            let pairs = _mm256_maddubs_epi16(a, b);
+            *sum = _mm256_add_epi32(*sum, _mm256_madd_epi16(pairs, ones));
+        }
+    }
+    let all = sums.into_iter().reduce(|a, b| _mm256_add_epi32(a, b));
+    let kept = all.map_or(0, |v| _mm256_extract_epi32::<0>(v));
+    (rounds * 32 * CHAINS as u64, kept)
+}
+
+#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512vnni")]
+pub fn f32_avx512(rounds: u64) -> (u64, f32) {
+    let (a, b) = black_box((_mm512_set1_ps(0.5), _mm512_set1_ps(0.25)));
+    let mut sums = [_mm512_setzero_ps(); CHAINS];
+    for _ in 0..rounds {
+        for sum in &mut sums {
+            *sum = _mm512_fmadd_ps(*sum, a, b);
+        }
+    }
+    let all = sums.into_iter().reduce(|a, b| _mm512_add_ps(a, b));
+    let kept = all.map_or(0.0, |v| _mm512_reduce_add_ps(v));
+    (rounds * 16 * CHAINS as u64, kept)
+}
+
+#[target_feature(enable = "avx2,fma,f16c")]
+pub fn f32_avx2(rounds: u64) -> (u64, f32) {
+    let (a, b) = black_box((_mm256_set1_ps(0.5), _mm256_set1_ps(0.25)));
+    let mut sums = [_mm256_setzero_ps(); CHAINS];
+    for _ in 0..rounds {
+        for sum in &mut sums {
+            *sum = _mm256_fmadd_ps(*sum, a, b);
+        }
+    }
+    let all = sums.into_iter().reduce(|a, b| _mm256_add_ps(a, b));
+    let kept = all.map_or(0.0, |v| _mm256_cvtss_f32(v));
+    (rounds * 8 * CHAINS as u64, kept)
+}

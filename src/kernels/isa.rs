@@ -1,0 +1,290 @@
+//! Instruction sets, and the proof that the processor has one.
+
+use std::fmt;
+
+/// An instruction set that kernels are written for.
+///
+/// Sets extend one another, but not all in one line: of two sets, each may have what the other lacks. [`Level::base`]
+/// says what a set extends, and [`Level::includes`] follows these steps down.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Level {
+    /// Portable Rust: the definitions themselves.
+    Scalar,
+    /// x86-64 with AVX2, FMA and F16C.
+    Avx2,
+    /// The above with AVX-512 F, BW, VL, DQ and VNNI.
+    Avx512,
+}
+
+impl Level {
+    /// All instruction sets. Each stands behind those that it extends.
+    pub const ALL: &[Level] = &[Level::Scalar, Level::Avx2, Level::Avx512];
+
+    /// The name that `TRINE_ISA` takes.
+    pub fn name(self) -> &'static str {
+        match self {
+            Level::Scalar => "scalar",
+            Level::Avx2 => "avx2",
+            Level::Avx512 => "avx512",
+        }
+    }
+
+    /// The instruction set that this one extends.
+    pub fn base(self) -> Option<Level> {
+        match self {
+            Level::Scalar => None,
+            Level::Avx2 => Some(Level::Scalar),
+            Level::Avx512 => Some(Level::Avx2),
+        }
+    }
+
+    /// Whether a processor with this instruction set has `other` too.
+    pub fn includes(self, other: Level) -> bool {
+        self == other || self.base().is_some_and(|base| base.includes(other))
+    }
+
+    /// What this processor lacks of the instruction set, itself or one it extends; empty when it has all of it.
+    pub fn missing(self) -> Vec<&'static str> {
+        let mut missing = self.base().map_or_else(Vec::new, Level::missing);
+        let features = self.features();
+        missing.extend(features.iter().filter(|(_, there)| !there).map(|(f, _)| f));
+        missing
+    }
+
+    /// What the instruction set adds to its base, and whether this processor has it.
+    #[cfg(target_arch = "x86_64")]
+    fn features(self) -> Vec<(&'static str, bool)> {
+        macro_rules! detected {
+            ($($feature:tt)*) => {
+                vec![$(($feature, is_x86_feature_detected!($feature))),*]
+            };
+        }
+        match self {
+            Level::Scalar => Vec::new(),
+            Level::Avx2 => detected!["avx2" "fma" "f16c"],
+            Level::Avx512 => detected!["avx512f" "avx512bw" "avx512vl" "avx512dq" "avx512vnni"],
+        }
+    }
+
+    /// What the instruction set adds to its base, and whether this processor has it.
+    #[cfg(not(target_arch = "x86_64"))]
+    fn features(self) -> Vec<(&'static str, bool)> {
+        match self {
+            Level::Scalar => Vec::new(),
+            Level::Avx2 | Level::Avx512 => vec![("x86-64", false)],
+        }
+    }
+}
+
+impl fmt::Display for Level {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// Which instruction set the kernels use. The bits of the results do not depend on it.
+///
+/// A value is the proof that this processor has the instruction set: there is no way to make one but to look at the
+/// processor, or to take less than what was found. Kernels rely on it where they run instructions that not every
+/// processor has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Isa {
+    level: Level,
+    /// GFNI, which processors of every level but the first may have: it transposes bits.
+    gfni: bool,
+    /// AVX-512 VBMI, which came later than the rest of [`Level::Avx512`]: it permutes bytes.
+    vbmi: bool,
+}
+
+/// Why `TRINE_ISA` cannot be followed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum IsaError {
+    /// Not one of the names.
+    #[error("TRINE_ISA={0:?} is not known; use scalar, avx2 or avx512, or unset it")]
+    Unknown(String),
+    /// A known name that this processor cannot run.
+    #[error("TRINE_ISA={wanted}: this processor has only {have}; use that or unset it")]
+    Unsupported {
+        /// The instruction set asked for.
+        wanted: Level,
+        /// The best this processor has.
+        have: Level,
+    },
+}
+
+impl Isa {
+    /// The definitions in portable Rust, which every processor runs.
+    pub const fn scalar() -> Isa {
+        Isa {
+            level: Level::Scalar,
+            gfni: false,
+            vbmi: false,
+        }
+    }
+
+    /// The best instruction set of this processor.
+    pub fn detect() -> Isa {
+        Isa::available().last().unwrap_or(Isa::scalar())
+    }
+
+    /// All instruction sets of this processor, the plainest first.
+    pub fn available() -> impl Iterator<Item = Isa> {
+        Level::ALL.iter().filter_map(|&level| Isa::of(level))
+    }
+
+    /// The instruction set `level`; `None` when this processor does not have it.
+    pub fn of(level: Level) -> Option<Isa> {
+        level.missing().is_empty().then(|| Isa {
+            level,
+            gfni: has_gfni(level),
+            vbmi: has_vbmi(level),
+        })
+    }
+
+    /// The instruction set that the environment variable `TRINE_ISA` names, or the best one.
+    ///
+    /// # Errors
+    /// The name is unknown, or the processor cannot run it.
+    pub fn from_env() -> Result<Isa, IsaError> {
+        match std::env::var_os("TRINE_ISA") {
+            None => Ok(Isa::detect()),
+            Some(name) if name.is_empty() => Ok(Isa::detect()),
+            Some(name) => Isa::from_name(&name.to_string_lossy()),
+        }
+    }
+
+    fn from_name(name: &str) -> Result<Isa, IsaError> {
+        let wanted = Level::ALL.iter().find(|level| level.name() == name);
+        let &wanted = wanted.ok_or_else(|| IsaError::Unknown(name.to_owned()))?;
+        Isa::of(wanted).ok_or_else(|| IsaError::Unsupported {
+            wanted,
+            have: Isa::detect().level,
+        })
+    }
+
+    /// An instruction set that was found before.
+    ///
+    /// # Safety
+    /// The processor has `level`.
+    #[cfg_attr(not(target_arch = "x86_64"), expect(dead_code))]
+    pub(crate) const unsafe fn assume(level: Level) -> Isa {
+        Isa {
+            level,
+            ..Isa::scalar()
+        }
+    }
+
+    /// `level` alone, when this instruction set includes it.
+    pub fn lower_to(self, level: Level) -> Option<Isa> {
+        self.has(level).then_some(Isa {
+            level,
+            gfni: self.gfni && level != Level::Scalar,
+            vbmi: self.vbmi && level.includes(Level::Avx512),
+        })
+    }
+
+    /// The same without the instructions that only some processors of the level have.
+    #[cfg(test)]
+    pub(crate) fn plain(self) -> Isa {
+        Isa {
+            level: self.level,
+            ..Isa::scalar()
+        }
+    }
+
+    /// The instruction set by name.
+    pub const fn level(self) -> Level {
+        self.level
+    }
+
+    /// Whether it includes `level`.
+    pub fn has(self, level: Level) -> bool {
+        self.level.includes(level)
+    }
+
+    /// Whether bits can be transposed by an instruction, GFNI.
+    pub(crate) fn has_gfni(self) -> bool {
+        self.gfni
+    }
+
+    /// Whether bytes can be permuted in vectors of 512 bits, AVX-512 VBMI.
+    pub(crate) fn has_vbmi(self) -> bool {
+        self.vbmi
+    }
+
+    /// The name that `TRINE_ISA` takes.
+    pub fn name(self) -> &'static str {
+        self.level.name()
+    }
+}
+
+impl fmt::Display for Isa {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.level.fmt(f)
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+fn has_gfni(level: Level) -> bool {
+    level.includes(Level::Avx2) && is_x86_feature_detected!("gfni")
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+fn has_gfni(_: Level) -> bool {
+    false
+}
+
+#[cfg(target_arch = "x86_64")]
+fn has_vbmi(level: Level) -> bool {
+    level.includes(Level::Avx512) && is_x86_feature_detected!("avx512vbmi")
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+fn has_vbmi(_: Level) -> bool {
+    false
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_isa_is_named_or_detected() {
+        assert_eq!(Isa::from_name("scalar"), Ok(Isa::scalar()));
+        assert!(Isa::from_name("sse9").is_err_and(|e| e.to_string().contains("sse9")));
+        for &level in Level::ALL {
+            match Isa::from_name(level.name()) {
+                Ok(isa) => assert!(isa.level() == level && Isa::of(level) == Some(isa)),
+                Err(IsaError::Unsupported { wanted, have }) => {
+                    assert!(wanted == level && have == Isa::detect().level());
+                    assert!(!have.includes(level) && !level.missing().is_empty());
+                }
+                Err(e) => panic!("{e}"),
+            }
+        }
+    }
+
+    #[test]
+    fn an_isa_is_lowered_to_what_it_includes_and_to_nothing_else() {
+        for isa in Isa::available() {
+            for &level in Level::ALL {
+                // what was lowered is what the processor shows when it is asked for that alone
+                let lowered = isa.lower_to(level);
+                assert_eq!(lowered.is_some(), isa.level().includes(level));
+                assert!(lowered.is_none_or(|lowered| Some(lowered) == Isa::of(level)));
+            }
+        }
+        assert_eq!(Isa::scalar().lower_to(Level::Avx2), None);
+    }
+
+    #[test]
+    fn sets_stand_behind_those_they_extend() {
+        for (i, level) in Level::ALL.iter().enumerate() {
+            let base = level.base();
+            assert!(base.is_none_or(|base| Level::ALL[..i].contains(&base)));
+            assert!(level.includes(Level::Scalar) && level.includes(*level));
+        }
+    }
+}

@@ -2,11 +2,11 @@
 
 use std::collections::HashMap;
 use std::fs;
-use std::path::Path;
 
 use trine::quant::{Ftype, Plan, Problem, Reason, Recipe, Target};
 use trine_formats::gguf::{GgufStr, Metadata, TensorInfo, Value};
 use trine_formats::types::TypeId;
+use trine_testkit::testdata;
 
 /// One file of testdata/plans.
 #[derive(Default)]
@@ -19,10 +19,7 @@ struct Golden {
 }
 
 fn golden(name: &str) -> Golden {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("testdata/plans")
-        .join(name);
-    let text = fs::read_to_string(path).unwrap();
+    let text = fs::read_to_string(testdata("plans").join(name)).unwrap();
     let code: HashMap<char, TypeId> = text
         .lines()
         .find_map(|l| l.strip_prefix("code "))

@@ -1,10 +1,10 @@
 //! The tokenizers against vocabularies and outputs of llama.cpp (testdata/vocab/README.md).
 
-use std::io::Read;
 use std::path::PathBuf;
 
 use trine::tokenizer::{Tokenizer, TokenizerError};
 use trine_formats::gguf::{Array, Gguf, Limits, Metadata, Value};
+use trine_testkit::{read, testdata};
 
 const VOCABS: [&str; 6] = [
     "gpt-2",
@@ -16,18 +16,11 @@ const VOCABS: [&str; 6] = [
 ];
 
 fn path(name: &str) -> PathBuf {
-    PathBuf::from(env!("CARGO_MANIFEST_DIR"))
-        .join("testdata/vocab")
-        .join(name)
+    testdata("vocab").join(name)
 }
 
 fn gunzip(name: &str) -> Vec<u8> {
-    let file = std::fs::File::open(path(name)).unwrap();
-    let mut bytes = Vec::new();
-    flate2::read::GzDecoder::new(file)
-        .read_to_end(&mut bytes)
-        .unwrap();
-    bytes
+    read(&path(name))
 }
 
 fn metadata(name: &str) -> Metadata {

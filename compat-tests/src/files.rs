@@ -1,43 +1,13 @@
 //! GGUF files in memory.
 
-use std::io::Read;
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
-
-use anyhow::{Context, Result};
-use trine_formats::gguf::write::{Layout, NewTensor, Writer};
-use trine_formats::gguf::{Array, Gguf, Limits, Metadata, ModelFile, Shard, StrArray, Value};
+use trine_formats::gguf::write::NewTensor;
+use trine_formats::gguf::{Array, Metadata, StrArray, Value};
 use trine_formats::types::{REGISTRY, TypeId, TypeInfo};
 
 use crate::inputs::Rng;
 
-/// Reads a file, unpacking `.gz`.
-///
-/// # Errors
-/// It cannot be read or unpacked.
-pub fn read(path: &Path) -> Result<Vec<u8>> {
-    let bytes = std::fs::read(path).with_context(|| path.display().to_string())?;
-    if path.extension().is_none_or(|e| e != "gz") {
-        return Ok(bytes);
-    }
-    let mut out = Vec::new();
-    flate2::read::GzDecoder::new(&bytes[..]).read_to_end(&mut out)?;
-    Ok(out)
-}
-
-/// A model of one file from its bytes.
-///
-/// # Errors
-/// Those of the parser.
-pub fn model(bytes: Vec<u8>) -> Result<ModelFile> {
-    let gguf = Gguf::parse(&bytes, &Limits::default())?;
-    let shard = Shard {
-        path: PathBuf::new(),
-        gguf,
-        bytes: Arc::new(bytes),
-    };
-    Ok(ModelFile::new(vec![shard])?)
-}
+pub use trine_testkit::gguf::{bytes, model, write};
+pub use trine_testkit::read;
 
 /// Metadata with every scalar type, an array of each, an empty array and the extreme values.
 pub fn every_value() -> Metadata {
@@ -124,35 +94,4 @@ pub fn one_of_each(types: &[TypeId]) -> Vec<(NewTensor, Vec<u8>)> {
         out.push((NewTensor::new(name, shape, *ty), data));
     }
     out
-}
-
-/// Writes a file with trine's writer.
-///
-/// # Errors
-/// The writer refuses.
-pub fn write(path: &Path, meta: &Metadata, tensors: &[(NewTensor, Vec<u8>)]) -> Result<()> {
-    let table: Vec<NewTensor> = tensors.iter().map(|(t, _)| t.clone()).collect();
-    let mut writer = Writer::create(path, Layout::new(meta, &table)?, &[])?;
-    for (tensor, data) in tensors {
-        writer.tensor(&tensor.name, data)?;
-    }
-    writer.finish()?;
-    Ok(())
-}
-
-/// The bytes of a file as trine writes it.
-///
-/// # Errors
-/// The header cannot be planned.
-pub fn bytes(meta: &Metadata, tensors: &[(NewTensor, Vec<u8>)]) -> Result<Vec<u8>> {
-    let table: Vec<NewTensor> = tensors.iter().map(|(t, _)| t.clone()).collect();
-    let layout = Layout::new(meta, &table)?;
-    let mut out = layout.header().to_vec();
-    let start = out.len();
-    out.resize(usize::try_from(layout.file_bytes())?, 0);
-    for (place, (_, data)) in layout.tensors().iter().zip(tensors) {
-        let at = start + place.offset as usize;
-        out[at..at + data.len()].copy_from_slice(data);
-    }
-    Ok(out)
 }

@@ -1,93 +1,10 @@
 //! The recorded outputs of the reference programs in `testdata`.
 
-use std::collections::BTreeMap;
-
 use anyhow::{Context, Result};
 
 use crate::testdata;
 
-/// One recorded array of `testdata/kernels`: rows of the same length.
-pub struct Array {
-    /// Number of rows.
-    pub rows: usize,
-    /// All rows, one after the other.
-    pub bytes: Vec<u8>,
-}
-
-impl Array {
-    /// The array as floats.
-    pub fn floats(&self) -> Vec<f32> {
-        let words = self.bytes.as_chunks().0;
-        words.iter().map(|w| f32::from_le_bytes(*w)).collect()
-    }
-}
-
-/// All arrays of one part of `testdata/kernels`.
-pub struct Kernels(BTreeMap<String, Array>);
-
-impl Kernels {
-    /// Reads part `a` (16 rows of 2560) or `b` (48 rows of 256).
-    ///
-    /// # Errors
-    /// The files are missing or damaged.
-    pub fn load(part: &str) -> Result<Kernels> {
-        let data = std::fs::read(testdata(&format!("kernels/kernels-{part}.bin")))?;
-        let index = std::fs::read_to_string(testdata(&format!("kernels/kernels-{part}.txt")))?;
-        let mut arrays = BTreeMap::new();
-        for line in index.lines() {
-            let array = parse_line(line, &data);
-            let (name, array) = array.with_context(|| format!("index line {line:?}"))?;
-            arrays.insert(name, array);
-        }
-        Ok(Kernels(arrays))
-    }
-
-    /// The array of this name.
-    pub fn get(&self, name: &str) -> Option<&Array> {
-        self.0.get(name)
-    }
-}
-
-fn parse_line(line: &str, data: &[u8]) -> Option<(String, Array)> {
-    let fields: Vec<&str> = line.split_whitespace().collect();
-    let [name, kind, rows, columns, offset] = fields[..] else {
-        return None;
-    };
-    let number = |s: &str| s.parse::<usize>().ok();
-    let (rows, columns, offset) = (number(rows)?, number(columns)?, number(offset)?);
-    let size = rows * columns * if kind == "f32" { 4 } else { 1 };
-    let bytes = data.get(offset..offset + size)?.to_vec();
-    Some((name.to_owned(), Array { rows, bytes }))
-}
-
-/// Token ids and the reference's hash of the logits at each position.
-pub struct Logits {
-    /// Token ids.
-    pub tokens: Vec<u32>,
-    /// SHA-256 of the f32 little-endian logits, in hexadecimal, one per token.
-    pub sha256: Vec<String>,
-}
-
-/// Reads `testdata/golden/logits/NAME.json`.
-///
-/// # Errors
-/// The file is missing or not of that form.
-pub fn logits(name: &str) -> Result<Logits> {
-    let json = json(&format!("golden/logits/{name}.json"))?;
-    let list = |key: &str| {
-        json[key]
-            .as_array()
-            .with_context(|| format!("{name}: no list '{key}'"))
-    };
-    let tokens = list("tokens")?.iter().map(|v| v.as_u64().map(|v| v as u32));
-    let sha256 = list("sha256_f32le_per_position")?
-        .iter()
-        .map(|v| v.as_str().map(str::to_owned));
-    Ok(Logits {
-        tokens: tokens.collect::<Option<_>>().context("token ids")?,
-        sha256: sha256.collect::<Option<_>>().context("hashes")?,
-    })
-}
+pub use trine_testkit::golden::{Kernels, Logits, logits};
 
 /// One line of `testdata/golden/quantize.sha256`.
 pub struct Quantized {

@@ -20,7 +20,9 @@ pub mod samples;
 pub mod targets;
 
 use std::fmt;
-use std::io::Write;
+
+use trine_testkit::skipped;
+pub use trine_testkit::{root, testdata};
 
 /// Why a reference cannot be had.
 #[derive(Debug)]
@@ -59,23 +61,6 @@ pub fn or_skip<T>(reference: Result<T, &Unavailable>) -> Option<T> {
     if let (Unavailable::Failed(e), false) = (why, offline) {
         panic!("{e:#}\nwithout a network set TRINE_COMPAT_OFFLINE=1 to skip what needs downloads");
     }
-    // Not eprintln!: the test harness would hide it, and a skip must be seen.
-    let test = std::thread::current();
-    let _ = writeln!(
-        std::io::stderr(),
-        "SKIPPED: {}: {why}",
-        test.name().unwrap_or("?")
-    );
+    skipped(&why.to_string());
     None
-}
-
-/// The repository's root directory.
-pub fn root() -> std::path::PathBuf {
-    let crate_dir = std::path::Path::new(env!("CARGO_MANIFEST_DIR"));
-    crate_dir.parent().unwrap_or(crate_dir).to_owned()
-}
-
-/// A path in `testdata`.
-pub fn testdata(path: &str) -> std::path::PathBuf {
-    root().join("testdata").join(path)
 }

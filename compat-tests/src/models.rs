@@ -68,7 +68,7 @@ pub fn bundled(name: &str) -> Result<PathBuf> {
         return Ok(plain);
     }
     let dir = fetch::once(&format!("{name}.d"), |dir| {
-        let bytes = files::read(&testdata("models").join(format!("{name}.gz")))?;
+        let bytes = files::read(&testdata("models").join(format!("{name}.gz")));
         Ok(fs::write(dir.join(name), bytes)?)
     })?;
     Ok(dir.join(name))
@@ -147,9 +147,9 @@ pub fn quantized(name: &str, ty: &str) -> Result<ModelFile> {
         .with_context(|| format!("no golden hash of {name} as {ty}"))?;
     let dir = fetch::cache()?.join(format!("work-{}-{name}-{ty}", std::process::id()));
     fs::create_dir_all(&dir)?;
-    let made = quantize(&bundled(name)?, line, &dir).and_then(|path| files::read(&path));
+    let made = quantize(&bundled(name)?, line, &dir).map(|path| files::read(&path));
     fs::remove_dir_all(&dir)?;
-    files::model(made?)
+    Ok(files::model(made?))
 }
 
 /// Loads a model with the best instruction set.

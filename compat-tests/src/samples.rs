@@ -31,11 +31,11 @@ pub fn all() -> &'static [Vec<u8>] {
         ];
         let mut all: Vec<Vec<u8>> = planned
             .iter()
-            .map(|(meta, tensors)| files::bytes(meta, tensors).unwrap_or_default())
+            .map(|(meta, tensors)| files::bytes(meta, tensors))
             .collect();
         all.push(legacy_imatrix());
         let (meta, tensors) = any_precision();
-        all.push(files::bytes(&meta, &tensors).unwrap_or_default());
+        all.push(files::bytes(&meta, &tensors));
         all
     })
 }

@@ -21,7 +21,7 @@ fn f16(name: &str) -> ModelFile {
 }
 
 fn open(path: &Path) -> ModelFile {
-    files::model(files::read(path).expect("a file")).expect("a model")
+    files::model(files::read(path))
 }
 
 fn ternary(name: &str, ty: &str) -> ModelFile {
@@ -30,7 +30,7 @@ fn ternary(name: &str, ty: &str) -> ModelFile {
 
 #[track_caller]
 fn check_logits(file: &ModelFile, name: &str) {
-    let golden = golden::logits(name).expect("golden logits");
+    let golden = golden::logits(name);
     let model = models::load(file).expect("a model");
     let got = models::logits_sha256(&model, &golden.tokens).expect("logits");
     for (i, (got, want)) in got.iter().zip(&golden.sha256).enumerate() {
@@ -206,7 +206,7 @@ fn rgen() {
             "{prompt}"
         );
     }
-    let golden = golden::logits("trilm-TQ2_0").expect("golden logits");
+    let golden = golden::logits("trilm-TQ2_0");
     let ids: Vec<String> = golden.tokens.iter().map(u32::to_string).collect();
     let tokens = dir.path().join("tokens.txt");
     std::fs::write(&tokens, ids.join(" ")).expect("a file");

@@ -8,4 +8,5 @@ pub mod anyprec;
 pub mod gguf;
 pub mod imatrix;
 pub mod safetensors;
+pub mod temp_file;
 pub mod types;

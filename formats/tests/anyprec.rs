@@ -8,12 +8,13 @@ use trine_formats::anyprec::{
     ALIGNMENT, AnyPrec, AnyPrecError, Calibration, Header, Matrix, Part, SparseShares, file_order,
     pack_row, words,
 };
-use trine_formats::gguf::write::{Layout, NewTensor};
+use trine_formats::gguf::write::NewTensor;
 use trine_formats::gguf::{
     Array, Bytes, ErrorKind, Gguf, GgufError, Limits, Metadata, ModelFile, Shard, StrArray, Value,
 };
 use trine_formats::types::TypeId;
 use trine_formats::types::num::{f16_to_f32, f32_to_f16};
+use trine_testkit::gguf;
 
 /// A file under construction: tensors with their data, in order.
 struct File {
@@ -134,17 +135,7 @@ fn file() -> File {
 
 impl File {
     fn bytes(&self) -> Vec<u8> {
-        let tensors: Vec<NewTensor> = self.tensors.iter().map(|t| t.0.clone()).collect();
-        let layout = Layout::new(&self.meta, &tensors).unwrap();
-        let mut bytes = layout.header().to_vec();
-        let start = bytes.len();
-        for ((_, data), info) in self.tensors.iter().zip(layout.tensors()) {
-            bytes.resize(start + info.offset as usize, 0);
-            assert_eq!(data.len() as u64, info.bytes, "{}", info.name);
-            bytes.extend_from_slice(data);
-        }
-        bytes.resize(layout.file_bytes() as usize, 0);
-        bytes
+        gguf::bytes(&self.meta, &self.tensors)
     }
 
     fn part(&mut self, name: &str) -> &mut (NewTensor, Vec<u8>) {

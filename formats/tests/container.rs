@@ -1,22 +1,15 @@
 //! Files that other programs wrote, copied byte for byte; split sets; and the writer's promises.
 
-mod common;
-
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use common::{File, sample, tensors};
 use trine_formats::gguf::split::{ShardName, shard_path};
-use trine_formats::gguf::write::{
-    Layout, NewTensor, ScatterWriter, WriteError, Writer, ggml_shape,
-};
-use trine_formats::gguf::{Gguf, Limits, Metadata, ModelFile, Shard, Value};
+use trine_formats::gguf::write::{Layout, NewTensor, WriteError, Writer, ggml_shape};
+use trine_formats::gguf::{Gguf, Limits, Metadata, ModelFile, ScatterWriter, Shard, Value};
 use trine_formats::types::TypeId;
-
-fn testdata() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../testdata")
-}
+use trine_testkit::raw::{File, sample, tensors};
+use trine_testkit::{names_in, testdata};
 
 /// All files below `dir` whose name ends in `.gguf`.
 fn gguf_files(dir: &Path, found: &mut Vec<PathBuf>) {
@@ -65,7 +58,7 @@ fn copy(bytes: &[u8], target: &Path) -> Vec<u8> {
 fn copies_of_other_programs_files_are_identical() {
     let dir = tempfile::tempdir().unwrap();
     let mut files = Vec::new();
-    gguf_files(&testdata(), &mut files);
+    gguf_files(&testdata(""), &mut files);
     // More files, to be tried by hand: models and vocabularies that are too big to be kept here.
     if let Some(more) = std::env::var_os("TRINE_GGUF_FILES") {
         files.extend(std::env::split_paths(&more));
@@ -117,7 +110,7 @@ fn shapes_are_stored_as_ggml_stores_them() {
 fn split_set() -> Vec<Shard> {
     (0..3)
         .map(|no| {
-            let path = shard_path(testdata().join("gguf/imatrix").to_str().unwrap(), no, 3);
+            let path = shard_path(testdata("gguf/imatrix").to_str().unwrap(), no, 3);
             shard(path.to_str().unwrap(), fs::read(&path).unwrap())
         })
         .collect()
@@ -125,7 +118,7 @@ fn split_set() -> Vec<Shard> {
 
 #[test]
 fn a_split_set_has_the_tensors_of_the_whole() {
-    let whole = fs::read(testdata().join("imatrix/trilm-F16.imatrix.gguf")).unwrap();
+    let whole = fs::read(testdata("imatrix/trilm-F16.imatrix.gguf")).unwrap();
     let whole = ModelFile::new(vec![shard("whole", whole)]).unwrap();
     let split = ModelFile::new(split_set()).unwrap();
     assert_eq!((split.n_tensors(), split.shards().len()), (84, 3));
@@ -217,15 +210,6 @@ fn plan() -> Layout {
         NewTensor::new("c", [0], TypeId::F32),
     ];
     Layout::new(&meta, &tensors).unwrap()
-}
-
-fn names_in(dir: &Path) -> Vec<String> {
-    let mut names: Vec<_> = fs::read_dir(dir)
-        .unwrap()
-        .map(|e| e.unwrap().file_name().into_string().unwrap())
-        .collect();
-    names.sort();
-    names
 }
 
 #[test]

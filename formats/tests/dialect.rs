@@ -1,8 +1,5 @@
 //! Type numbers that programs use differently: what each file means by them, and what is refused.
 
-mod common;
-
-use common::File;
 use trine_formats::gguf::{
     Blob, Dialect, ErrorKind, Gguf, KEY_DIALECT, Limits, Metadata, PackingOptions, TensorView,
     Value, packing, set_tiles,
@@ -10,6 +7,7 @@ use trine_formats::gguf::{
 };
 use trine_formats::types::TypeId;
 use trine_formats::types::ternary::{Packing, Tiles};
+use trine_testkit::raw::File;
 
 /// A file with these tensors, each with room for `sizes` bytes and padding, and an architecture.
 fn file(arch: &str, tensors: &[(&str, &[u64], u32, u64)]) -> File {

@@ -2,8 +2,6 @@
 //! Compared as bits. Integers are exact here: where the reference's 16-bit sums wrap, trine has the true sum.
 
 use std::collections::BTreeMap;
-use std::io::Read;
-use std::path::PathBuf;
 
 use trine_formats::types::i2_s::Interleave;
 use trine_formats::types::ternary::{
@@ -11,6 +9,7 @@ use trine_formats::types::ternary::{
     ternarize,
 };
 use trine_formats::types::{tl1, tl2};
+use trine_testkit::{read, testdata};
 
 /// The scale of all cases but one, which has 1.
 const SCALE: f32 = 0.0371;
@@ -78,7 +77,7 @@ impl Case {
 }
 
 fn cases(kind: &str) -> Vec<Case> {
-    let dir = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../testdata/bitnet");
+    let dir = testdata("bitnet");
     let index = std::fs::read_to_string(dir.join("index.txt")).unwrap();
     let mut cases: Vec<Case> = Vec::new();
     let mut file = Vec::new();
@@ -87,11 +86,7 @@ fn cases(kind: &str) -> Vec<Case> {
         if let ["case", name, kind, sizes @ ..] = &fields[..] {
             let sizes = sizes.iter().map(|s| s.split_once('=').unwrap());
             let sizes = sizes.map(|(k, v)| (k.to_owned(), v.parse().unwrap()));
-            let packed = std::fs::File::open(dir.join(format!("{name}.bin.gz"))).unwrap();
-            file.clear();
-            flate2::read::GzDecoder::new(packed)
-                .read_to_end(&mut file)
-                .unwrap();
+            file = read(&dir.join(format!("{name}.bin.gz")));
             cases.push(Case {
                 name: name.to_string(),
                 kind: kind.to_string(),

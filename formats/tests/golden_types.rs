@@ -1,65 +1,8 @@
 //! Every tensor type of the registry against bytes and floats recorded from ggml's portable C code
 //! (testdata/kernels). Compared as bits; any NaN equals any NaN.
 
-use std::collections::BTreeMap;
-use std::path::PathBuf;
-
 use trine_formats::types::{REGISTRY, TypeId, TypeInfo};
-
-/// One recorded array: `rows` rows of the same length.
-struct Array {
-    rows: usize,
-    bytes: Vec<u8>,
-}
-
-impl Array {
-    fn row(&self, r: usize) -> &[u8] {
-        let len = self.bytes.len() / self.rows;
-        &self.bytes[r * len..(r + 1) * len]
-    }
-
-    fn floats(&self, r: usize) -> Vec<f32> {
-        let (words, rest) = self.row(r).as_chunks();
-        assert!(rest.is_empty());
-        words.iter().map(|w| f32::from_le_bytes(*w)).collect()
-    }
-}
-
-struct Golden(BTreeMap<String, Array>);
-
-impl Golden {
-    fn load(part: &str) -> Golden {
-        let dir = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../testdata/kernels");
-        let data = std::fs::read(dir.join(format!("kernels-{part}.bin"))).unwrap();
-        let index = std::fs::read_to_string(dir.join(format!("kernels-{part}.txt"))).unwrap();
-        let mut arrays = BTreeMap::new();
-        for line in index.lines() {
-            let fields: Vec<&str> = line.split_whitespace().collect();
-            let [name, kind, rows, columns, offset] = fields[..] else {
-                panic!("index line {line:?}")
-            };
-            let number = |s: &str| s.parse::<usize>().unwrap();
-            let size = number(rows) * number(columns) * if kind == "f32" { 4 } else { 1 };
-            let bytes = data[number(offset)..][..size].to_vec();
-            arrays.insert(
-                name.to_string(),
-                Array {
-                    rows: number(rows),
-                    bytes,
-                },
-            );
-        }
-        Golden(arrays)
-    }
-
-    fn get(&self, name: &str) -> Option<&Array> {
-        self.0.get(name)
-    }
-
-    fn array(&self, name: &str) -> &Array {
-        self.get(name).unwrap_or_else(|| panic!("no array {name}"))
-    }
-}
+use trine_testkit::golden::Kernels;
 
 fn same(a: f32, b: f32) -> bool {
     a.to_bits() == b.to_bits() || (a.is_nan() && b.is_nan())
@@ -93,12 +36,12 @@ fn assert_rows(t: &TypeInfo, got: &[u8], want: &[u8], what: &str) {
     assert_eq!(got.len(), want.len(), "{what}");
 }
 
-fn check_encoder(g: &Golden, t: &TypeInfo, array: &str, input: &str, importance: Option<&[f32]>) {
+fn check_encoder(g: &Kernels, t: &TypeInfo, array: &str, input: &str, importance: Option<&[f32]>) {
     let (Some(encode), Some(want)) = (t.encode, g.get(array)) else {
         return;
     };
     for r in 0..want.rows {
-        let x = g.array(input).floats(r);
+        let x = g.array(input).row_floats(r);
         // A dirty buffer: every byte of a row must be written.
         let mut got = vec![0xA5; want.row(r).len()];
         encode(&x, importance, &mut got);
@@ -106,17 +49,17 @@ fn check_encoder(g: &Golden, t: &TypeInfo, array: &str, input: &str, importance:
     }
 }
 
-fn check_decoder(g: &Golden, t: &TypeInfo, rows: &str, array: &str) {
+fn check_decoder(g: &Kernels, t: &TypeInfo, rows: &str, array: &str) {
     let (Some(decode), Some(want)) = (t.decode, g.get(array)) else {
         return;
     };
-    let want = want.floats(0);
+    let want = want.row_floats(0);
     let mut got = vec![f32::MAX; want.len()];
     decode(g.array(rows).row(6), &mut got);
     assert_floats(&got, &want, array);
 }
 
-fn check_dot(g: &Golden, t: &TypeInfo, rows: &str, array: &str) {
+fn check_dot(g: &Kernels, t: &TypeInfo, rows: &str, array: &str) {
     let (Some(dot), Some(act), Some(want)) = (t.dot_ref, t.act, g.get(array)) else {
         return;
     };
@@ -125,13 +68,13 @@ fn check_dot(g: &Golden, t: &TypeInfo, rows: &str, array: &str) {
     let got: Vec<f32> = (0..rows.rows)
         .map(|r| dot(rows.row(r), acts.row(r)))
         .collect();
-    assert_floats(&got, &want.floats(0), array);
+    assert_floats(&got, &want.row_floats(0), array);
 }
 
 /// Checks whatever the registry has of a type; returns whether it has anything recorded.
-fn check_type(g: &Golden, t: &TypeInfo) -> bool {
+fn check_type(g: &Kernels, t: &TypeInfo) -> bool {
     let name = |suffix: &str| format!("{}_{suffix}", t.name);
-    let importance = g.array("importance_f32").floats(0);
+    let importance = g.array("importance_f32").row_floats(0);
     check_encoder(g, t, &name("enc_plain"), "weights_f32", None);
     check_encoder(g, t, &name("enc_imp"), "weights_f32", Some(&importance));
     check_encoder(g, t, &format!("act_{}", t.name), "activations_f32", None);
@@ -148,7 +91,7 @@ fn check_type(g: &Golden, t: &TypeInfo) -> bool {
 }
 
 fn check_part(part: &str) {
-    let golden = Golden::load(part);
+    let golden = Kernels::load(part);
     let mut failures = Vec::new();
     for t in REGISTRY
         .iter()

@@ -1,15 +1,13 @@
 //! Malformed GGUF files: each is refused with an error that names the place and the field, without
 //! much memory and without work out of proportion to the file's length.
 
-mod common;
-
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
-use common::{File, sample, tensors};
 use proptest::prelude::*;
 use trine_formats::gguf::write::Layout as Plan;
 use trine_formats::gguf::{ErrorKind, Gguf, GgufError, Limits};
+use trine_testkit::raw::{File, sample, tensors};
 
 thread_local! {
     static LIVE: Cell<usize> = const { Cell::new(0) };

@@ -1,17 +1,14 @@
 //! Both forms of importance matrix, as llama-imatrix wrote them, and damaged ones.
 
-mod common;
-
 use std::fs;
-use std::path::{Path, PathBuf};
 
-use common::File;
 use proptest::prelude::*;
 use trine_formats::imatrix::{Entry, Form, Imatrix, ImatrixError};
+use trine_testkit::raw::File;
+use trine_testkit::testdata;
 
 fn golden(name: &str) -> Vec<u8> {
-    let dir: PathBuf = Path::new(env!("CARGO_MANIFEST_DIR")).join("../testdata/imatrix");
-    fs::read(dir.join(name)).unwrap()
+    fs::read(testdata("imatrix").join(name)).unwrap()
 }
 
 #[test]
@@ -175,7 +172,10 @@ fn damaged_files_are_refused() {
         &renamed(b"imatrix.chunk_size", b"imatrix.chunk_sizo"),
         "key 'imatrix.chunk_size': is missing",
     );
-    refused(&common::sample().0, "key 'imatrix.datasets': is missing");
+    refused(
+        &trine_testkit::raw::sample().0,
+        "key 'imatrix.datasets': is missing",
+    );
     refused(&File::new(0, 0).0, "it has no tensors");
 }
 

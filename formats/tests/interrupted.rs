@@ -3,7 +3,8 @@
 use std::fs;
 
 use trine_formats::gguf::Metadata;
-use trine_formats::gguf::write::{Layout, NewTensor, Writer, remove_unfinished};
+use trine_formats::gguf::write::{Layout, NewTensor, Writer};
+use trine_formats::temp_file::remove_unfinished;
 use trine_formats::types::TypeId;
 
 #[test]

@@ -4,7 +4,8 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 
 use thiserror::Error;
-use trine_formats::gguf::write::{Layout, NewTensor, ScatterWriter, WriteError};
+use trine_formats::gguf::ScatterWriter;
+use trine_formats::gguf::write::{Layout, NewTensor, WriteError};
 use trine_formats::gguf::{GgufError, ModelFile, Value, split};
 use trine_formats::types::TypeId;
 use trine_formats::types::ternary::TernaryError;

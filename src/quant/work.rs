@@ -13,7 +13,7 @@ use std::sync::{Mutex, PoisonError};
 
 use rayon::ThreadPool;
 use rayon::prelude::*;
-use trine_formats::gguf::write::ScatterWriter;
+use trine_formats::gguf::ScatterWriter;
 
 use super::convert::{Converter, Scratch};
 use super::lossless::{Move, MoveReport, Moved, carry};

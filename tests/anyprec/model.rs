@@ -1,13 +1,13 @@
 //! Made-up models, as files.
 
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::path::Path;
 
 use trine::Isa;
 use trine::quant::anyprec::{Plan, Recipe, Report, RunOptions, Sensitivity, Target, run};
-use trine_formats::gguf::write::{Layout, NewTensor};
-use trine_formats::gguf::{Bytes, Gguf, Limits, Metadata, ModelFile, Shard, Value};
+use trine_formats::gguf::write::NewTensor;
+use trine_formats::gguf::{Limits, Metadata, ModelFile, Value};
 use trine_formats::types::TypeId;
+use trine_testkit::gguf;
 
 /// A stream of numbers that is the same everywhere.
 pub struct Random(u64);
@@ -128,20 +128,14 @@ pub fn draft() -> Draft {
 
 impl Draft {
     pub fn bytes(&self) -> Vec<u8> {
-        let tensors: Vec<NewTensor> = self.tensors.iter().map(|t| t.0.clone()).collect();
-        let layout = Layout::new(&self.meta, &tensors).unwrap();
-        let mut bytes = layout.header().to_vec();
-        let start = bytes.len();
-        for ((tensor, values), info) in self.tensors.iter().zip(layout.tensors()) {
-            bytes.resize(start + info.offset as usize, 0);
-            let end = bytes.len() + info.bytes as usize;
-            let at = bytes.len();
-            bytes.resize(end, 0);
-            let encode = tensor.ty.info().unwrap().encode.unwrap();
-            encode(values, None, &mut bytes[at..]);
-        }
-        bytes.resize(layout.file_bytes() as usize, 0);
-        bytes
+        let encoded = |(tensor, values): &(NewTensor, Vec<f32>)| {
+            let info = tensor.ty.info().unwrap();
+            let mut data = vec![0; info.row_bytes(values.len() as u64).unwrap() as usize];
+            info.encode.unwrap()(values, None, &mut data);
+            (tensor.clone(), data)
+        };
+        let tensors: Vec<_> = self.tensors.iter().map(encoded).collect();
+        gguf::bytes(&self.meta, &tensors)
     }
 
     pub fn model(&self) -> ModelFile {
@@ -159,10 +153,7 @@ pub fn parse(bytes: Vec<u8>, partial: bool) -> ModelFile {
         partial,
         ..Limits::default()
     };
-    let gguf = Gguf::parse(&bytes, &limits).unwrap();
-    let bytes: Bytes = Arc::new(bytes);
-    let path = PathBuf::from("/nonexistent/model.gguf");
-    ModelFile::new(vec![Shard { path, gguf, bytes }]).unwrap()
+    gguf::model_at("/nonexistent/model.gguf".into(), bytes, &limits)
 }
 
 /// The weights of a tensor as they are in the file.

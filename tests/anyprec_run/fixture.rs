@@ -2,7 +2,7 @@
 //! moved by a little.
 
 use std::path::PathBuf;
-use std::sync::{Arc, OnceLock};
+use std::sync::OnceLock;
 
 use trine::Isa;
 use trine::model::{LoadOptions, Model, NumberPath};
@@ -13,9 +13,10 @@ use trine::quant::anyprec::{
     Plan, Recipe, RunOptions, Sensitivity, Target, extract, is_block_matrix, run,
 };
 use trine_formats::anyprec::{AnyPrec, Part};
-use trine_formats::gguf::write::{Layout, NewTensor};
-use trine_formats::gguf::{Bytes, Gguf, Limits, ModelFile, Shard};
+use trine_formats::gguf::write::NewTensor;
+use trine_formats::gguf::{Limits, ModelFile};
 use trine_formats::types::TypeId;
+use trine_testkit::gguf;
 
 use crate::common;
 
@@ -41,31 +42,23 @@ impl Noise {
 /// The bundled model with noise in the matrices of its blocks.
 fn noisy() -> Vec<u8> {
     let model = common::trilm();
-    let tensors: Vec<NewTensor> = model.tensors().map(NewTensor::from).collect();
-    let layout = Layout::new(model.meta(), &tensors).expect("a layout");
-    let mut bytes = layout.header().to_vec();
-    let start = bytes.len();
     let mut noise = Noise(1);
-    for (info, place) in model.tensors().zip(layout.tensors()) {
-        let data = model.tensor(&info.name).expect("it is there").data;
-        bytes.resize(start + place.offset as usize, 0);
-        if !is_block_matrix(&info.name, &info.shape) {
-            bytes.extend_from_slice(&data);
-            continue;
+    let mut tensors = Vec::new();
+    for info in model.tensors() {
+        let mut data = model.tensor(&info.name).expect("it is there").data.to_vec();
+        if is_block_matrix(&info.name, &info.shape) {
+            let ty = info.ty.info().expect("a known type");
+            let mut weights = vec![0.0; info.elements() as usize];
+            ty.decode.expect("can be decoded")(&data, &mut weights);
+            let scale = weights.iter().fold(0.0f32, |max, w| max.max(w.abs()));
+            weights
+                .iter_mut()
+                .for_each(|w| *w += 0.35 * scale * noise.next());
+            ty.encode.expect("can be encoded")(&weights, None, &mut data);
         }
-        let ty = info.ty.info().expect("a known type");
-        let mut weights = vec![0.0; info.elements() as usize];
-        ty.decode.expect("can be decoded")(&data, &mut weights);
-        let scale = weights.iter().fold(0.0f32, |max, w| max.max(w.abs()));
-        weights
-            .iter_mut()
-            .for_each(|w| *w += 0.35 * scale * noise.next());
-        let at = bytes.len();
-        bytes.resize(at + data.len(), 0);
-        ty.encode.expect("can be encoded")(&weights, None, &mut bytes[at..]);
+        tensors.push((NewTensor::from(info), data));
     }
-    bytes.resize(layout.file_bytes() as usize, 0);
-    bytes
+    gguf::bytes(model.meta(), &tensors)
 }
 
 /// The any-precision file, and two of what each width of it is.
@@ -131,16 +124,7 @@ fn plain(model: &ModelFile, width: u8) -> Vec<u8> {
     for key in keys.iter().filter(|k| k.starts_with("anyprec.")) {
         meta.remove(key);
     }
-    let list: Vec<NewTensor> = tensors.iter().map(|t| t.0.clone()).collect();
-    let layout = Layout::new(&meta, &list).expect("a layout");
-    let mut bytes = layout.header().to_vec();
-    let start = bytes.len();
-    for ((_, data), place) in tensors.iter().zip(layout.tensors()) {
-        bytes.resize(start + place.offset as usize, 0);
-        bytes.extend_from_slice(data);
-    }
-    bytes.resize(layout.file_bytes() as usize, 0);
-    bytes
+    gguf::bytes(&meta, &tensors)
 }
 
 fn open(path: &std::path::Path) -> ModelFile {
@@ -153,9 +137,7 @@ fn file(bytes: Vec<u8>, path: PathBuf) -> ModelFile {
         partial: true,
         ..Limits::default()
     };
-    let gguf = Gguf::parse(&bytes, &limits).expect("a valid header");
-    let bytes: Bytes = Arc::new(bytes);
-    ModelFile::new(vec![Shard { path, gguf, bytes }]).expect("a model")
+    gguf::model_at(path, bytes, &limits)
 }
 
 /// A file in memory, which may end early.

@@ -1,76 +1,22 @@
 //! The bundled models and golden files, opened the plain way.
-#![allow(missing_docs, dead_code)]
+#![allow(missing_docs, dead_code, unused_imports)]
 
-use std::io::Read;
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
-
-use sha2::{Digest, Sha256};
 use trine::Isa;
 use trine::model::{LoadOptions, Model};
 use trine::pool::Pool;
 use trine::step::{Session, SessionOptions};
-use trine_formats::gguf::{Bytes, Gguf, Limits, ModelFile, Shard};
+use trine_formats::gguf::ModelFile;
+use trine_testkit::sha256;
 
-pub fn testdata(path: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("testdata")
-        .join(path)
-}
-
-/// Reads a file, unpacking `.gz`.
-pub fn read(path: &Path) -> Vec<u8> {
-    let bytes = std::fs::read(path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
-    if path.extension().is_none_or(|e| e != "gz") {
-        return bytes;
-    }
-    let mut out = Vec::new();
-    flate2::read::GzDecoder::new(&bytes[..])
-        .read_to_end(&mut out)
-        .expect("gzip data");
-    out
-}
-
-pub fn model_file(bytes: Vec<u8>) -> ModelFile {
-    let gguf = Gguf::parse(&bytes, &Limits::default()).expect("a valid header");
-    let bytes: Bytes = Arc::new(bytes);
-    ModelFile::new(vec![Shard {
-        path: PathBuf::new(),
-        gguf,
-        bytes,
-    }])
-    .expect("a whole model")
-}
+pub use trine_testkit::gguf::model as model_file;
+pub use trine_testkit::golden::logits as golden;
 
 pub fn trilm() -> ModelFile {
-    model_file(read(&testdata("models/trilm-wt-5.8m-F16.gguf")))
+    trine_testkit::gguf::open(&trine_testkit::trilm())
 }
 
 pub fn bitnet() -> ModelFile {
-    model_file(read(&testdata("models/bitnet-wt-5.8m-F16.gguf.gz")))
-}
-
-/// Token ids and the reference's hash of the logits at each position.
-pub struct Golden {
-    pub tokens: Vec<u32>,
-    pub sha256: Vec<String>,
-}
-
-pub fn golden(name: &str) -> Golden {
-    let json: serde_json::Value =
-        serde_json::from_slice(&read(&testdata(&format!("golden/logits/{name}.json"))))
-            .expect("JSON");
-    let list = |key: &str| json[key].as_array().expect(key).clone();
-    Golden {
-        tokens: list("tokens")
-            .iter()
-            .map(|v| v.as_u64().expect("an id") as u32)
-            .collect(),
-        sha256: list("sha256_f32le_per_position")
-            .iter()
-            .map(|v| v.as_str().expect("a hash").to_owned())
-            .collect(),
-    }
+    model_file(trine_testkit::bitnet())
 }
 
 /// How a model is run; no choice may change a bit.
@@ -115,9 +61,8 @@ pub fn hashes(file: &ModelFile, tokens: &[u32], run: Run) -> Vec<String> {
     for part in tokens.chunks(run.per_call.min(tokens.len())) {
         session
             .eval(part, 0, &mut |_, logits| {
-                let mut hash = Sha256::new();
-                logits.iter().for_each(|v| hash.update(v.to_le_bytes()));
-                out.push(hash.finalize().iter().map(|b| format!("{b:02x}")).collect());
+                let bytes: Vec<u8> = logits.iter().flat_map(|v| v.to_le_bytes()).collect();
+                out.push(sha256(&bytes));
             })
             .expect("room for the tokens");
     }

@@ -1,8 +1,12 @@
-//! Ctrl-C: the first stops the work at a good place, the second ends the program at once.
+//! Ctrl-C and requests to terminate.
+//!
+//! Work that can be stopped at a good place [listens](listen): the first request asks for that, the second ends the
+//! program at once. Other programs [end](end_at_once) at the first. No temporary file is left behind either way.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{Context, Result};
+use trine_formats::temp_file::remove_unfinished;
 
 /// The exit code of an interrupted program.
 pub const EXIT_CODE: i32 = 130;
@@ -17,12 +21,28 @@ static WAITING: AtomicBool = AtomicBool::new(false);
 pub fn listen() -> Result<()> {
     ctrlc::set_handler(|| {
         if ASKED.swap(true, Ordering::SeqCst) || WAITING.load(Ordering::SeqCst) {
-            note!("");
-            crate::outfile::remove_unfinished();
-            std::process::exit(EXIT_CODE);
+            end(Some(""));
         }
     })
     .context("cannot listen for Ctrl-C")
+}
+
+/// Ends the program at the first request, with `last_words` on standard error. Where the system does not let us listen
+/// the work goes on, with a warning.
+pub fn end_at_once(last_words: Option<&'static str>) {
+    let handler = ctrlc::set_handler(move || end(last_words));
+    if let Err(e) = handler {
+        note!("warning: an interrupt will leave a temporary file behind: {e}");
+    }
+}
+
+fn end(last_words: Option<&str>) -> ! {
+    // The words may say what is left on the disk, so the files go first.
+    remove_unfinished();
+    if let Some(words) = last_words {
+        note!("{words}");
+    }
+    std::process::exit(EXIT_CODE)
 }
 
 /// Whether the work should stop.

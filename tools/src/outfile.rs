@@ -3,32 +3,17 @@
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use anyhow::{Context, Result, bail};
 use trine_formats::gguf::write::is_same_file;
-
-/// Temporary files of this process, for [`remove_unfinished`].
-static UNFINISHED: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
-
-fn unfinished() -> MutexGuard<'static, Vec<PathBuf>> {
-    UNFINISHED.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// Removes the temporary files of all unfinished outputs, for a program that is about to be ended.
-pub fn remove_unfinished() {
-    for path in std::mem::take(&mut *unfinished()) {
-        // There is nobody left to tell.
-        let _ = fs::remove_file(path);
-    }
-}
+use trine_formats::temp_file::TempFile;
 
 /// An output file. Dropped before [`OutFile::keep`], it leaves nothing behind.
 pub struct OutFile {
     file: File,
     path: PathBuf,
     /// Where the bytes are until the file is complete; `None` for devices and pipes.
-    unfinished: Option<PathBuf>,
+    unfinished: Option<TempFile>,
 }
 
 impl OutFile {
@@ -55,21 +40,8 @@ impl OutFile {
                 unfinished: None,
             });
         }
-        let Some(name) = path.file_name() else {
-            bail!("cannot write '{shown}': it has no file name");
-        };
-        let mut part = name.to_owned();
-        part.push(format!(".{}.part", std::process::id()));
-        let unfinished = path.with_file_name(part);
-        // Under the lock, so that no moment is left in which an ended program would leave the file.
-        let mut list = self::unfinished();
-        let file = File::options()
-            .write(true)
-            .create_new(true)
-            .open(&unfinished)
-            .with_context(failed)?;
-        list.push(unfinished.clone());
-        drop(list);
+        let made = TempFile::create(&path).map_err(|e| e.source);
+        let (unfinished, file) = made.with_context(failed)?;
         Ok(OutFile {
             file,
             path,
@@ -84,21 +56,19 @@ impl OutFile {
 
     /// Where the bytes are until then.
     pub fn unfinished(&self) -> &Path {
-        self.unfinished.as_deref().unwrap_or(&self.path)
+        self.unfinished.as_ref().map_or(&self.path, TempFile::path)
     }
 
     /// Puts the complete file under its name.
     ///
     /// # Errors
     /// What the system says; nothing is left behind then.
-    pub fn keep(mut self) -> io::Result<()> {
-        if let Some(unfinished) = &self.unfinished {
-            self.file.sync_all()?;
-            fs::rename(unfinished, &self.path)?;
-            self::unfinished().retain(|p| p != unfinished);
-            self.unfinished = None;
-        }
-        Ok(())
+    pub fn keep(self) -> io::Result<()> {
+        let Some(unfinished) = self.unfinished else {
+            return Ok(());
+        };
+        self.file.sync_all()?;
+        unfinished.keep(&self.path)
     }
 }
 
@@ -121,15 +91,5 @@ impl Write for OutFile {
 
     fn flush(&mut self) -> io::Result<()> {
         self.file.flush()
-    }
-}
-
-impl Drop for OutFile {
-    fn drop(&mut self) {
-        if let Some(unfinished) = &self.unfinished {
-            // There is nobody left to tell.
-            let _ = fs::remove_file(unfinished);
-            self::unfinished().retain(|p| p != unfinished);
-        }
     }
 }

@@ -1,17 +1,12 @@
 //! `rquantize` and `rinspect` on any-precision files.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use assert_cmd::Command;
 use serde_json::Value;
-use sha2::{Digest, Sha256};
 use tempfile::TempDir;
-
-/// A ternary model: three values to a row, which any table of 8 holds exactly.
-fn trilm() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../testdata/models/trilm-wt-5.8m-F16.gguf")
-}
+use trine_testkit::{names_in, sha256, trilm};
 
 struct Run {
     code: i32,
@@ -19,7 +14,8 @@ struct Run {
     stderr: String,
 }
 
-/// Runs a tool in `dir`; the words are split at spaces, IN is the model.
+/// Runs a tool in `dir`; the words are split at spaces, IN is the ternary model: three values to a
+/// row, which any table of 8 holds exactly.
 fn run(tool: &str, dir: &Path, words: &str) -> Run {
     let path = match tool {
         "rquantize" => env!("CARGO_BIN_EXE_rquantize"),
@@ -51,15 +47,14 @@ fn ok(tool: &str, dir: &Path, words: &str) -> Run {
 
 /// The error of a run that must fail and leave nothing behind.
 fn refused(tool: &str, dir: &Path, words: &str) -> String {
-    let names = || {
-        let all = fs::read_dir(dir).unwrap().map(|e| e.unwrap().file_name());
-        let mut all: Vec<_> = all.collect();
-        all.sort();
-        all
-    };
-    let before = names();
+    let before = names_in(dir);
     let run = run(tool, dir, words);
-    assert_eq!((run.code, names()), (1, before), "{words}: {}", run.stderr);
+    assert_eq!(
+        (run.code, names_in(dir)),
+        (1, before),
+        "{words}: {}",
+        run.stderr
+    );
     let last = run.stderr.lines().last().unwrap();
     let error = last.strip_prefix(&format!("{tool}: error: "));
     error.unwrap_or_else(|| panic!("{}", run.stderr)).to_owned()
@@ -92,9 +87,10 @@ fn a_file_of_several_widths_and_one_of_them() {
     assert_eq!(shown["complete"], true);
     assert_eq!(shown["matrices"], 42);
     assert_eq!(shown["seed_method"], "dp");
-    let source = Sha256::digest(fs::read(trilm()).unwrap());
-    let source: String = source.iter().map(|b| format!("{b:02x}")).collect();
-    assert_eq!(shown["source_sha256"][0], source.as_str());
+    assert_eq!(
+        shown["source_sha256"][0],
+        sha256(&fs::read(trilm()).unwrap())
+    );
     for (width, planned) in [0, 1, 2].map(|i| (&shown["widths"][i], &report["widths"][i])) {
         for key in ["bits", "prefix_bytes", "run_bytes", "run_bits_per_weight"] {
             assert_eq!(width[key], planned[key], "{key}");
@@ -229,9 +225,7 @@ fn options_of_any_precision_targets() {
     assert_eq!(shown["calibration"]["dataset"], "text");
     assert_eq!(shown["calibration"]["samples"], 2);
     assert_eq!(shown["calibration"]["seq_len"], Value::Null);
-    let sha256 = Sha256::digest(&dat);
-    let sha256: String = sha256.iter().map(|b| format!("{b:02x}")).collect();
-    assert_eq!(shown["calibration"]["sha256"], sha256.as_str());
+    assert_eq!(shown["calibration"]["sha256"], sha256(&dat));
 }
 
 #[test]

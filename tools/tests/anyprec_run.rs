@@ -1,17 +1,14 @@
 //! `rgen` and `rperplexity` on a file of several widths.
 
 use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Stdio;
 use std::sync::OnceLock;
 
 use assert_cmd::Command;
 use serde_json::Value;
 use tempfile::TempDir;
-
-fn trilm() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../testdata/models/trilm-wt-5.8m-F16.gguf")
-}
+use trine_testkit::{tool, trilm};
 
 struct Model {
     dir: TempDir,
@@ -42,20 +39,11 @@ fn rgen(file: &Path, args: &[&str]) -> Command {
 
 /// Standard output and standard error.
 fn ok(file: &Path, args: &[&str]) -> (String, String) {
-    let output = rgen(file, args).output().unwrap();
-    let stderr = String::from_utf8(output.stderr).unwrap();
-    assert!(output.status.success(), "{args:?}: {stderr}");
-    (String::from_utf8(output.stdout).unwrap(), stderr)
+    tool::texts(rgen(file, args).output().unwrap())
 }
 
 fn error(file: &Path, args: &[&str]) -> String {
-    let output = rgen(file, args).output().unwrap();
-    assert_eq!(output.status.code(), Some(1), "{args:?}");
-    let stderr = String::from_utf8(output.stderr).unwrap();
-    let last = stderr.lines().last().unwrap();
-    last.strip_prefix("rgen: error: ")
-        .expect(&stderr)
-        .to_owned()
+    tool::refusal("rgen", rgen(file, args).output().unwrap()).error
 }
 
 const HASHES: [&str; 5] = ["-p", "The game of", "-n", "0", "--logits-sha256"];
@@ -250,7 +238,7 @@ fn drafts_that_cannot_be_made_are_refused() {
 }
 
 fn rperplexity(args: &[&str]) -> std::process::Output {
-    let wiki = Path::new(env!("CARGO_MANIFEST_DIR")).join("../testdata/wikitext-2/wiki.test.raw");
+    let wiki = trine_testkit::wikitext();
     Command::new(env!("CARGO_BIN_EXE_rperplexity"))
         .arg("-m")
         .arg(model().join("ap.gguf"))

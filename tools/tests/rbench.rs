@@ -7,6 +7,7 @@ use std::process::Output;
 use assert_cmd::Command;
 use serde_json::Value;
 use tempfile::tempdir;
+use trine_testkit::tool;
 
 fn rbench(args: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_rbench"));
@@ -14,21 +15,12 @@ fn rbench(args: &[&str]) -> Output {
 }
 
 fn stdout(args: &[&str]) -> String {
-    let output = rbench(args);
-    let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(output.status.success(), "{stderr}");
-    String::from_utf8(output.stdout).unwrap()
+    tool::stdout(rbench(args))
 }
 
 /// The one line of an error, without the tool's name.
 fn error(args: &[&str]) -> String {
-    let output = rbench(args);
-    let stderr = String::from_utf8(output.stderr).unwrap();
-    assert_eq!(output.status.code(), Some(1), "{stderr}");
-    assert_eq!(stderr.lines().count(), 1, "{stderr}");
-    assert!(output.stdout.is_empty());
-    let line = stderr.trim_end().strip_prefix("rbench: error: ");
-    line.expect(&stderr).to_owned()
+    tool::only_error("rbench", rbench(args))
 }
 
 /// A made-up model as a file.

@@ -2,32 +2,18 @@
 
 use std::fs;
 use std::io::{Read, Write};
-use std::path::{Path, PathBuf};
-use std::process::{Output, Stdio};
+use std::process::Stdio;
 
 use assert_cmd::Command;
 use serde_json::Value;
-
-fn testdata(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("../testdata")
-        .join(name)
-}
-
-fn trilm() -> PathBuf {
-    testdata("models/trilm-wt-5.8m-F16.gguf")
-}
+use trine_testkit::golden::json;
+use trine_testkit::tool::{only_error, stdout};
+use trine_testkit::{testdata, trilm};
 
 fn rgen(args: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_rgen"));
     command.arg("-m").arg(trilm()).args(args);
     command
-}
-
-fn stdout(output: Output) -> String {
-    let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(output.status.success(), "{stderr}");
-    String::from_utf8(output.stdout).unwrap()
 }
 
 fn text(args: &[&str]) -> String {
@@ -36,20 +22,7 @@ fn text(args: &[&str]) -> String {
 
 /// The one line of an error, without the tool's name.
 fn error(command: &mut Command) -> String {
-    let output = command.output().unwrap();
-    assert_eq!(output.status.code(), Some(1));
-    let stderr = String::from_utf8(output.stderr).unwrap();
-    assert_eq!(stderr.lines().count(), 1, "{stderr}");
-    assert!(output.stdout.is_empty());
-    stderr
-        .trim_end()
-        .strip_prefix("rgen: error: ")
-        .expect(&stderr)
-        .to_owned()
-}
-
-fn json(path: &str) -> Value {
-    serde_json::from_slice(&fs::read(testdata(path)).unwrap()).unwrap()
+    only_error("rgen", command.output().unwrap())
 }
 
 #[test]

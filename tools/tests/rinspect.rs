@@ -5,40 +5,26 @@ use std::path::{Path, PathBuf};
 
 use assert_cmd::Command;
 use serde_json::Value;
-use trine_formats::gguf::write::{Layout, NewTensor, Writer};
+use trine_formats::gguf::write::NewTensor;
 use trine_formats::gguf::{Array, GgufStr, Metadata, Value as Meta};
 use trine_formats::types::TypeId;
+use trine_testkit::{gguf, testdata, tool};
 
 fn rinspect() -> Command {
     Command::new(env!("CARGO_BIN_EXE_rinspect"))
 }
 
-fn testdata(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("../testdata")
-        .join(name)
-}
-
 fn stdout(args: &[&str], path: &Path) -> String {
     let output = rinspect().args(args).arg(path).output().unwrap();
-    let stderr = String::from_utf8(output.stderr).unwrap();
-    assert!(output.status.success(), "{stderr}");
+    let (stdout, stderr) = tool::texts(output);
     assert_eq!(stderr, "");
-    String::from_utf8(output.stdout).unwrap()
+    stdout
 }
 
 /// The one line of an error, without the tool's name.
 fn error(args: &[&str], path: &Path) -> String {
     let output = rinspect().args(args).arg(path).output().unwrap();
-    assert_eq!(output.status.code(), Some(1));
-    assert!(output.stdout.is_empty());
-    let stderr = String::from_utf8(output.stderr).unwrap();
-    assert_eq!(stderr.lines().count(), 1, "{stderr}");
-    stderr
-        .trim_end()
-        .strip_prefix("rinspect: error: ")
-        .expect(&stderr)
-        .to_owned()
+    tool::only_error("rinspect", output)
 }
 
 #[test]
@@ -92,20 +78,15 @@ fn odd_model(path: &Path) {
     let mut unknown = NewTensor::new("unknown", [64, 2], TypeId(36));
     unknown.bytes = Some(96);
     let f32 = |name: &str| NewTensor::new(name, [4, 2], TypeId::F32);
-    let layout = Layout::new(&meta, &[f32("ternary"), f32("other"), unknown]).unwrap();
-    let mut writer = Writer::create(path, layout, &[]).unwrap();
     let bytes = |v: [f32; 8]| v.map(f32::to_le_bytes).concat();
-    writer
-        .tensor(
-            "ternary",
-            &bytes([0.5, -0.5, 0.0, 0.0, 0.5, 0.5, 0.5, -0.5]),
-        )
-        .unwrap();
-    writer
-        .tensor("other", &bytes([0.5, -0.25, 0.0, 0.0, 0.5, 0.5, 0.5, -0.5]))
-        .unwrap();
-    writer.tensor("unknown", &[7; 96]).unwrap();
-    writer.finish().unwrap();
+    let ternary = bytes([0.5, -0.5, 0.0, 0.0, 0.5, 0.5, 0.5, -0.5]);
+    let other = bytes([0.5, -0.25, 0.0, 0.0, 0.5, 0.5, 0.5, -0.5]);
+    let tensors = [
+        (f32("ternary"), ternary),
+        (f32("other"), other),
+        (unknown, vec![7; 96]),
+    ];
+    gguf::write(path, &meta, &tensors);
 }
 
 #[test]

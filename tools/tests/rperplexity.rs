@@ -1,18 +1,11 @@
 //! `rperplexity` against llama-perplexity, and its answers to mistakes.
 
 use std::fs;
-use std::path::{Path, PathBuf};
-use std::process::Output;
 
 use assert_cmd::Command;
 use serde_json::Value;
-use sha2::{Digest, Sha256};
-
-fn testdata(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("../testdata")
-        .join(name)
-}
+use trine_testkit::tool::{refusal, stdout};
+use trine_testkit::{sha256, testdata, trilm};
 
 fn path(name: &str) -> String {
     testdata(name).to_str().unwrap().to_owned()
@@ -20,28 +13,13 @@ fn path(name: &str) -> String {
 
 fn rperplexity(args: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_rperplexity"));
+    command.arg("-m").arg(trilm()).args(args);
     command
-        .arg("-m")
-        .arg(testdata("models/trilm-wt-5.8m-F16.gguf"))
-        .args(args);
-    command
-}
-
-fn stdout(output: Output) -> String {
-    let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(output.status.success(), "{stderr}");
-    String::from_utf8(output.stdout).unwrap()
 }
 
 /// The error's line, which is the last, without the tool's name.
 fn error(command: &mut Command) -> String {
-    let output = command.output().unwrap();
-    assert_eq!(output.status.code(), Some(1));
-    let stderr = String::from_utf8(output.stderr).unwrap();
-    let last = stderr.lines().last().unwrap_or_default();
-    last.strip_prefix("rperplexity: error: ")
-        .expect(&stderr)
-        .to_owned()
+    refusal("rperplexity", command.output().unwrap()).error
 }
 
 fn wiki() -> String {
@@ -120,20 +98,16 @@ fn divergence_from_a_base_file_is_that_of_the_reference() {
     let running = stdout(rperplexity(&args).output().unwrap());
     assert!(running.starts_with("[1]81.7028,[2]97.2253,\n"), "{running}");
     let bytes = fs::read(&base).unwrap();
-    let hash: String = Sha256::digest(&bytes)
-        .iter()
-        .map(|b| format!("{b:02x}"))
-        .collect();
     // The file that llama-perplexity writes; see testdata/golden/README.md.
     assert_eq!(
-        hash,
+        sha256(&bytes),
         "b5fde9d0f3cc821114a121f9fb3b1bf7e0f7c60a813c1149b1ff4b93678fbf0a"
     );
     assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
 
     let model = dir.path().join("trilm-TQ2_0.gguf");
     let mut quantize = Command::new(env!("CARGO_BIN_EXE_rquantize"));
-    let source = testdata("models/trilm-wt-5.8m-F16.gguf");
+    let source = trilm();
     quantize
         .arg(source)
         .arg(&model)

@@ -1,7 +1,7 @@
 //! `rperplexity --compare`: its numbers are those of the other modes, its files are whole or not there.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::sync::OnceLock;
 use std::thread::sleep;
@@ -9,12 +9,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 use tempfile::TempDir;
-
-fn testdata(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("../testdata")
-        .join(name)
-}
+use trine_testkit::{names_in, testdata, tool, trilm};
 
 /// The ternary model with 8 bits, at 1 to 3 bits and at 1 to 2.
 fn models() -> &'static Path {
@@ -27,22 +22,21 @@ fn models() -> &'static Path {
             ("trilm-narrow.gguf", "AP1-2"),
         ] {
             let made = Command::new(env!("CARGO_BIN_EXE_rquantize"))
-                .arg(testdata("models/trilm-wt-5.8m-F16.gguf"))
+                .arg(trilm())
                 .arg(dir.path().join(name))
                 .arg(to)
                 .output()
                 .unwrap();
             assert!(made.status.success(), "{made:?}");
         }
-        let reference = testdata("models/trilm-wt-5.8m-F16.gguf");
-        fs::copy(reference, dir.path().join("trilm-F16.gguf")).unwrap();
+        fs::copy(trilm(), dir.path().join("trilm-F16.gguf")).unwrap();
         dir
     });
     dir.path()
 }
 
 /// `rperplexity` among the models, with its temporary files in `temp`.
-fn tool(temp: &Path, args: &[&str]) -> Command {
+fn rperplexity(temp: &Path, args: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_rperplexity"));
     command.current_dir(models()).env("TMPDIR", temp);
     command.args(["-m", "trilm-F16.gguf"]).args(args);
@@ -52,7 +46,7 @@ fn tool(temp: &Path, args: &[&str]) -> Command {
 const SHORT: [&str; 4] = ["-c", "128", "--chunks", "3"];
 
 fn compare(temp: &Path, args: &[&str]) -> Command {
-    let mut command = tool(temp, &["--compare", "-f"]);
+    let mut command = rperplexity(temp, &["--compare", "-f"]);
     command
         .arg(testdata("wikitext-2/wiki.test.raw"))
         .args(SHORT)
@@ -61,10 +55,7 @@ fn compare(temp: &Path, args: &[&str]) -> Command {
 }
 
 fn ok(mut command: Command) -> (String, String) {
-    let output = command.output().unwrap();
-    let said = String::from_utf8(output.stderr).unwrap();
-    assert!(output.status.success(), "{said}");
-    (String::from_utf8(output.stdout).unwrap(), said)
+    tool::texts(command.output().unwrap())
 }
 
 fn rows(command: Command) -> Vec<Value> {
@@ -73,23 +64,8 @@ fn rows(command: Command) -> Vec<Value> {
 }
 
 fn refused(output: Output, expected: &str) {
-    let said = String::from_utf8(output.stderr).unwrap();
-    assert_eq!(output.status.code(), Some(1), "{said}");
-    let last = said.lines().last().unwrap_or_default();
-    assert!(
-        last.starts_with("rperplexity: error: ") && last.contains(expected),
-        "{expected}: {said}"
-    );
-}
-
-fn files(dir: &Path) -> Vec<String> {
-    let all = fs::read_dir(dir).unwrap();
-    let name = |e: std::io::Result<fs::DirEntry>| e.unwrap().file_name();
-    let mut all: Vec<String> = all
-        .map(|e| name(e).to_string_lossy().into_owned())
-        .collect();
-    all.sort();
-    all
+    let error = tool::refusal("rperplexity", output).error;
+    assert!(error.contains(expected), "{expected}: {error}");
 }
 
 #[test]
@@ -102,10 +78,10 @@ fn rows_are_those_of_the_divergence_mode() {
         |base: &'static [&'static str]| [&files[..], base, &["--json", "--no-speed"]].concat();
     let kept: Vec<&str> = vec!["--bits", "3,1", "--kl-divergence-base", &base];
     let first = rows(compare(temp.path(), &[&args(&[])[..], &kept].concat()));
-    assert_eq!(self::files(temp.path()), ["a.kld"]);
+    assert_eq!(names_in(temp.path()), ["a.kld"]);
 
     // The base file is that of the other mode.
-    let mut write = tool(temp.path(), &["--kl-divergence-base", &same, "-f"]);
+    let mut write = rperplexity(temp.path(), &["--kl-divergence-base", &same, "-f"]);
     write.arg(testdata("wikitext-2/wiki.test.raw")).args(SHORT);
     ok(write);
     assert!(fs::read(&base).unwrap() == fs::read(&same).unwrap());
@@ -120,7 +96,7 @@ fn rows_are_those_of_the_divergence_mode() {
             args.extend(["--bits", &bits]);
         }
         args.extend(["-m", row["file"].as_str().unwrap()]);
-        let all: Value = serde_json::from_str(&ok(tool(temp.path(), &args)).0).unwrap();
+        let all: Value = serde_json::from_str(&ok(rperplexity(temp.path(), &args)).0).unwrap();
         all
     };
     for row in &first[1..] {
@@ -170,7 +146,7 @@ fn rows_are_those_of_the_divergence_mode() {
     let third: Value = serde_json::from_str(&said).unwrap();
     assert_eq!(numbers(third["rows"].as_array().unwrap()), numbers(&first));
     assert!(note.contains("MiB of disk until the end, in '"), "{note}");
-    assert_eq!(self::files(temp.path()), ["a.kld", "b.kld"]);
+    assert_eq!(names_in(temp.path()), ["a.kld", "b.kld"]);
 
     // Fewer chunks are the beginning of the same file, more are not in it.
     let fewer = [&files[..1], &["--chunks", "1"], &kept[2..]].concat();
@@ -276,7 +252,7 @@ fn the_table_has_a_line_for_each_form() {
     );
     let line = table.lines().last().unwrap();
     assert_eq!(line.split_whitespace().count(), 13);
-    assert!(files(temp.path()).is_empty());
+    assert!(names_in(temp.path()).is_empty());
 }
 
 #[test]
@@ -301,7 +277,7 @@ fn the_plot_is_a_picture_with_labels() {
     assert_eq!(count("tokens per second, one by one"), 2);
     assert!(texts.iter().any(|t| t.contains("(reference): perplexity")));
     assert!(!svg.contains("NaN") && !svg.contains("inf"));
-    assert_eq!(files(temp.path()).len(), 2);
+    assert_eq!(names_in(temp.path()).len(), 2);
 
     // Without speeds there are two panels; an older picture is replaced.
     ok(compare(
@@ -312,7 +288,7 @@ fn the_plot_is_a_picture_with_labels() {
     let texts = self::texts(&svg);
     assert_eq!(texts.iter().filter(|t| t.trim() == "ap 2").count(), 2);
     assert!(!svg.contains("tokens per second"));
-    assert_eq!(files(temp.path()).len(), 2);
+    assert_eq!(names_in(temp.path()).len(), 2);
 }
 
 /// What is between the tags of well-formed XML.
@@ -388,7 +364,7 @@ fn mistakes_are_told_before_the_work() {
         .unwrap()
         .to_owned();
     let folder = temp.path().to_str().unwrap();
-    let there = files(temp.path());
+    let there = names_in(temp.path());
     for (args, expected) in [
         (&[] as &[&str], "nothing to compare with the reference"),
         (&[&missing], "missing.gguf' does not exist"),
@@ -440,7 +416,7 @@ fn mistakes_are_told_before_the_work() {
         assert!(output.stdout.is_empty(), "{args:?}");
         refused(output, expected);
     }
-    assert_eq!(files(temp.path()), there);
+    assert_eq!(names_in(temp.path()), there);
     assert!(
         fs::read(models().join("trilm-Q8_0.gguf"))
             .unwrap()
@@ -462,7 +438,7 @@ fn mistakes_are_told_before_the_work() {
         ],
         &["--compare", "-f", "x", "x.gguf", "--ppl-output-type", "1"],
     ] {
-        let output = tool(temp.path(), args).output().unwrap();
+        let output = rperplexity(temp.path(), args).output().unwrap();
         assert_eq!(output.status.code(), Some(2), "{args:?}");
     }
 }
@@ -479,7 +455,7 @@ fn the_base_file_of_another_model_is_refused() {
         &base,
     ];
     // one bit is another model
-    let mut one = tool(temp.path(), &["-m", "trilm-ap.gguf", "--bits", "1", "-f"]);
+    let mut one = rperplexity(temp.path(), &["-m", "trilm-ap.gguf", "--bits", "1", "-f"]);
     one.arg(testdata("wikitext-2/wiki.test.raw")).args(SHORT);
     one.args(&kept[2..]);
     ok(one);
@@ -504,7 +480,7 @@ fn the_base_file_of_another_model_is_refused() {
 fn an_interrupted_comparison_leaves_nothing() {
     let temp = TempDir::new().unwrap();
     for plot in [false, true] {
-        let mut long = tool(temp.path(), &["--compare", "trilm-Q8_0.gguf", "-f"]);
+        let mut long = rperplexity(temp.path(), &["--compare", "trilm-Q8_0.gguf", "-f"]);
         long.arg(testdata("wikitext-2/wiki.test.raw"));
         if plot {
             long.arg("--plot").arg(temp.path().join("plot.svg"));
@@ -518,7 +494,7 @@ fn an_interrupted_comparison_leaves_nothing() {
             let written = fs::metadata(temp.path().join(name)).map_or(0, |m| m.len());
             name.contains(".kld.") && written > 1 << 20
         };
-        while !files(temp.path()).iter().any(begun) {
+        while !names_in(temp.path()).iter().any(begun) {
             assert!(child.try_wait().unwrap().is_none(), "it ended by itself");
             sleep(Duration::from_millis(20));
         }
@@ -526,6 +502,10 @@ fn an_interrupted_comparison_leaves_nothing() {
         let killed = Command::new("kill").args(["-INT", &id]).status().unwrap();
         assert!(killed.success());
         assert_eq!(child.wait().unwrap().code(), Some(130));
-        assert!(files(temp.path()).is_empty(), "{:?}", files(temp.path()));
+        assert!(
+            names_in(temp.path()).is_empty(),
+            "{:?}",
+            names_in(temp.path())
+        );
     }
 }

@@ -1,23 +1,15 @@
 //! `rquantize` against the SHA-256 of files that llama-quantize wrote, and everything it refuses.
 
 use std::fs;
-use std::io::Read;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use assert_cmd::Command;
-use flate2::read::GzDecoder;
 use serde_json::Value as Json;
-use sha2::{Digest, Sha256};
 use tempfile::TempDir;
-use trine_formats::gguf::write::{Layout, NewTensor, Writer};
+use trine_formats::gguf::write::NewTensor;
 use trine_formats::gguf::{Array, Gguf, Limits, Metadata, Value};
 use trine_formats::types::TypeId;
-
-fn testdata(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("../testdata")
-        .join(name)
-}
+use trine_testkit::{bitnet, gguf, testdata, tool};
 
 /// Runs in `dir`; the words are split at spaces.
 fn rquantize(dir: &Path, words: &str) -> std::process::Output {
@@ -31,25 +23,16 @@ fn rquantize(dir: &Path, words: &str) -> std::process::Output {
 
 /// The standard output of a run that must succeed.
 fn ok(dir: &Path, words: &str) -> String {
-    let output = rquantize(dir, words);
-    let stderr = String::from_utf8(output.stderr).unwrap();
-    assert!(output.status.success(), "{words}: {stderr}");
-    String::from_utf8(output.stdout).unwrap()
+    tool::stdout(rquantize(dir, words))
 }
 
 /// The last line on standard error of a run that must fail, and all lines before it. No file may be
 /// left behind.
 fn refused(dir: &Path, words: &str) -> (String, Vec<String>) {
     let before = listing(dir);
-    let output = rquantize(dir, words);
-    assert_eq!(output.status.code(), Some(1), "{words}");
+    let refusal = tool::refusal("rquantize", rquantize(dir, words));
     assert_eq!(listing(dir), before, "{words}");
-    let stderr = String::from_utf8(output.stderr).unwrap();
-    let mut lines: Vec<String> = stderr.lines().map(str::to_owned).collect();
-    let last = lines.pop().unwrap();
-    let message = last
-        .strip_prefix("rquantize: error: ")
-        .unwrap_or_else(|| panic!("{stderr}"));
+    let message = refusal.error;
     // an error that is its own cause would be printed twice
     let half = message.len() / 2;
     assert_ne!(
@@ -57,7 +40,7 @@ fn refused(dir: &Path, words: &str) -> (String, Vec<String>) {
         message.get(half + 1..),
         "{message}"
     );
-    (message.to_owned(), lines)
+    (message, refusal.before)
 }
 
 fn listing(dir: &Path) -> Vec<(String, u64)> {
@@ -74,8 +57,7 @@ fn listing(dir: &Path) -> Vec<(String, u64)> {
 }
 
 fn sha256(path: &Path) -> String {
-    let digest = Sha256::digest(fs::read(path).unwrap());
-    digest.iter().map(|b| format!("{b:02x}")).collect()
+    trine_testkit::sha256(&fs::read(path).unwrap())
 }
 
 /// A directory with the bundled models and the importance matrix.
@@ -88,10 +70,7 @@ fn bundle() -> TempDir {
     copy("models/trilm-wt-5.8m-F16.gguf");
     copy("imatrix/trilm-F16.imatrix.gguf");
     copy("imatrix/trilm-F16.imatrix.dat");
-    let packed = fs::File::open(testdata("models/bitnet-wt-5.8m-F16.gguf.gz")).unwrap();
-    let mut bitnet = Vec::new();
-    GzDecoder::new(packed).read_to_end(&mut bitnet).unwrap();
-    fs::write(dir.path().join("bitnet-wt-5.8m-F16.gguf"), bitnet).unwrap();
+    fs::write(dir.path().join("bitnet-wt-5.8m-F16.gguf"), bitnet()).unwrap();
     dir
 }
 
@@ -262,9 +241,7 @@ fn small_model(path: &Path, columns: u64, fill: f32, extra: &[(&str, Value)]) {
         NewTensor::new("blk.0.attn_q.weight", [columns, 3], TypeId::F32),
         NewTensor::new("blk.0.ffn_down.weight", [256, columns], TypeId::F32),
     ];
-    let layout = Layout::new(&meta, &tensors).unwrap();
-    let mut writer = Writer::create(path, layout, &[]).unwrap();
-    for t in &tensors {
+    let data = |t: &NewTensor| -> Vec<u8> {
         let n: u64 = t.shape.iter().product();
         let value = |i: u64| {
             if t.name.contains("attn_q") {
@@ -273,10 +250,10 @@ fn small_model(path: &Path, columns: u64, fill: f32, extra: &[(&str, Value)]) {
                 (i % 7) as f32 * 0.25
             }
         };
-        let data: Vec<u8> = (0..n).flat_map(|i| value(i).to_le_bytes()).collect();
-        writer.tensor(&t.name, &data).unwrap();
-    }
-    writer.finish().unwrap();
+        (0..n).flat_map(|i| value(i).to_le_bytes()).collect()
+    };
+    let tensors = tensors.map(|t| (t.clone(), data(&t)));
+    gguf::write(path, &meta, &tensors);
 }
 
 #[test]

@@ -1,25 +1,16 @@
 //! The `rtokenize` program: its output and its errors.
 
-use std::path::PathBuf;
-
 use assert_cmd::Command;
+use trine_testkit::{read, testdata};
 
 fn rtokenize() -> Command {
     Command::new(env!("CARGO_BIN_EXE_rtokenize"))
 }
 
-fn repository(path: &str) -> PathBuf {
-    PathBuf::from(env!("CARGO_MANIFEST_DIR"))
-        .join("..")
-        .join(path)
-}
-
 /// The GPT-2 vocabulary, unpacked.
 fn gpt2() -> tempfile::NamedTempFile {
-    let packed =
-        std::fs::File::open(repository("testdata/vocab/ggml-vocab-gpt-2.gguf.gz")).unwrap();
-    let mut file = tempfile::NamedTempFile::with_suffix(".gguf").unwrap();
-    std::io::copy(&mut flate2::read::GzDecoder::new(packed), &mut file).unwrap();
+    let file = tempfile::NamedTempFile::with_suffix(".gguf").unwrap();
+    std::fs::write(&file, read(&testdata("vocab/ggml-vocab-gpt-2.gguf.gz"))).unwrap();
     file
 }
 
@@ -73,7 +64,7 @@ fn prints_pieces_ids_and_json() {
         "[27, 91, 437, 1659, 5239, 91, 29]\n"
     );
     assert_eq!(stdout(&mut args(&["-p", "", "--ids"])), "[]\n");
-    let text = repository("testdata/vocab/ggml-vocab-gpt-2.gguf.inp");
+    let text = testdata("vocab/ggml-vocab-gpt-2.gguf.inp");
     let count = stdout(args(&["--ids", "--show-count", "-f"]).arg(text));
     assert!(count.ends_with("Total number of tokens: 975\n"), "{count}");
 }
@@ -84,7 +75,7 @@ fn errors_are_one_line_with_the_place() {
     let e = failure(rtokenize().args(["-m", "no-such.gguf", "-p", "x"]));
     assert_eq!(e, "rtokenize: error: 'no-such.gguf' does not exist\n");
 
-    let readme = repository("testdata/vocab/README.md");
+    let readme = testdata("vocab/README.md");
     let e = failure(rtokenize().arg("-m").arg(readme).args(["-p", "x"]));
     assert!(e.contains("is not a GGUF file"), "{e}");
 

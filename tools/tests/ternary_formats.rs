@@ -1,23 +1,17 @@
 //! Ternary weights through all formats: nothing changes, what cannot be held is named, damage is found.
 
 use std::fs;
-use std::io::Read;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use assert_cmd::Command;
-use flate2::read::GzDecoder;
 use tempfile::TempDir;
-use trine_formats::gguf::write::{Layout, NewTensor, Writer};
-use trine_formats::gguf::{Gguf, Limits, Metadata, Value};
+use trine_formats::gguf::write::NewTensor;
+use trine_formats::gguf::{Metadata, Value};
 use trine_formats::types::TypeId;
+use trine_testkit::gguf::{self, header};
+use trine_testkit::{bitnet, tool, trilm};
 
-fn testdata(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("../testdata")
-        .join(name)
-}
-
-fn tool(bin: &str, dir: &Path, words: &str) -> std::process::Output {
+fn run(bin: &str, dir: &Path, words: &str) -> std::process::Output {
     Command::new(bin)
         .current_dir(dir)
         .args(words.split_ascii_whitespace())
@@ -31,15 +25,12 @@ const RINSPECT: &str = env!("CARGO_BIN_EXE_rinspect");
 
 /// Standard output of a run that must succeed.
 fn ok(bin: &str, dir: &Path, words: &str) -> String {
-    let output = tool(bin, dir, words);
-    let stderr = String::from_utf8(output.stderr).unwrap();
-    assert!(output.status.success(), "{words}: {stderr}");
-    String::from_utf8(output.stdout).unwrap()
+    tool::stdout(run(bin, dir, words))
 }
 
 /// Standard error of a run that must fail with code 1.
 fn refused(bin: &str, dir: &Path, words: &str) -> String {
-    let output = tool(bin, dir, words);
+    let output = run(bin, dir, words);
     assert_eq!(output.status.code(), Some(1), "{words}");
     String::from_utf8(output.stderr).unwrap()
 }
@@ -47,22 +38,14 @@ fn refused(bin: &str, dir: &Path, words: &str) -> String {
 /// A directory with the two models as `trilm.gguf` and `bitnet.gguf`, and token ids in `ids.txt`.
 fn bundle() -> TempDir {
     let dir = TempDir::new().unwrap();
-    let trilm = testdata("models/trilm-wt-5.8m-F16.gguf");
-    fs::copy(trilm, dir.path().join("trilm.gguf")).unwrap();
-    let packed = fs::File::open(testdata("models/bitnet-wt-5.8m-F16.gguf.gz")).unwrap();
-    let mut bitnet = Vec::new();
-    GzDecoder::new(packed).read_to_end(&mut bitnet).unwrap();
-    fs::write(dir.path().join("bitnet.gguf"), bitnet).unwrap();
+    fs::copy(trilm(), dir.path().join("trilm.gguf")).unwrap();
+    fs::write(dir.path().join("bitnet.gguf"), bitnet()).unwrap();
     fs::write(
         dir.path().join("ids.txt"),
         "5 17 200 31 900 7 7 12 100 4000 55",
     )
     .unwrap();
     dir
-}
-
-fn header(bytes: &[u8]) -> Gguf {
-    Gguf::parse(bytes, &Limits::default()).unwrap()
 }
 
 /// The data of every tensor, by name.
@@ -208,20 +191,14 @@ type Matrix<'a> = (&'a str, u64, u64, &'a dyn Fn(u64, u64) -> f32);
 fn synthetic(path: &Path, matrices: &[Matrix<'_>]) {
     let mut meta = Metadata::default();
     meta.set("general.architecture", Value::str("llama"));
-    let tensors: Vec<NewTensor> = matrices
-        .iter()
-        .map(|&(name, columns, rows, _)| NewTensor::new(name, [columns, rows], TypeId::F32))
-        .collect();
-    let layout = Layout::new(&meta, &tensors).unwrap();
-    let mut writer = Writer::create(path, layout, &[]).unwrap();
-    for &(name, columns, rows, weight) in matrices {
+    let tensor = |&(name, columns, rows, weight): &Matrix<'_>| {
         let places = (0..rows).flat_map(|r| (0..columns).map(move |c| (r, c)));
-        let data: Vec<u8> = places
-            .flat_map(|(r, c)| weight(r, c).to_le_bytes())
-            .collect();
-        writer.tensor(name, &data).unwrap();
-    }
-    writer.finish().unwrap();
+        let data = places.flat_map(|(r, c)| weight(r, c).to_le_bytes());
+        let tensor = NewTensor::new(name, [columns, rows], TypeId::F32);
+        (tensor, data.collect())
+    };
+    let tensors: Vec<_> = matrices.iter().map(tensor).collect();
+    gguf::write(path, &meta, &tensors);
 }
 
 fn trit(row: u64, column: u64) -> f32 {
@@ -389,19 +366,15 @@ fn tiles_and_layouts_that_a_file_does_not_name() {
     );
     assert_eq!(logits("-m tl2.gguf"), want);
     let bytes = fs::read(at("tl2.gguf")).unwrap();
-    let mut meta = header(&bytes).meta;
+    let file = header(&bytes);
+    let mut meta = file.meta;
     assert!(meta.remove("trine.tl2.tiles"));
-    let list: Vec<NewTensor> = header(&bytes).tensors.iter().map(NewTensor::from).collect();
-    let mut writer =
-        Writer::create(&at("bare.gguf"), Layout::new(&meta, &list).unwrap(), &[]).unwrap();
-    let gguf = header(&bytes);
-    for t in &gguf.tensors {
-        let start = (gguf.data_offset + t.offset) as usize;
-        writer
-            .tensor(&t.name, &bytes[start..start + t.bytes as usize])
-            .unwrap();
-    }
-    writer.finish().unwrap();
+    let data = |offset: u64, n: u64| &bytes[(file.data_offset + offset) as usize..][..n as usize];
+    let tensors = file.tensors.iter();
+    let tensors: Vec<_> = tensors
+        .map(|t| (NewTensor::from(t), data(t.offset, t.bytes).to_vec()))
+        .collect();
+    gguf::write(&at("bare.gguf"), &meta, &tensors);
     for (bin, words) in [
         (RGEN, "-m bare.gguf -n 0 --tokens ids.txt"),
         (RINSPECT, "bare.gguf"),

@@ -6,7 +6,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::file::SharedFile;
 use super::layout::Layout;
-use super::write::{TempFile, WriteError, check_target};
+use super::write::{WriteError, check_target};
+use crate::temp_file::TempFile;
 
 /// Writes one file at any places of its [`Layout`], every byte once, from any number of threads. The header
 /// comes last, so that its values may be found out on the way.

@@ -1,19 +1,17 @@
 //! Writes GGUF files: a plan first, then the data in order, and the file appears under its name only
 //! when it is whole.
 //!
-//! Everything goes to a temporary file beside the target (`NAME.PID.part`) that is synced and renamed
-//! at the end. An unfinished [`Writer`] removes it when dropped; [`remove_unfinished`] does so for a
-//! program that is about to be killed.
+//! Everything goes to a [temporary file](crate::temp_file) beside the target that is synced and renamed at the end;
+//! an unfinished [`Writer`] removes it when dropped.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use thiserror::Error;
 
 pub use super::layout::{Layout, NewTensor, ggml_shape};
-pub use super::scatter::ScatterWriter;
+use crate::temp_file::{CreateError, TempFile};
 
 /// Why a file could not be written.
 #[allow(missing_docs, reason = "the messages say what the fields are")]
@@ -77,82 +75,12 @@ impl WriteError {
     }
 }
 
-/// Temporary files of all writers of this process that are neither finished nor dropped.
-static UNFINISHED: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
-
-fn unfinished() -> MutexGuard<'static, Vec<PathBuf>> {
-    UNFINISHED.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// Removes the temporary files of all unfinished writers and returns their paths. To be called from a
-/// thread, such as a Ctrl-C handler's, just before the process exits: writers still at work will fail.
-pub fn remove_unfinished() -> Vec<PathBuf> {
-    let paths = std::mem::take(&mut *unfinished());
-    paths
-        .into_iter()
-        .filter(|p| fs::remove_file(p).is_ok())
-        .collect()
-}
-
-/// A file under a temporary name that goes away unless it is kept.
-pub(super) struct TempFile {
-    path: PathBuf,
-}
-
-impl TempFile {
-    /// Creates `NAME.PID.part` beside `target`, or `NAME.PID.N.part` when a file of that name is there.
-    pub(super) fn create(target: &Path) -> Result<(TempFile, File), WriteError> {
-        let name = target
-            .file_name()
-            .ok_or_else(|| WriteError::Directory(target.to_owned()))?;
-        let mut n = 0;
-        loop {
-            let mut temp = name.to_owned();
-            temp.push(format!(".{}", std::process::id()));
-            if n > 0 {
-                temp.push(format!(".{n}"));
-            }
-            temp.push(".part");
-            let path = target.with_file_name(temp);
-            // Registered under the lock, so that no moment is left in which a kill would leave the file.
-            let mut list = unfinished();
-            match OpenOptions::new().write(true).create_new(true).open(&path) {
-                Ok(file) => {
-                    list.push(path.clone());
-                    return Ok((TempFile { path }, file));
-                }
-                Err(e) if e.kind() == io::ErrorKind::AlreadyExists && n < 1000 => n += 1,
-                Err(source) => {
-                    return Err(WriteError::Io {
-                        action: "create",
-                        path,
-                        source,
-                    });
-                }
-            }
-        }
-    }
-
-    /// Gives the file, which must be synced, the name `target`.
-    pub(super) fn keep(self, target: &Path) -> io::Result<()> {
-        fs::rename(&self.path, target)?;
-        self.forget();
-        sync_directory(target);
-        Ok(())
-    }
-
-    fn forget(&self) {
-        unfinished().retain(|p| *p != self.path);
-    }
-}
-
-impl Drop for TempFile {
-    fn drop(&mut self) {
-        let mine = unfinished().contains(&self.path);
-        if mine {
-            // What cannot be removed now could not be removed later either.
-            let _ = fs::remove_file(&self.path);
-            self.forget();
+impl From<CreateError> for WriteError {
+    fn from(e: CreateError) -> WriteError {
+        WriteError::Io {
+            action: "create",
+            path: e.path,
+            source: e.source,
         }
     }
 }
@@ -302,6 +230,9 @@ impl Writer {
 /// The path to replace: links are followed, so that the link stays and the file behind it changes.
 pub(super) fn check_target(target: &Path, inputs: &[&Path]) -> Result<PathBuf, WriteError> {
     let Ok(meta) = fs::metadata(target) else {
+        if target.file_name().is_none() {
+            return Err(WriteError::Directory(target.to_owned()));
+        }
         let dir = target.parent().filter(|d| !d.as_os_str().is_empty());
         if dir.is_some_and(|d| !d.is_dir()) {
             return Err(WriteError::NoDirectory(target.to_owned()));
@@ -338,15 +269,4 @@ fn same_file(target: &fs::Metadata, _: &Path, input: &Path) -> bool {
 #[cfg(not(unix))]
 fn same_file(_: &fs::Metadata, target: &Path, input: &Path) -> bool {
     matches!((fs::canonicalize(target), fs::canonicalize(input)), (Ok(a), Ok(b)) if a == b)
-}
-
-/// Makes the rename itself durable, where directories can be synced; elsewhere the system does.
-fn sync_directory(target: &Path) {
-    let dir = target
-        .parent()
-        .filter(|d| !d.as_os_str().is_empty())
-        .unwrap_or(Path::new("."));
-    if let Ok(dir) = File::open(dir) {
-        let _ = dir.sync_all();
-    }
 }

@@ -14,7 +14,7 @@ use rayon::prelude::*;
 use sha2::{Digest, Sha256};
 use trine_formats::anyprec::{Header, Part, SparseShares};
 use trine_formats::gguf::ModelFile;
-use trine_formats::gguf::write::ScatterWriter;
+use trine_formats::gguf::ScatterWriter;
 
 use super::Progress;
 use super::error::ApError;

@@ -8,7 +8,6 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
 use clap::Args;
-use indicatif::ProgressBar;
 use sha2::{Digest, Sha256};
 use trine::quant::anyprec::outliers::Shares;
 use trine::quant::anyprec::{
@@ -20,7 +19,7 @@ use trine_formats::gguf::ModelFile;
 use trine_formats::imatrix::Imatrix;
 use trine_formats::types::TypeId;
 
-use crate::progress::{byte_bar, human_bytes};
+use crate::progress::{TensorBar, human_bytes};
 use crate::text::hex;
 
 /// What the options of this kind of target stand under in help.
@@ -178,19 +177,16 @@ pub fn quantize(job: Job<'_>) -> Result<()> {
         show::write_plan(&plan, job.target, &sensitivity, job.json, &mut out)?;
         return Ok(out.flush()?);
     }
-    let mut display = Display {
-        bar: byte_bar(plan.bytes_from()),
-        verbose: job.verbose,
-    };
+    let mut bar = TensorBar::new(plan.bytes_from(), job.verbose);
     let report = run(
         job.model,
         &plan,
         &mut sensitivity,
         job.out,
         job.options,
-        &mut display,
+        &mut bar,
     );
-    display.bar.finish_and_clear();
+    bar.finish();
     let report = report?;
     let done = show::Done {
         report: &report,
@@ -206,13 +202,9 @@ pub fn quantize(job: Job<'_>) -> Result<()> {
 /// # Errors
 /// Not such a file, or not such a width; I/O.
 pub fn take_width(model: &ModelFile, width: u8, out: &Path, json: bool) -> Result<()> {
-    let bar = byte_bar(model.tensors().map(|t| t.bytes).sum());
-    let mut display = Display {
-        bar,
-        verbose: false,
-    };
-    let done = extract(model, width, out, &mut display);
-    display.bar.finish_and_clear();
+    let mut bar = TensorBar::new(model.tensors().map(|t| t.bytes).sum(), false);
+    let done = extract(model, width, out, &mut bar);
+    bar.finish();
     let done = done?;
     let mut stdout = io::stdout().lock();
     if json {
@@ -262,21 +254,12 @@ fn sensitivity(
     }
 }
 
-/// Shows the work on stderr.
-struct Display {
-    bar: ProgressBar,
-    verbose: bool,
-}
-
-impl Progress for Display {
+impl Progress for TensorBar {
     fn tensor(&mut self, name: &str) {
-        self.bar.set_message(name.to_owned());
-        if self.verbose {
-            self.bar.suspend(|| note!("{name}"));
-        }
+        TensorBar::tensor(self, name, || name.to_owned());
     }
 
     fn advance(&mut self, bytes: u64) {
-        self.bar.inc(bytes);
+        TensorBar::advance(self, bytes);
     }
 }

@@ -2,6 +2,7 @@
 
 pub mod args;
 mod describe;
+mod grid;
 mod kernels;
 mod machine;
 mod models;

@@ -3,82 +3,19 @@
 use std::io::Write;
 use std::time::Instant;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use trine::Isa;
 use trine::model::{LoadOptions, Model};
 use trine::pool::Pool;
 use trine::step::{Session, SessionOptions};
 
 use super::Subject;
-use super::args::{Args, Pair};
+use super::args::Args;
 use super::describe::Description;
+use super::grid::{self, Test};
 use super::output::{Record, Shown, Table};
 use crate::args::threads;
 use crate::feed::Feed;
-
-/// One point of the grid that the lists span.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Test {
-    /// Tokens of the prompt.
-    pub prompt: usize,
-    /// Tokens generated.
-    pub generated: usize,
-    /// Tokens in the context before.
-    pub depth: usize,
-    /// Tokens handed over at once.
-    pub batch: usize,
-    /// Tokens computed at once.
-    pub ubatch: usize,
-}
-
-impl Test {
-    /// `pp512`, `tg128`, `pp512+tg128`, with ` @ d1024` behind a context.
-    pub fn name(&self) -> String {
-        let name = match (self.prompt, self.generated) {
-            (p, 0) => format!("pp{p}"),
-            (0, g) => format!("tg{g}"),
-            (p, g) => format!("pp{p}+tg{g}"),
-        };
-        match self.depth {
-            0 => name,
-            d => format!("{name} @ d{d}"),
-        }
-    }
-
-    /// Tokens that are timed.
-    pub fn tokens(&self) -> usize {
-        self.prompt + self.generated
-    }
-}
-
-/// The tests of every model at every number of threads.
-///
-/// # Errors
-/// There are none.
-pub fn tests(args: &Args) -> Result<Vec<Test>> {
-    let mut lengths: Vec<Pair> = args.n_prompt.iter().map(|&p| Pair(p, 0)).collect();
-    lengths.extend(args.n_gen.iter().map(|&g| Pair(0, g)));
-    lengths.extend(&args.prompt_gen);
-    lengths.retain(|&Pair(p, g)| p + g > 0);
-    let mut all = Vec::new();
-    for &batch in &args.batch_size {
-        for &ubatch in &args.ubatch_size {
-            for &depth in &args.n_depth {
-                all.extend(lengths.iter().map(|&Pair(prompt, generated)| Test {
-                    prompt,
-                    generated,
-                    depth,
-                    batch,
-                    ubatch,
-                }));
-            }
-        }
-    }
-    if all.is_empty() {
-        bail!("nothing to do: give -p, -n or -pg a number above 0");
-    }
-    Ok(all)
-}
 
 /// A pool of `threads`.
 ///
@@ -113,7 +50,7 @@ pub fn thread_counts(args: &Args, default: &[usize]) -> Vec<usize> {
 /// A model that cannot be loaded; nothing to do; output that cannot be written.
 pub fn run(args: &Args, subjects: &[Subject], out: &mut dyn Write) -> Result<()> {
     let isa = Isa::from_env()?;
-    let tests = tests(args)?;
+    let tests = grid::tests(args)?;
     let mut table = Table::new(args.output, out)?;
     let shown = Shown::of(args);
     let counts = thread_counts(args, &[threads(None)]);

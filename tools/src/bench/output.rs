@@ -8,7 +8,7 @@ use trine::Isa;
 
 use super::args::{Args, Format};
 use super::describe::{Description, processor};
-use super::models::Test;
+use super::grid::Test;
 use crate::stats::Summary;
 
 /// One measured test.

@@ -16,8 +16,9 @@ use trine_formats::types::TypeId;
 use super::Subject;
 use super::args::Args;
 use super::describe::{Description, processor};
+use super::grid::{self, Test};
 use super::machine::Machine;
-use super::models::{self, Test};
+use super::models;
 use super::output::{Line, Table, backend, object};
 use crate::args::threads;
 use crate::stats::Summary;
@@ -96,7 +97,7 @@ pub struct Limits {
 /// A model that cannot be loaded; nothing to do; output that cannot be written.
 pub fn run(args: &Args, subjects: &[Subject], out: &mut dyn Write) -> Result<()> {
     let isa = Isa::from_env()?;
-    let tests = models::tests(args)?;
+    let tests = grid::tests(args)?;
     let counts = models::thread_counts(args, &[threads(None)]);
     let mut table = Table::new(args.output, out)?;
     for subject in subjects {

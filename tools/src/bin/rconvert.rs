@@ -7,14 +7,12 @@ use std::process::ExitCode;
 
 use anyhow::{Result, anyhow, bail};
 use clap::{Parser, ValueEnum};
-use indicatif::ProgressBar;
 use serde_json::{Value, json};
 use trine::convert::{
     Options, OutType, PackedScale, Plan, Progress, Row, Ternary, known_classes, plan, run,
 };
-use trine_formats::gguf::write::remove_unfinished;
-use trine_tools::exit;
-use trine_tools::progress::{byte_bar, human_bytes};
+use trine_tools::progress::{TensorBar, human_bytes};
+use trine_tools::{exit, interrupt};
 
 /// Convert the folder of a Hugging Face checkpoint (config.json, tokenizer, *.safetensors) into one
 /// GGUF file.
@@ -168,19 +166,13 @@ fn convert(args: &Args) -> Result<()> {
             .out
             .as_ref()
             .ok_or_else(|| anyhow!("the name of the file to write is missing"))?;
-        // Without the handler the run still works, only a kill would leave the temporary file.
-        let _ = ctrlc::set_handler(|| {
-            remove_unfinished();
-            let _ = writeln!(io::stderr(), "\nrconvert: interrupted, nothing was written");
-            std::process::exit(130);
-        });
-        let mut progress = Bar {
-            bar: byte_bar(plan.work()),
-            verbose: args.verbose,
+        interrupt::end_at_once(Some("\nrconvert: interrupted, nothing was written"));
+        let mut progress = Display {
+            bar: TensorBar::new(plan.work(), args.verbose),
             total: plan.rows.len(),
         };
         run(&plan, out, &mut progress)?;
-        progress.bar.finish_and_clear();
+        progress.bar.finish();
     }
     let mut stdout = io::stdout().lock();
     if args.json {
@@ -264,29 +256,19 @@ fn report(plan: &Plan, bytes: u64, args: &Args) -> Value {
     })
 }
 
-struct Bar {
-    bar: ProgressBar,
-    verbose: bool,
+/// Shows the work on stderr.
+struct Display {
+    bar: TensorBar,
     total: usize,
 }
 
-impl Progress for Bar {
+impl Progress for Display {
     fn tensor(&mut self, index: usize, row: &Row) {
-        self.bar.set_message(row.name.clone());
-        if self.verbose {
-            self.bar.suspend(|| {
-                let _ = writeln!(
-                    io::stderr(),
-                    "[{:4}/{:4}] {}",
-                    index + 1,
-                    self.total,
-                    line(row)
-                );
-            });
-        }
+        let line = || format!("[{:4}/{:4}] {}", index + 1, self.total, line(row));
+        self.bar.tensor(&row.name, line);
     }
 
     fn advance(&mut self, bytes: u64) {
-        self.bar.inc(bytes);
+        self.bar.advance(bytes);
     }
 }

@@ -7,14 +7,12 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, anyhow, bail};
 use clap::Parser;
-use indicatif::ProgressBar;
 use trine::Isa;
 use trine::quant::{
     Importance, KvOverride, Plan, Progress, QuantError, Recipe, Row, RunOptions, Selection, Target,
     TensorRule, anyprec, nearest, parse_layers, parse_type, run,
 };
 use trine_formats::anyprec::AnyPrec;
-use trine_formats::gguf::write::remove_unfinished;
 use trine_formats::gguf::{PackingOptions, ShapeTiles};
 use trine_formats::imatrix::Imatrix;
 use trine_formats::types::TypeId;
@@ -24,8 +22,8 @@ use trine_tools::anyprec::{
 use trine_tools::goal::{Goal, long_help};
 use trine_tools::open::open_model;
 use trine_tools::packing::I2sLayout;
-use trine_tools::progress::byte_bar;
-use trine_tools::{exit, quantize as show};
+use trine_tools::progress::TensorBar;
+use trine_tools::{exit, interrupt, quantize as show};
 
 /// Quantize a GGUF model. The output is, byte for byte, the file that llama-quantize writes.
 ///
@@ -360,22 +358,18 @@ fn importance(file: &str, args: &Args) -> Result<Option<Importance>> {
 
 /// Shows the work on stderr.
 struct Display {
-    bar: ProgressBar,
+    bar: TensorBar,
     total: usize,
-    verbose: bool,
 }
 
 impl Progress for Display {
     fn tensor(&mut self, index: usize, row: &Row) {
-        self.bar.set_message(row.name.clone());
-        if self.verbose {
-            self.bar
-                .suspend(|| eprintln!("[{:>4}/{}] {}", index + 1, self.total, show::line(row)));
-        }
+        let line = || format!("[{:>4}/{}] {}", index + 1, self.total, show::line(row));
+        self.bar.tensor(&row.name, line);
     }
 
     fn advance(&mut self, bytes: u64) {
-        self.bar.inc(bytes);
+        self.bar.advance(bytes);
     }
 }
 
@@ -421,9 +415,8 @@ fn quantize(args: &Args) -> Result<()> {
         return Ok(());
     }
     let mut display = Display {
-        bar: byte_bar(plan.bytes_from()),
+        bar: TensorBar::new(plan.bytes_from(), args.verbose),
         total: plan.rows.len(),
-        verbose: args.verbose,
     };
     let options = RunOptions {
         isa: Isa::from_env()?,
@@ -431,7 +424,7 @@ fn quantize(args: &Args) -> Result<()> {
         force: args.force,
     };
     let report = run(&model, &plan, &job.out, options, &mut display);
-    display.bar.finish_and_clear();
+    display.bar.finish();
     let report = report.inspect_err(list)?;
     show::write_report(&plan, &report, target, start.elapsed(), args.json, &mut out)?;
     if args.verbose {
@@ -454,15 +447,7 @@ fn quantize(args: &Args) -> Result<()> {
 fn main() -> ExitCode {
     exit::run("rquantize", || {
         let args = Args::parse();
-        let handler = ctrlc::set_handler(|| {
-            remove_unfinished();
-            eprintln!("\nrquantize: interrupted, nothing was written");
-            std::process::exit(130);
-        });
-        if let Err(e) = handler {
-            // the run still works, and its target is safe all the same
-            eprintln!("warning: an interrupt will leave a temporary file behind: {e}");
-        }
+        interrupt::end_at_once(Some("\nrquantize: interrupted, nothing was written"));
         quantize(&args)
     })
 }

@@ -2,7 +2,6 @@
 
 pub mod args;
 mod compare;
-mod progress;
 mod statistics;
 mod widths;
 
@@ -20,9 +19,9 @@ use trine::step::{Session, SessionOptions};
 
 use crate::load::{Loaded, bos, load, peak_memory};
 use crate::outfile::{OutFile, keep_input};
+use crate::progress::Steps;
 use crate::{interrupt, text};
 use args::Args;
-use progress::Progress;
 
 /// The option that names the output.
 const OPTION: &str = "--kl-divergence-base";
@@ -160,7 +159,7 @@ fn estimate(args: &Args, loaded: &Loaded, text: &str, out: Option<OutFile>) -> R
         None => None,
     };
     let mut stdout = io::stdout().lock();
-    let mut progress = Progress::new(chunks.count());
+    let mut progress = Steps::new("chunk", chunks.count());
     let mut running = Vec::new();
     let mut previous = Estimate::default();
     let mut wrote = Ok(());
@@ -286,7 +285,7 @@ fn divergence(
     if !args.json {
         writeln!(stdout, "{}", kld::TABLE_HEAD)?;
     }
-    let mut progress = Progress::new(count);
+    let mut progress = Steps::new("chunk", count);
     let mut wrote = Ok(());
     let result = kld::divergence(
         &mut session,

@@ -10,10 +10,10 @@ use trine::eval::base_file::BaseWriter;
 use trine::eval::perplexity::perplexity;
 
 use super::args::Args;
-use super::progress::Progress;
 use super::{go_on, session};
 use crate::inspect::AnyPrecReport;
 use crate::load::{Loaded, bos, peak_memory};
+use crate::progress::Steps;
 
 /// Evaluates the same chunks at every width; a line appears when its width is done.
 pub fn table(args: &Args, loaded: &Loaded, widths: &[u8], text: &str) -> Result<()> {
@@ -50,7 +50,7 @@ pub fn table(args: &Args, loaded: &Loaded, widths: &[u8], text: &str) -> Result<
     for &bits in widths {
         session.set_bits(bits)?;
         note!("{bits} bits");
-        let mut progress = Progress::new(chunks.count());
+        let mut progress = Steps::new("chunk", chunks.count());
         let start = Instant::now();
         let total = perplexity(
             &mut session,

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
-use indicatif::{HumanDuration, ProgressBar, ProgressStyle};
+use indicatif::ProgressBar;
 use trine::eval::Chunks;
 use trine::eval::imatrix::{CollectError, Options, Schedule, Watch, cache_bytes, collect};
 use trine::eval::perplexity::Estimate;
@@ -17,7 +17,7 @@ use super::args::Args;
 use super::{read, save, summary};
 use crate::load::{ModelArgs, bos, load};
 use crate::outfile::keep_input;
-use crate::{interrupt, text};
+use crate::{interrupt, progress, text};
 
 /// Collects into `matrix`, which holds the sums of the input files; `false` when the user stopped it.
 ///
@@ -190,11 +190,10 @@ fn chunks_done(
 }
 
 fn bar(tokens: usize) -> ProgressBar {
-    let style =
-        ProgressStyle::with_template("{bar:30} {percent:>3}% {per_sec}, ETA {eta} {wide_msg}")
-            .unwrap_or_else(|_| ProgressStyle::default_bar());
-    // Draws on standard error, and only where that is a terminal.
-    ProgressBar::new(tokens as u64).with_style(style)
+    progress::bar(
+        tokens as u64,
+        "{bar:30} {percent:>3}% {per_sec}, ETA {eta} {wide_msg}",
+    )
 }
 
 /// A run and what it has saved.
@@ -236,12 +235,7 @@ impl Run<'_> {
         if self.done == self.first {
             let chunks = u32::try_from(done - self.first).unwrap_or(u32::MAX);
             let one = self.start.elapsed() / chunks.max(1);
-            let all = one * u32::try_from(self.total).unwrap_or(u32::MAX);
-            note!(
-                "{:.2} seconds per chunk - ETA {}",
-                one.as_secs_f64(),
-                HumanDuration(all)
-            );
+            progress::expect("chunk", one, self.total);
         }
         if !self.args.json {
             let mut stdout = io::stdout().lock();

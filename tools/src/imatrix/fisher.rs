@@ -5,10 +5,8 @@ mod text;
 
 use std::io::{self, Write};
 use std::path::Path;
-use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
-use indicatif::{HumanDuration, ProgressBar, ProgressStyle};
 use serde_json::json;
 use trine::Isa;
 use trine::fisher::Fisher;
@@ -19,6 +17,7 @@ use super::args::Args;
 use crate::load::{ModelArgs, peak_memory};
 use crate::open::open_model;
 use crate::outfile::keep_input;
+use crate::progress::Steps;
 use crate::progress::human_bytes;
 use crate::{args, interrupt};
 use file::{Origin, State};
@@ -109,32 +108,17 @@ struct Run<'a> {
 
 impl Run<'_> {
     fn all(&mut self, sequences: &[Vec<u32>], pool: &rayon::ThreadPool) -> Result<bool> {
-        let style =
-            ProgressStyle::with_template("{bar:30} {pos}/{len} samples, ETA {eta} {wide_msg}")
-                .unwrap_or_else(|_| ProgressStyle::default_bar());
-        // Draws on standard error, and only where that is a terminal.
-        let bar = ProgressBar::new(sequences.len() as u64).with_style(style);
-        bar.set_position(self.state.samples as u64);
-        bar.reset_eta();
-        let (start, first) = (Instant::now(), self.state.samples);
+        let first = self.state.samples;
+        let mut steps = Steps::after("sample", first, sequences.len());
         for sequence in &sequences[first..] {
             let added = pool.install(|| self.fisher.add(sequence));
             let loss = added.with_context(|| format!("sample {}", self.state.samples + 1))?;
             self.state.samples += 1;
             self.state.loss += loss;
-            if self.state.samples == first + 1 {
-                let one = start.elapsed();
-                let left = u32::try_from(sequences.len() - first).unwrap_or(u32::MAX);
-                note!(
-                    "{:.2} seconds per sample - ETA {}",
-                    one.as_secs_f64(),
-                    HumanDuration(one * left)
-                );
-            }
-            bar.set_position(self.state.samples as u64);
-            bar.set_message(format!("loss {:.4}", self.state.mean()));
+            steps.tick(self.state.samples);
+            steps.say(format!("loss {:.4}", self.state.mean()));
             if interrupt::asked() && self.state.samples < sequences.len() {
-                bar.finish_and_clear();
+                steps.finish();
                 self.save()?;
                 note!(
                     "stopped after sample {}, saved in '{}'; --resume goes on from there",
@@ -151,7 +135,7 @@ impl Run<'_> {
                 self.save()?;
             }
         }
-        bar.finish_and_clear();
+        steps.finish();
         if self.saved < self.state.samples || self.state.samples == first {
             self.save()?;
         }

@@ -8,13 +8,13 @@ mod text;
 use std::collections::BTreeMap;
 use std::io;
 
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use rayon::prelude::*;
 use sha2::{Digest, Sha256};
 use trine_formats::anyprec::{AnyPrec, Part};
 use trine_formats::gguf::{ModelFile, PackingOptions, TensorInfo, TensorView};
 use trine_formats::types::TypeId;
 
+use crate::progress::byte_bar;
 use crate::text::hex;
 
 pub use anyprec::{AnyPrecReport, WidthReport};
@@ -95,7 +95,7 @@ impl<'a> Report<'a> {
             );
         }
         let any_precision = AnyPrec::is(model.meta());
-        let bar = progress_bar(rows.iter().map(|(_, _, t)| t.bytes).sum());
+        let bar = byte_bar(rows.iter().map(|(_, _, t)| t.bytes).sum());
         let tensors: Vec<TensorReport> = rows
             .into_par_iter()
             .map(|(shard, file_offset, info)| {
@@ -165,14 +165,6 @@ impl<'a> Report<'a> {
 
 fn is_per_tensor(view: &TensorView) -> bool {
     view.info.ty.info().is_some_and(|t| t.is_per_tensor())
-}
-
-fn progress_bar(bytes: u64) -> ProgressBar {
-    let bar = ProgressBar::with_draw_target(Some(bytes), ProgressDrawTarget::stderr());
-    if let Ok(style) = ProgressStyle::with_template("{wide_bar} {bytes}/{total_bytes} {eta}") {
-        bar.set_style(style);
-    }
-    bar
 }
 
 /// A float as the shortest decimal that names it, so that an `f32` is not shown with an `f64`'s digits;

@@ -10,14 +10,13 @@ use std::path::Path;
 use assert_cmd::Command;
 use checkpoint::{Checkpoint, EMBD, HEAD, HEADS, KV_HEADS, Tensor, VOCAB, gemma3, llama3, qwen3};
 use serde_json::{Value, json};
-use sha2::{Digest, Sha256};
 use tempfile::TempDir;
 use trine_formats::gguf::{Gguf, Limits};
 use trine_formats::types::TypeId;
+use trine_testkit::sha256;
 
 fn rconvert(args: &[&str], dir: &Path, out: &Path) -> assert_cmd::assert::Assert {
-    Command::cargo_bin("rconvert")
-        .unwrap()
+    Command::new(env!("CARGO_BIN_EXE_rconvert"))
         .arg(dir)
         .arg(out)
         .args(args)
@@ -88,13 +87,6 @@ fn floats(tensor: &Tensor) -> Vec<f32> {
             .map(|b| f32::from_le_bytes([b[0], b[1], b[2], b[3]]))
             .collect(),
     }
-}
-
-fn sha256(bytes: &[u8]) -> String {
-    Sha256::digest(bytes)
-        .iter()
-        .map(|b| format!("{b:02x}"))
-        .collect()
 }
 
 /// Hashes of the files that llama.cpp's convert_hf_to_gguf.py writes for these folders (its table of
@@ -344,7 +336,7 @@ fn gains_of_gemma_are_one_more_and_its_padding_is_cut() {
 fn a_dry_run_says_what_would_be_written() {
     let dir = TempDir::new().unwrap();
     let folder = llama3().write(&dir, "m");
-    let mut cmd = Command::cargo_bin("rconvert").unwrap();
+    let mut cmd = Command::new(env!("CARGO_BIN_EXE_rconvert"));
     let result = cmd
         .arg(&folder)
         .args(["--dry-run", "--json"])
@@ -355,7 +347,7 @@ fn a_dry_run_says_what_would_be_written() {
     assert_eq!(report["tensors"].as_array().map(Vec::len), Some(30));
     assert_eq!(report["bytes"], convert(&llama3(), "m", &[]).len());
     assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
-    let mut cmd = Command::cargo_bin("rconvert").unwrap();
+    let mut cmd = Command::new(env!("CARGO_BIN_EXE_rconvert"));
     cmd.arg(&folder).assert().code(2);
 }
 

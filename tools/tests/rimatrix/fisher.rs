@@ -7,7 +7,10 @@ use assert_cmd::Command;
 use tempfile::TempDir;
 use trine_formats::safetensors::{Dtype, metadata, parse};
 
-use super::{assert_error, stdout, testdata, trilm, written};
+use trine_testkit::testdata;
+use trine_testkit::tool::stdout;
+
+use super::{assert_error, trilm, written};
 
 fn folder() -> TempDir {
     let dir = tempfile::tempdir().unwrap();

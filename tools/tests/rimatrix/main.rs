@@ -4,18 +4,12 @@ mod fisher;
 
 use std::fs;
 use std::io::Read;
-use std::path::{Path, PathBuf};
-use std::process::{Output, Stdio};
+use std::process::Stdio;
 
 use assert_cmd::Command;
-use sha2::{Digest, Sha256};
 use tempfile::TempDir;
-
-fn testdata(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("../testdata")
-        .join(name)
-}
+use trine_testkit::tool::{refusal, stdout};
+use trine_testkit::{bitnet, sha256, testdata};
 
 fn golden(name: &str) -> Vec<u8> {
     fs::read(testdata("imatrix").join(name)).unwrap()
@@ -34,7 +28,7 @@ fn folder() -> TempDir {
 }
 
 fn trilm() -> String {
-    let path = testdata("models/trilm-wt-5.8m-F16.gguf");
+    let path = trine_testkit::trilm();
     path.to_str().unwrap().to_owned()
 }
 
@@ -51,12 +45,6 @@ fn collect(dir: &TempDir, words: &str) -> Command {
     command
 }
 
-fn stdout(output: Output) -> String {
-    let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(output.status.success(), "{stderr}");
-    String::from_utf8(output.stdout).unwrap()
-}
-
 /// The bytes of the file that the command wrote.
 #[track_caller]
 fn written(dir: &TempDir, mut command: Command, name: &str) -> Vec<u8> {
@@ -64,21 +52,10 @@ fn written(dir: &TempDir, mut command: Command, name: &str) -> Vec<u8> {
     fs::read(dir.path().join(name)).unwrap()
 }
 
-fn sha256(bytes: &[u8]) -> String {
-    let hash = Sha256::digest(bytes);
-    hash.iter().map(|b| format!("{b:02x}")).collect()
-}
-
 #[track_caller]
 fn assert_error(mut command: Command, expected: &str) {
-    let output = command.output().unwrap();
-    let stderr = String::from_utf8(output.stderr).unwrap();
-    assert_eq!(output.status.code(), Some(1), "{stderr}");
-    let last = stderr.lines().last().unwrap_or_default();
-    assert!(
-        last.starts_with("rimatrix: error: ") && last.contains(expected),
-        "{expected}: {stderr}"
-    );
+    let error = refusal("rimatrix", command.output().unwrap()).error;
+    assert!(error.contains(expected), "{expected}: {error}");
 }
 
 #[test]
@@ -102,12 +79,7 @@ fn the_files_are_those_of_llama_imatrix() {
     );
     assert!(written(&dir, dat, "t.dat") == golden("trilm-F16.imatrix.dat"));
 
-    let mut gz = flate2::read::GzDecoder::new(
-        fs::File::open(testdata("models/bitnet-wt-5.8m-F16.gguf.gz")).unwrap(),
-    );
-    let mut model = Vec::new();
-    gz.read_to_end(&mut model).unwrap();
-    fs::write(dir.path().join("model.gguf"), model).unwrap();
+    fs::write(dir.path().join("model.gguf"), bitnet()).unwrap();
     let words = "-m model.gguf -f im/calib.txt --chunks 8 --no-ppl -o b.gguf";
     let bitnet = written(&dir, command(&dir, words), "b.gguf");
     assert!(bitnet == golden("bitnet-F16.imatrix.gguf"));
@@ -152,25 +124,23 @@ fn batching_orders_the_sums_as_in_the_reference() {
 
 /// TriLM with its embedding once more, as the output matrix.
 fn untied() -> Vec<u8> {
-    use trine_formats::gguf::write::{Layout, NewTensor};
-    use trine_formats::gguf::{Gguf, Limits};
+    use trine_formats::gguf::TensorInfo;
+    use trine_formats::gguf::write::NewTensor;
     let file = fs::read(trilm()).unwrap();
-    let gguf = Gguf::parse(&file, &Limits::default()).unwrap();
+    let gguf = trine_testkit::gguf::header(&file);
     let embedding = gguf.tensors.iter().find(|t| t.name == "token_embd.weight");
-    let embedding = embedding.unwrap();
-    let mut tensors: Vec<NewTensor> = gguf.tensors.iter().map(NewTensor::from).collect();
-    let output = NewTensor {
+    let output = TensorInfo {
         name: "output.weight".to_owned(),
-        ..NewTensor::from(embedding)
+        ..embedding.unwrap().clone()
     };
-    tensors.push(output);
-    let mut out = Layout::new(&gguf.meta, &tensors).unwrap().header().to_vec();
-    for t in gguf.tensors.iter().chain([embedding]) {
+    let with_data = |t: &TensorInfo| {
         let start = (gguf.data_offset + t.offset) as usize;
-        out.extend_from_slice(&file[start..][..t.bytes as usize]);
-        out.resize(out.len().next_multiple_of(32), 0);
-    }
-    out
+        let data = file[start..][..t.bytes as usize].to_vec();
+        (NewTensor::from(t), data)
+    };
+    let tensors = gguf.tensors.iter().chain([&output]);
+    let tensors: Vec<_> = tensors.map(with_data).collect();
+    trine_testkit::gguf::bytes(&gguf.meta, &tensors)
 }
 
 #[test]

@@ -11,13 +11,12 @@ use trine::eval::perplexity::perplexity;
 use trine::eval::{Chunks, EvalError};
 
 use super::super::args::Args;
-use super::super::progress::Progress;
 use super::super::{first_difference, go_on, open_base};
 use super::speed::Timed;
 use super::subject::Vocabulary;
 use crate::load::bos;
 use crate::outfile::OutFile;
-use crate::progress::human_bytes;
+use crate::progress::{Steps, human_bytes};
 
 /// The text in chunks and the place of the base file.
 pub struct Plan {
@@ -186,7 +185,7 @@ fn write(
 ) -> Result<OutFile, EvalError> {
     let buffered = BufWriter::with_capacity(1 << 20, out);
     let mut writer = BaseWriter::new(buffered, chunks, n_vocab).map_err(EvalError::Write)?;
-    let mut progress = Progress::new(chunks.count());
+    let mut progress = Steps::new("chunk", chunks.count());
     let result = perplexity(
         reference,
         chunks,

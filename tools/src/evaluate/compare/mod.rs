@@ -16,10 +16,10 @@ use trine::eval::kld;
 use trine::step::{Session, SessionOptions};
 
 use super::args::Args;
-use super::progress::Progress;
 use super::{go_on, warn_of_context};
 use crate::load::{Loaded, load, peak_memory};
 use crate::outfile::{OutFile, keep_input};
+use crate::progress::Steps;
 use crate::{interrupt, text};
 use base::{Base, Plan};
 use entry::Entry;
@@ -227,7 +227,7 @@ fn measure_reference(args: &Args, reference: &Subject, plan: Plan) -> Result<(Ba
 
 fn divergence(args: &Args, model: &mut Timed, base: &Base) -> Result<kld::Divergence> {
     let mut reader = base.whole()?;
-    let mut progress = Progress::new(reader.chunks().count());
+    let mut progress = Steps::new("chunk", reader.chunks().count());
     let result = kld::divergence(model, &mut reader, args.batch_size, &mut |done, _| {
         progress.tick(done);
         go_on()

@@ -1,5 +1,4 @@
 //! Builds GGUF files byte by byte, independently of the library's writer, so that any field can lie.
-#![allow(dead_code, reason = "every test binary uses its part")]
 
 use trine_formats::gguf::{Gguf, GgufError, Limits};
 
@@ -13,19 +12,23 @@ impl File {
         File(b"GGUF".to_vec()).u32(3).u64(n_tensors).u64(n_kv)
     }
 
+    /// These bytes.
     pub fn raw(mut self, bytes: &[u8]) -> File {
         self.0.extend_from_slice(bytes);
         self
     }
 
+    /// A number of 4 bytes.
     pub fn u32(self, v: u32) -> File {
         self.raw(&v.to_le_bytes())
     }
 
+    /// A number of 8 bytes.
     pub fn u64(self, v: u64) -> File {
         self.raw(&v.to_le_bytes())
     }
 
+    /// A length and as many bytes.
     pub fn str(self, s: impl AsRef<[u8]>) -> File {
         self.u64(s.as_ref().len() as u64).raw(s.as_ref())
     }
@@ -62,10 +65,12 @@ impl File {
         self.raw(&bytes)
     }
 
+    /// The number of bytes so far.
     pub fn len(&self) -> u64 {
         self.0.len() as u64
     }
 
+    /// Reads the header.
     pub fn parse(&self) -> Result<Gguf, GgufError> {
         Gguf::parse(&self.0, &Limits::default())
     }

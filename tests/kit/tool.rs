@@ -1,0 +1,51 @@
+//! What a tool that has run left behind: its output, or its refusal.
+
+use std::process::Output;
+
+/// Standard output and standard error of a run that must have succeeded.
+#[track_caller]
+pub fn texts(output: Output) -> (String, String) {
+    let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success(), "{}: {stderr}", output.status);
+    (String::from_utf8(output.stdout).expect("UTF-8"), stderr)
+}
+
+/// Standard output of a run that must have succeeded.
+#[track_caller]
+pub fn stdout(output: Output) -> String {
+    texts(output).0
+}
+
+/// What a refusal says.
+pub struct Refusal {
+    /// The error, without the tool's name.
+    pub error: String,
+    /// The lines on standard error before it.
+    pub before: Vec<String>,
+    /// Standard output.
+    pub stdout: String,
+}
+
+/// A run that must have failed with code 1, and `tool: error: …` as its last line on standard error.
+#[track_caller]
+pub fn refusal(tool: &str, output: Output) -> Refusal {
+    let stderr = String::from_utf8(output.stderr).expect("UTF-8");
+    assert_eq!(output.status.code(), Some(1), "{stderr}");
+    let mut before: Vec<String> = stderr.lines().map(str::to_owned).collect();
+    let last = before.pop().unwrap_or_default();
+    let error = last.strip_prefix(&format!("{tool}: error: "));
+    Refusal {
+        error: error.unwrap_or_else(|| panic!("{stderr}")).to_owned(),
+        before,
+        stdout: String::from_utf8(output.stdout).expect("UTF-8"),
+    }
+}
+
+/// The error of a run that must have failed with it as its only line, and no output.
+#[track_caller]
+pub fn only_error(tool: &str, output: Output) -> String {
+    let refusal = refusal(tool, output);
+    assert_eq!(refusal.before, [""; 0]);
+    assert_eq!(refusal.stdout, "");
+    refusal.error
+}

@@ -327,7 +327,7 @@ fn alignment() {
     );
     // The offsets are those of alignment 32.
     let file = File::new(2, 1).kv_u32("general.alignment", 64);
-    let b = file.len() + 33;
+    let b = file.size() + 33;
     let file = file
         .tensor("a", &[8], 0, 0)
         .tensor("b", &[8], 0, 32)
@@ -481,7 +481,7 @@ fn tensor_placement() {
     let wraps = tensors(&[("a", &[huge], 24, 0), ("b", &[huge], 24, huge)], 64);
     refused(&wraps, 24, "tensor 'a'", "truncated");
     let missing = File::new(1, 0).tensor("a", &[8], 0, 0);
-    refused(&missing, missing.len(), "data section", "cut off");
+    refused(&missing, missing.size(), "data section", "cut off");
     // The padding after the last tensor is not data.
     assert!(tensors(&[("a", &[1], 0, 0)], 4).parse().is_ok());
 }

@@ -14,7 +14,6 @@ use super::folder::{Files, Folder};
 use super::hparams::HParams;
 use super::outtype::OutType;
 use super::rope::RopeScaling;
-use super::run::blame;
 use super::values::{Rule, Stored, is_float};
 use super::{general, params, vocab};
 
@@ -511,7 +510,7 @@ impl Planner<'_> {
                     )),
                     Rule::Plain => stored
                         .not_ternary(&mut files, &mut |_| {})
-                        .map_err(|fault| blame(&row.source, fault))?
+                        .map_err(|fault| fault.blame(&row.source))?
                         .map(|(r, c)| {
                             format!(
                                 "'{}' is not ternary in row {r} from column {c} on",
@@ -569,7 +568,7 @@ fn read_scale(
     let (mut raw, mut out) = (Vec::new(), Vec::new());
     stored
         .fetch(files, 0..1, &mut raw, &mut out)
-        .map_err(|fault| blame(&t.name, fault))?;
+        .map_err(|fault| fault.blame(&t.name))?;
     let scale = out[0];
     if scale > 0.0 && (1.0 / scale).is_finite() {
         Ok(Ok(scale))

@@ -71,7 +71,7 @@ fn convert(
     writer: &mut Writer,
     progress: &mut dyn Progress,
 ) -> Result<(), ConvertError> {
-    let blame = |fault| blame(&row.source, fault);
+    let blame = |fault: Fault| fault.blame(&row.source);
     let scales = stored
         .scales(files, &mut |bytes| progress.advance(bytes))
         .map_err(blame)?;
@@ -131,23 +131,4 @@ fn too_large(ty: TypeId, values: &[f32]) -> Option<f32> {
         .iter()
         .copied()
         .find(|v| !f16::from_f32(*v).is_finite())
-}
-
-/// Names the tensor of a fault.
-pub(super) fn blame(tensor: &str, fault: Fault) -> ConvertError {
-    let tensor = tensor.to_owned();
-    match fault {
-        Fault::Read(e) => e,
-        Fault::NotFinite { row, column, value } => ConvertError::NotFinite {
-            tensor,
-            row,
-            column,
-            value,
-        },
-        Fault::Code { row, column } => ConvertError::PackedCode {
-            tensor,
-            row,
-            column,
-        },
-    }
 }

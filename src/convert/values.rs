@@ -59,6 +59,27 @@ pub(super) enum Fault {
     Read(ConvertError),
 }
 
+impl Fault {
+    /// The error that names the tensor.
+    pub fn blame(self, tensor: &str) -> ConvertError {
+        let tensor = tensor.to_owned();
+        match self {
+            Fault::Read(e) => e,
+            Fault::NotFinite { row, column, value } => ConvertError::NotFinite {
+                tensor,
+                row,
+                column,
+                value,
+            },
+            Fault::Code { row, column } => ConvertError::PackedCode {
+                tensor,
+                row,
+                column,
+            },
+        }
+    }
+}
+
 impl Stored {
     /// Bytes that all passes over the tensor read together.
     pub fn work(&self) -> u64 {

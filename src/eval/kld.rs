@@ -211,16 +211,6 @@ impl Divergence {
     pub fn sorted_p_diff(&self) -> Sorted {
         Sorted::new(&self.p_diff)
     }
-
-    /// One line of the table of chunks, see [`TABLE_HEAD`].
-    pub fn table_row(&self, chunk: usize) -> String {
-        super::report::table_row(self, chunk)
-    }
-
-    /// The statistics in the words of llama-perplexity; `None` below 100 positions.
-    pub fn report(&self) -> Option<String> {
-        (self.count() >= 100).then(|| super::report::report(self))
-    }
 }
 
 /// Ascending values with percentiles in `f32`.
@@ -262,9 +252,6 @@ impl Sorted {
         (1.0 - share) * self.0[below] + share * self.0[(below + 1).min(last)]
     }
 }
-
-/// Head of the table whose lines [`Divergence::table_row`] gives.
-pub const TABLE_HEAD: &str = super::report::TABLE_HEAD;
 
 /// Compares `model` with the base file on the file's own text; `observe` hears the statistics after
 /// each chunk.

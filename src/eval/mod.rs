@@ -11,6 +11,8 @@ pub mod kld;
 pub mod perplexity;
 mod report;
 
+pub use report::TABLE_HEAD;
+
 use std::error::Error;
 
 use rayon::prelude::*;

@@ -4,6 +4,7 @@ use std::fmt::Write;
 
 use super::kld::{Divergence, Sorted, Uncertain};
 
+/// Head of the table whose lines [`Divergence::table_row`] gives.
 pub const TABLE_HEAD: &str = "chunk             PPL               ln(PPL(Q)/PPL(base))          KL Divergence              Δp RMS            Same top p";
 
 /// C's `%{width}.{digits}f`, which differs from ours where the value is not a number.
@@ -28,7 +29,19 @@ fn pair(x: Uncertain, factor: f64, value: (usize, usize), error: (usize, usize))
     )
 }
 
-pub fn table_row(d: &Divergence, chunk: usize) -> String {
+impl Divergence {
+    /// One line of the table of chunks, see [`TABLE_HEAD`].
+    pub fn table_row(&self, chunk: usize) -> String {
+        table_row(self, chunk)
+    }
+
+    /// The statistics in the words of llama-perplexity; `None` below 100 positions.
+    pub fn report(&self) -> Option<String> {
+        (self.count() >= 100).then(|| report(self))
+    }
+}
+
+fn table_row(d: &Divergence, chunk: usize) -> String {
     let mut s = format!("{chunk:4}");
     for column in [
         pair(d.log_ppl().exp(), 1.0, (9, 4), (9, 4)),
@@ -43,7 +56,7 @@ pub fn table_row(d: &Divergence, chunk: usize) -> String {
     s
 }
 
-pub fn report(d: &Divergence) -> String {
+fn report(d: &Divergence) -> String {
     let mut s = String::new();
     let mut line = |label: &str, value: &str| {
         // Writing to a string does not fail.

@@ -66,7 +66,7 @@ impl File {
     }
 
     /// The number of bytes so far.
-    pub fn len(&self) -> u64 {
+    pub fn size(&self) -> u64 {
         self.0.len() as u64
     }
 

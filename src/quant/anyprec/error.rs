@@ -11,7 +11,9 @@ use trine_formats::types::TypeId;
 
 use super::cluster::ClusterError;
 use super::sensitivity::SensitivityError;
+use crate::quant::plan::Row;
 use crate::quant::source::ReadError;
+use crate::quant::validate::first_bad;
 
 /// A plan that cannot be made, or carried out.
 #[allow(missing_docs, reason = "the messages say what the fields are")]
@@ -127,4 +129,18 @@ impl From<AnyPrecError> for ApError {
     fn from(error: AnyPrecError) -> ApError {
         ApError::AnyPrec(Box::new(error))
     }
+}
+
+/// Refuses values that are not finite, in rows from `first_row` on.
+pub(super) fn check_finite(row: &Row, first_row: u64, data: &[u8]) -> Result<(), ApError> {
+    let Some((block, what)) = first_bad(row.from, data) else {
+        return Ok(());
+    };
+    let size = row.from.info().map_or(1, |t| t.block as u64);
+    Err(ApError::BadInput {
+        tensor: row.name.clone(),
+        ty: row.from,
+        block: first_row * (row.columns() / size) + block as u64,
+        what,
+    })
 }

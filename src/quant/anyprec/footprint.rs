@@ -1,5 +1,6 @@
 //! How large an any-precision file is: in all, up to each width, and what a run at each width reads.
 
+use super::error::ApError;
 use super::plan::{Places, Plan};
 use crate::quant::plan::Row;
 
@@ -78,5 +79,23 @@ impl Footprint {
             sparse_bytes,
             file_bytes: places.layout.file_bytes(),
         }
+    }
+}
+
+impl Plan {
+    /// How large the file and each prefix will be. What the outlier rules take is estimated from the shares.
+    ///
+    /// # Errors
+    /// As [`Plan::places`].
+    pub fn footprint(&self) -> Result<Footprint, ApError> {
+        let share = self
+            .outliers
+            .map_or(0.0, |(_, s)| (s.sensitive + s.magnitude) / 100.0);
+        let sparse: Vec<u64> = self
+            .matrices()
+            .map(|r| (r.weights() as f64 * share) as u64)
+            .collect();
+        let places = self.places(&self.header, &sparse)?;
+        Ok(Footprint::new(self, &places, &sparse))
     }
 }

@@ -3,7 +3,7 @@
 
 use rayon::prelude::*;
 
-use super::error::ApError;
+use super::error::{ApError, check_finite};
 use super::outliers::{Range, Rule, Shares, Spread, find_range, most_sensitive};
 use super::plan::Plan;
 use super::sensitivity::{RowWeights, Sensitivity};
@@ -172,6 +172,6 @@ fn scores(values: &[f32], columns: usize, own: &RowWeights<'_>, per_weight: bool
 
 fn read_whole(row: &Row, readers: &[ShardReader]) -> Result<Vec<f32>, ApError> {
     let data = readers[row.source.shard].read_whole(row)?;
-    super::run::check(row, 0, &data)?;
+    check_finite(row, 0, &data)?;
     Ok(decode(row.from, row.columns() as usize, &data))
 }

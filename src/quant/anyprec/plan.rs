@@ -10,7 +10,6 @@ use trine_formats::gguf::{Metadata, ModelFile, TensorInfo, Value, split};
 use super::Method;
 use super::cluster::Nesting;
 use super::error::ApError;
-use super::footprint::Footprint;
 use super::outliers::{Rule, Shares};
 use super::target::Recipe;
 use crate::quant::category::Category;
@@ -233,22 +232,6 @@ impl Plan {
             parts,
             layout,
         })
-    }
-
-    /// How large the file and each prefix will be. What the outlier rules take is estimated from the shares.
-    ///
-    /// # Errors
-    /// As [`Plan::places`].
-    pub fn footprint(&self) -> Result<Footprint, ApError> {
-        let share = self
-            .outliers
-            .map_or(0.0, |(_, s)| (s.sensitive + s.magnitude) / 100.0);
-        let sparse: Vec<u64> = self
-            .matrices()
-            .map(|r| (r.weights() as f64 * share) as u64)
-            .collect();
-        let places = self.places(&self.header, &sparse)?;
-        Ok(Footprint::new(self, &places, &sparse))
     }
 
     /// Says so when the tables of a width that was asked for are no longer small beside the planes.

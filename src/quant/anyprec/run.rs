@@ -17,7 +17,7 @@ use trine_formats::gguf::ModelFile;
 use trine_formats::gguf::ScatterWriter;
 
 use super::Progress;
-use super::error::ApError;
+use super::error::{ApError, check_finite};
 use super::footprint::Footprint;
 use super::keep::choose;
 use super::plan::{Places, Plan};
@@ -27,7 +27,6 @@ use crate::kernels::Isa;
 use crate::quant::convert::{Converter, RowFault, Scratch};
 use crate::quant::plan::Row;
 use crate::quant::source::{Cut, ReadError, ShardReader};
-use crate::quant::validate::first_bad;
 
 /// Weights that are clustered between two reads: enough work for many threads.
 const CHUNK_WEIGHTS: u64 = 1 << 22;
@@ -257,7 +256,7 @@ impl Matrix<'_> {
             let reader = &job.readers[row.source.shard];
             let (start, len) = (first_row * row_bytes, (count * row_bytes) as usize);
             let data = reader.read_piece(row, start, len, &mut buffer)?;
-            check(row, first_row, data)?;
+            check_finite(row, first_row, data)?;
             let weights = decode(row.from, work.columns, data);
             let own = sensitivity.rows(row, first_row, count)?;
             let done = work
@@ -339,20 +338,6 @@ fn blame(row: &Row, fault: RowFault) -> ApError {
             what,
         },
     }
-}
-
-/// Refuses values that are not finite, in rows from `first_row` on.
-pub(super) fn check(row: &Row, first_row: u64, data: &[u8]) -> Result<(), ApError> {
-    let Some((block, what)) = first_bad(row.from, data) else {
-        return Ok(());
-    };
-    let size = row.from.info().map_or(1, |t| t.block as u64);
-    Err(ApError::BadInput {
-        tensor: row.name.clone(),
-        ty: row.from,
-        block: first_row * (row.columns() / size) + block as u64,
-        what,
-    })
 }
 
 fn hash_all(model: &ModelFile, others: &[PathBuf], stop: &AtomicBool) -> Result<Hashes, ApError> {

@@ -283,7 +283,7 @@ fn divergence(
     );
     let mut stdout = io::stdout().lock();
     if !args.json {
-        writeln!(stdout, "{}", kld::TABLE_HEAD)?;
+        writeln!(stdout, "{}", trine::eval::TABLE_HEAD)?;
     }
     let mut progress = Steps::new("chunk", count);
     let mut wrote = Ok(());

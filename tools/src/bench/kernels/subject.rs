@@ -216,13 +216,13 @@ impl Matrix {
             Weights::Rows(weights) => weights,
         };
         let row_bytes = self.subject.row_bytes();
-        // about the pieces that the engine hands to its threads
+        // about the rows that the engine hands to its threads
         let least = if tokens > 1 { 64 } else { 16 };
-        let piece = self.rows.div_ceil(pool::threads() * 8);
-        let piece = piece.next_multiple_of(16).max(least);
-        pool::chunks_mut(out, piece * tokens, |i, out| {
+        let task_rows = self.rows.div_ceil(pool::threads() * 8);
+        let task_rows = task_rows.next_multiple_of(16).max(least);
+        pool::chunks_mut(out, task_rows * tokens, |i, out| {
             let rows = out.len() / tokens;
-            let w = &weights[i * piece * row_bytes..][..rows * row_bytes];
+            let w = &weights[i * task_rows * row_bytes..][..rows * row_bytes];
             match self.subject.layout {
                 Layout::Rows(f, _) => f(w, &acts.rows, COLUMNS, tokens, out),
                 _ => ternary::mat_rows(self.subject.isa, w, &acts.rows, COLUMNS, tokens, out),

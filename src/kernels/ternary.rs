@@ -10,8 +10,10 @@
 use trine_formats::types::ternary::{ActScale, quantize_i2_s, quantize_tl};
 
 #[cfg(target_arch = "x86_64")]
+use crate::Level;
+#[cfg(target_arch = "x86_64")]
 use crate::arch::x86_64::ternary as x86_64;
-use crate::{Isa, Level, MAX_COLUMNS, size};
+use crate::{Isa, MAX_COLUMNS, size};
 
 /// Weights per block.
 pub const BLOCK: usize = 128;

@@ -10,6 +10,7 @@ mod norm;
 mod rotate;
 mod soft_max;
 
+#[cfg(target_arch = "x86_64")]
 pub(crate) use gate::GELU_ENTRIES;
 pub use gate::{geglu, squared_reglu, swiglu};
 pub use norm::{rms_norm, rms_norm_in_place};

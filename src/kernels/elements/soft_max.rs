@@ -3,9 +3,11 @@
 use std::ops::Range;
 
 use super::pexp_all;
+use crate::Isa;
+#[cfg(target_arch = "x86_64")]
+use crate::Level;
 #[cfg(target_arch = "x86_64")]
 use crate::arch::x86_64::elements::soft_max as x86_64;
-use crate::{Isa, Level};
 
 /// Scores to probabilities, not yet rounded to half floats; what is not visible becomes 0.
 ///

@@ -190,7 +190,7 @@ codes!(Q2_0: 18 bytes, 2 x 32, minus 1, max 3, Nested, Q8_0, scale at 0; unpack_
 codes!(Tq2_0: 66 bytes, 8 x 32, minus 1, max 3, ScaleFirst, Q8K, scale at 64; unpack_tq2_0);
 codes!(Tq1_0: 54 bytes, 8 x 32, minus 1, max 2, ScaleFirst, Q8K, scale at 52; unpack_tq1_0);
 codes!(
-    /// BlockCodes times their 4-bit scales: at most 3 * 15.
+    /// Codes times their 4-bit scales: at most 3 * 15.
     Q2K: 84 bytes, 8 x 32, minus 0, max 45, MinusMins, Q8K, scale at 80, min at 82; unpack_q2_k;
     mins |b| _mm256_cvtepu8_epi16(_mm_and_si128(_mm_srli_epi16::<4>(load16(b, 0)), _mm_set1_epi8(15))));
 
@@ -305,7 +305,7 @@ fn unpack_tq1_0(b: &[u8]) -> [__m256i; 8] {
     all
 }
 
-/// BlockCodes times scales: each 16 weights look theirs up in a table of the four multiples of their scale.
+/// Codes times scales: each 16 weights look theirs up in a table of the four multiples of their scale.
 #[inline]
 #[target_feature(enable = "avx2,fma,f16c")]
 fn unpack_q2_k(b: &[u8]) -> [__m256i; 8] {

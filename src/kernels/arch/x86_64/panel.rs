@@ -400,7 +400,7 @@ const fn lines_in_group<C: BlockCodes>() -> usize {
     }
 }
 
-/// BlockCodes up to 127: maddubs, added up in i16 as long as they fit.
+/// Codes up to 127: maddubs, added up in i16 as long as they fit.
 #[inline]
 #[target_feature(enable = "avx2,fma,f16c")]
 fn narrow<C: BlockCodes, const T: usize>(lines: &[Line], q: &[I32x8]) -> [__m256i; T] {
@@ -427,7 +427,7 @@ fn narrow<C: BlockCodes, const T: usize>(lines: &[Line], q: &[I32x8]) -> [__m256
     isum
 }
 
-/// BlockCodes up to 255: both sides as i16, even and odd bytes apart.
+/// Codes up to 255: both sides as i16, even and odd bytes apart.
 #[inline]
 #[target_feature(enable = "avx2,fma,f16c")]
 fn wide<const T: usize>(lines: &[Line], q: &[EvenOdd]) -> [__m256i; T] {

@@ -1,6 +1,6 @@
+use trine::generate::speculate::{SpeculateError, Speculator};
 use trine::model::{Model, NumberPath, Session};
 use trine::sample::{Sampler, SamplerOptions};
-use trine::speculate::{SpeculateError, Speculator};
 
 use crate::fixture::{logits, session, tokens, whole};
 

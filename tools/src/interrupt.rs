@@ -1,13 +1,15 @@
 //! Ctrl-C: the first stops the work at a good place, the second ends the program at once.
 
+use std::sync::LazyLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{Context, Result};
+use trine::CancelToken;
 
 /// The exit code of an interrupted program.
 pub const EXIT_CODE: i32 = 130;
 
-static ASKED: AtomicBool = AtomicBool::new(false);
+static ASKED: LazyLock<CancelToken> = LazyLock::new(CancelToken::new);
 static WAITING: AtomicBool = AtomicBool::new(false);
 
 /// Starts to listen for Ctrl-C and for requests to terminate.
@@ -16,23 +18,29 @@ static WAITING: AtomicBool = AtomicBool::new(false);
 /// What the system says.
 pub fn listen() -> Result<()> {
     ctrlc::set_handler(|| {
-        if ASKED.swap(true, Ordering::SeqCst) || WAITING.load(Ordering::SeqCst) {
+        if ASKED.is_cancelled() || WAITING.load(Ordering::SeqCst) {
             note!("");
             crate::outfile::remove_unfinished();
             std::process::exit(EXIT_CODE);
         }
+        ASKED.cancel();
     })
     .context("cannot listen for Ctrl-C")
 }
 
 /// Whether the work should stop.
 pub fn asked() -> bool {
-    ASKED.load(Ordering::SeqCst)
+    ASKED.is_cancelled()
+}
+
+/// What Ctrl-C cancels, for work of the library.
+pub fn token() -> CancelToken {
+    ASKED.clone()
 }
 
 /// Forgets a request that was followed; says whether there was one.
 pub fn take() -> bool {
-    ASKED.swap(false, Ordering::SeqCst)
+    ASKED.reset()
 }
 
 /// Runs `work`, which waits for the user; Ctrl-C ends the program at once meanwhile.

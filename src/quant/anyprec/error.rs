@@ -16,6 +16,7 @@ use crate::quant::source::ReadError;
 /// A plan that cannot be made, or carried out.
 #[allow(missing_docs, reason = "the messages say what the fields are")]
 #[derive(Error, Debug)]
+#[non_exhaustive]
 pub enum ApError {
     #[error("the model has no tensors")]
     NoTensors,

@@ -4,11 +4,11 @@
 //! use trine::GenerateOptions;
 //!
 //! fn main() -> Result<(), trine::Error> {
-//!     # let path = "testdata/models/trilm-wt-5.8m-F16.gguf";
-//!     # std::env::set_current_dir(env!("CARGO_MANIFEST_DIR")).unwrap();
-//!     let model = trine::open(path)?; // any GGUF file: mapped, shards found, errors that say what to do
+//!     // any GGUF file: mapped, its shards found, errors in one line that says what to do
+//!     let model = trine::open("testdata/models/trilm-wt-5.8m-F16.gguf")?;
 //!     for chunk in model.generate("The game of", &GenerateOptions::greedy(16))? {
-//!         print!("{}", chunk?.text); // whole characters, as soon as they are certain
+//!         // whole characters, as soon as they are certain
+//!         print!("{}", chunk?.text);
 //!     }
 //!     Ok(())
 //! }

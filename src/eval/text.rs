@@ -13,10 +13,9 @@ impl Model {
     /// How well the model predicts `text`, cut into chunks of `n_ctx` tokens: llama-perplexity's protocol, to the digit.
     ///
     /// ```
-    /// # let path = concat!(env!("CARGO_MANIFEST_DIR"), "/testdata/models/trilm-wt-5.8m-F16.gguf");
-    /// # let text = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/testdata/wikitext-2/wiki.test.raw")).unwrap();
+    /// # let text = std::fs::read_to_string("testdata/wikitext-2/wiki.test.raw").unwrap();
     /// # let text = text.chars().take(4000).collect::<String>();
-    /// let model = trine::open(path)?;
+    /// let model = trine::open("testdata/models/trilm-wt-5.8m-F16.gguf")?;
     /// let estimate = model.perplexity(&text, 128)?;
     /// println!("{:.4} +/- {:.5}", estimate.ppl(), estimate.ppl_error());
     /// # assert!(estimate.ppl() > 20.0 && estimate.ppl() < 300.0);

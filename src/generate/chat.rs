@@ -12,8 +12,7 @@ use crate::handle::Model;
 /// ```
 /// use trine::{Chat, ChatTemplate, ContextOptions, GenerateOptions};
 ///
-/// # let path = concat!(env!("CARGO_MANIFEST_DIR"), "/testdata/models/trilm-wt-5.8m-F16.gguf");
-/// let model = trine::open(path)?;
+/// let model = trine::open("testdata/models/trilm-wt-5.8m-F16.gguf")?;
 /// // The bundled model was not made to chat; for one that was, model.chat(&options) is all.
 /// let template = "{% for m in messages %}{{ m.role }}: {{ m.content }}\n{% endfor %}assistant:";
 /// let template = ChatTemplate::new(template, model.tokenizer())?;

@@ -35,8 +35,7 @@ pub type LogitsObserver = Box<dyn FnMut(Evaluated<'_>) + Send>;
 /// ```
 /// use trine::{ContextOptions, GenerateOptions};
 ///
-/// # let path = concat!(env!("CARGO_MANIFEST_DIR"), "/testdata/models/trilm-wt-5.8m-F16.gguf");
-/// let model = trine::open(path)?;
+/// let model = trine::open("testdata/models/trilm-wt-5.8m-F16.gguf")?;
 /// let mut context = model.context(&ContextOptions::default());
 /// let options = GenerateOptions::greedy(8);
 /// let one = context.generate("The game of", &options)?.complete()?;
@@ -54,6 +53,8 @@ pub struct Context {
     /// Logits after the last of them.
     logits: Vec<f32>,
     drafts: Drafts,
+    /// The width that the system was last told of, which it need not hear for every text.
+    advised: Option<u8>,
     observer: Option<LogitsObserver>,
     stats: Stats,
 }
@@ -72,6 +73,7 @@ impl Model {
             tokens: Vec::new(),
             logits: Vec::new(),
             drafts: Drafts::default(),
+            advised: None,
             observer: None,
             stats: Stats::default(),
         }
@@ -151,8 +153,9 @@ impl Context {
             before.map_or(Ok(()), |bits| self.session.set_bits(bits))?;
             return Err(GenerateError::Drafts(e));
         }
-        if let Some(bits) = self.session.bits() {
+        if let Some(bits) = self.session.bits().filter(|b| Some(*b) != self.advised) {
             self.model.weights().advise_width(bits);
+            self.advised = Some(bits);
         }
         Ok(())
     }

@@ -44,8 +44,7 @@ impl Model {
     /// ```
     /// use trine::{End, GenerateOptions};
     ///
-    /// # let path = concat!(env!("CARGO_MANIFEST_DIR"), "/testdata/models/trilm-wt-5.8m-F16.gguf");
-    /// let model = trine::open(path)?;
+    /// let model = trine::open("testdata/models/trilm-wt-5.8m-F16.gguf")?;
     /// let options = GenerateOptions { stop: vec!["\n".to_owned()], ..GenerateOptions::greedy(24) };
     /// let completion = model.generate("The game", &options)?.complete()?;
     /// assert!(!completion.text.contains('\n'));

@@ -34,8 +34,7 @@ pub use threads::usable_threads;
 ///     mmap: false,
 ///     ..OpenOptions::default()
 /// };
-/// # let path = concat!(env!("CARGO_MANIFEST_DIR"), "/testdata/models/trilm-wt-5.8m-F16.gguf");
-/// let model = trine::open_with(path, &options)?;
+/// let model = trine::open_with("testdata/models/trilm-wt-5.8m-F16.gguf", &options)?;
 /// assert_eq!(model.n_ctx_train(), 512);
 /// # Ok::<(), trine::Error>(())
 /// ```

@@ -14,26 +14,47 @@ use crate::tokenizer::TokenizerError;
 pub enum Error {
     /// A model could not be opened.
     #[error(transparent)]
-    Open(#[from] OpenError),
+    Open(Box<OpenError>),
     /// A text could not be generated.
     #[error(transparent)]
-    Generate(#[from] GenerateError),
+    Generate(Box<GenerateError>),
     /// A text could not be encoded.
     #[error(transparent)]
-    Tokenizer(#[from] TokenizerError),
+    Tokenizer(Box<TokenizerError>),
     /// A conversation could not be rendered.
     #[error(transparent)]
-    Chat(#[from] ChatError),
+    Chat(Box<ChatError>),
     /// A session refused tokens.
     #[error(transparent)]
-    Session(#[from] model::EvalError),
+    Session(Box<model::EvalError>),
     /// A text could not be evaluated.
     #[error(transparent)]
-    Eval(#[from] eval::EvalError),
+    Eval(Box<eval::EvalError>),
     /// A recipe makes no sense for a model.
     #[error(transparent)]
-    Plan(#[from] PlanError),
+    Plan(Box<PlanError>),
     /// A model could not be quantized.
     #[error(transparent)]
-    Quantize(#[from] QuantError),
+    Quantize(Box<QuantError>),
+}
+
+macro_rules! from {
+    ($($variant:ident: $error:ty,)*) => {$(
+        impl From<$error> for Error {
+            fn from(error: $error) -> Error {
+                Error::$variant(Box::new(error))
+            }
+        }
+    )*};
+}
+
+from! {
+    Open: OpenError,
+    Generate: GenerateError,
+    Tokenizer: TokenizerError,
+    Chat: ChatError,
+    Session: model::EvalError,
+    Eval: eval::EvalError,
+    Plan: PlanError,
+    Quantize: QuantError,
 }

@@ -37,10 +37,10 @@ pub enum GenerateError {
     NoTemplate,
     /// The prompt cannot be encoded.
     #[error(transparent)]
-    Tokenizer(#[from] TokenizerError),
+    Tokenizer(Box<TokenizerError>),
     /// The conversation cannot be rendered.
     #[error(transparent)]
-    Chat(#[from] ChatError),
+    Chat(Box<ChatError>),
     /// The model cannot run at the width asked for.
     #[error(transparent)]
     Width(#[from] WidthError),
@@ -61,4 +61,18 @@ pub enum GenerateError {
     /// The model refused tokens.
     #[error(transparent)]
     Eval(#[from] EvalError),
+}
+
+// Boxed, because an error that is nearly never there should not make every result large.
+
+impl From<TokenizerError> for GenerateError {
+    fn from(error: TokenizerError) -> GenerateError {
+        GenerateError::Tokenizer(Box::new(error))
+    }
+}
+
+impl From<ChatError> for GenerateError {
+    fn from(error: ChatError) -> GenerateError {
+        GenerateError::Chat(Box::new(error))
+    }
 }

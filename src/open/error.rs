@@ -38,7 +38,10 @@ pub enum OpenError {
     #[error("'{path}' is not a GGUF file: it looks like {looks}")]
     NotGguf { path: PathBuf, looks: String },
     #[error("'{path}': {error}")]
-    Gguf { path: PathBuf, error: GgufError },
+    Gguf {
+        path: PathBuf,
+        error: Box<GgufError>,
+    },
     #[error(
         "'{path}' is one of {count} shards, but its name does not end in -00001-of-{count:05}.gguf: rename the shards so that the others can be found"
     )]
@@ -60,11 +63,14 @@ pub enum OpenError {
         error: Box<OpenError>,
     },
     #[error("'{path}': {error}")]
-    Model { path: PathBuf, error: ModelError },
+    Model {
+        path: PathBuf,
+        error: Box<ModelError>,
+    },
     #[error("'{path}': {error}")]
     Tokenizer {
         path: PathBuf,
-        error: TokenizerError,
+        error: Box<TokenizerError>,
     },
     #[error(
         "'{path}': the tokenizer has {tokens} tokens, the model {logits} logits: the file is damaged"

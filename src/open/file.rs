@@ -21,7 +21,7 @@ pub fn open_file(path: impl AsRef<Path>, mmap: bool) -> Result<ModelFile, OpenEr
     let path = path.as_ref();
     let in_file = |error: GgufError| OpenError::Gguf {
         path: path.to_owned(),
-        error,
+        error: Box::new(error),
     };
     let shard = open_shard(path, mmap)?;
     let count = split::count(&shard.gguf).map_err(in_file)?;
@@ -80,7 +80,10 @@ fn open_shard(path: &Path, mmap: bool) -> Result<Shard, OpenError> {
                 path,
                 looks: guess(content),
             },
-            _ => OpenError::Gguf { path, error: e },
+            _ => OpenError::Gguf {
+                path,
+                error: Box::new(e),
+            },
         }),
     }
 }

@@ -109,14 +109,15 @@ pub fn load(file: ModelFile, options: &OpenOptions) -> Result<Model, OpenError> 
         number_path: options.number_path,
         packing: options.packing.clone(),
     };
-    let weights = match Weights::load(&file, &options) {
-        Ok(weights) => weights,
-        Err(error) => return Err(OpenError::Model { path, error }),
-    };
-    let tokenizer = match Tokenizer::from_metadata(file.meta()) {
-        Ok(tokenizer) => tokenizer,
-        Err(error) => return Err(OpenError::Tokenizer { path, error }),
-    };
+    let weights = Weights::load(&file, &options).map_err(|error| OpenError::Model {
+        path: path.clone(),
+        error: Box::new(error),
+    })?;
+    let tokenizer =
+        Tokenizer::from_metadata(file.meta()).map_err(|error| OpenError::Tokenizer {
+            path: path.clone(),
+            error: Box::new(error),
+        })?;
     let (tokens, logits) = (tokenizer.n_vocab(), weights.n_vocab());
     if tokens != logits {
         return Err(OpenError::Vocabulary {
@@ -125,5 +126,8 @@ pub fn load(file: ModelFile, options: &OpenOptions) -> Result<Model, OpenError> 
             logits,
         });
     }
-    Model::new(file, weights, tokenizer, threads).map_err(|error| OpenError::Gguf { path, error })
+    Model::new(file, weights, tokenizer, threads).map_err(|error| OpenError::Gguf {
+        path,
+        error: Box::new(error),
+    })
 }

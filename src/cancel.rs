@@ -1,25 +1,33 @@
-//! Asking a running computation to end.
+//! A request to stop, which one thread makes and another follows.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// A flag that its clones share: once set, whatever was given one ends at its next good place.
+/// A flag that asks running work to stop at the next good place. Clones share it, so that a copy can be kept by whoever
+/// may want to cancel: another thread, a signal handler, a button.
 #[derive(Clone, Debug, Default)]
-pub struct CancelToken(Arc<AtomicBool>);
+pub struct CancelToken {
+    cancelled: Arc<AtomicBool>,
+}
 
 impl CancelToken {
-    /// A token that is not cancelled.
+    /// A token that nobody has cancelled yet.
     pub fn new() -> CancelToken {
         CancelToken::default()
     }
 
-    /// Asks for the end; may be called from any thread, any number of times.
+    /// Asks the work to stop.
     pub fn cancel(&self) {
-        self.0.store(true, Ordering::Relaxed);
+        self.cancelled.store(true, Ordering::SeqCst);
     }
 
-    /// Whether the end was asked for.
+    /// Whether the work should stop.
     pub fn is_cancelled(&self) -> bool {
-        self.0.load(Ordering::Relaxed)
+        self.cancelled.load(Ordering::SeqCst)
+    }
+
+    /// Takes the request back, so that the token can be used again; says whether there was one.
+    pub fn reset(&self) -> bool {
+        self.cancelled.swap(false, Ordering::SeqCst)
     }
 }

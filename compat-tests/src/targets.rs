@@ -233,13 +233,9 @@ pub fn template_render(data: &[u8]) {
         Ok(template) => template,
         Err(e) => return assert_message(&e),
     };
-    let message = |role, content: &str| Message {
-        role,
-        content: content.to_owned(),
-    };
     let messages = [
-        message("user", "abc </s> {{ x }}"),
-        message("assistant", "a\nb"),
+        Message::user("abc </s> {{ x }}"),
+        Message::assistant("a\nb"),
     ];
     match template.render(&messages, true) {
         Ok(text) => assert!(text.len() <= 64 << 20),

@@ -18,17 +18,66 @@ use trine_formats::gguf::{GgufError, Metadata};
 
 use crate::tokenizer::{Tokenizer, TokenizerError};
 
+/// Who says a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Role {
+    /// What the model is told before the conversation.
+    System,
+    /// The one who asks.
+    User,
+    /// The model.
+    Assistant,
+}
+
+impl Role {
+    /// The name that templates know: "system", "user" or "assistant".
+    pub fn name(self) -> &'static str {
+        match self {
+            Role::System => "system",
+            Role::User => "user",
+            Role::Assistant => "assistant",
+        }
+    }
+}
+
 /// One message of a conversation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Message {
-    /// "system", "user" or "assistant".
-    pub role: &'static str,
+    /// Who said it.
+    pub role: Role,
     /// What was said.
     pub content: String,
 }
 
+impl Message {
+    /// What `role` says.
+    pub fn new(role: Role, content: impl Into<String>) -> Message {
+        Message {
+            role,
+            content: content.into(),
+        }
+    }
+
+    /// What the model is told before the conversation.
+    pub fn system(content: impl Into<String>) -> Message {
+        Message::new(Role::System, content)
+    }
+
+    /// What the user says.
+    pub fn user(content: impl Into<String>) -> Message {
+        Message::new(Role::User, content)
+    }
+
+    /// What the model answers.
+    pub fn assistant(content: impl Into<String>) -> Message {
+        Message::new(Role::Assistant, content)
+    }
+}
+
 /// Why a conversation cannot be rendered.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum ChatError {
     /// The template is not valid.
     #[error("the chat template is not valid: {0}")]
@@ -103,7 +152,7 @@ impl ChatTemplate {
     pub fn render(&self, messages: &[Message], answer: bool) -> Result<String, ChatError> {
         let messages: Vec<Value> = messages
             .iter()
-            .map(|m| context! { role => m.role, content => m.content.as_str() })
+            .map(|m| context! { role => m.role.name(), content => m.content.as_str() })
             .collect();
         run::render(
             &self.source,

@@ -12,6 +12,7 @@ use trine_formats::safetensors::SafetensorsError;
 /// Why no file was written. Every message is one line.
 #[allow(missing_docs, reason = "the messages say what the fields are")]
 #[derive(Error, Debug)]
+#[non_exhaustive]
 pub enum ConvertError {
     #[error("cannot {action} '{path}': {source}")]
     Io {

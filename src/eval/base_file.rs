@@ -22,6 +22,7 @@ const MAGIC: &[u8; 8] = b"_logits_";
 
 /// Why a base file cannot be used.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum BaseError {
     /// It cannot be read.
     #[error("cannot read the log-probabilities ({what})")]

@@ -26,6 +26,7 @@ const MAX_SIDE_BY_SIDE: usize = 256;
 
 /// Why no matrix can be collected.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum CollectError {
     /// The model cannot take the tokens.
     #[error(transparent)]

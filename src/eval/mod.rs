@@ -10,6 +10,7 @@ pub mod imatrix;
 pub mod kld;
 pub mod perplexity;
 mod report;
+mod text;
 
 pub use report::TABLE_HEAD;
 
@@ -19,6 +20,7 @@ use rayon::prelude::*;
 
 use crate::math::expf;
 use crate::step::{EvalError as SessionError, Session};
+use crate::tokenizer::TokenizerError;
 
 /// What evaluation needs of a model.
 pub trait Evaluator {
@@ -61,7 +63,11 @@ impl Evaluator for Session {
 
 /// Why a text cannot be evaluated.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum EvalError {
+    /// The text cannot be encoded.
+    #[error(transparent)]
+    Tokenizer(#[from] TokenizerError),
     /// The text is too short.
     #[error(
         "the text is too short: {tokens} tokens, but a context of {n_ctx} needs at least {needed}; use a longer text or a smaller -c"

@@ -33,6 +33,7 @@ pub use load::Target;
 
 /// Why a sequence gives no gradient.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[non_exhaustive]
 pub enum SequenceError {
     /// Nothing to predict.
     #[error("a sequence of {0} tokens predicts nothing; it needs at least 2")]

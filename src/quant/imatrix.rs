@@ -19,6 +19,7 @@ pub struct Importance {
 
 /// A matrix that cannot be used.
 #[derive(Error, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum ImportanceError {
     /// Infinite or not a number.
     #[error(

@@ -12,6 +12,7 @@ use super::ftype::Ftype::{self, *};
 
 /// A tensor name that does not fit the model.
 #[derive(Error, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum MixtureError {
     /// Experts are counted by layer, and the name has none.
     #[error("{0}: no layer number in the name (blk.N.), which a model with experts needs")]

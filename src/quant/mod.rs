@@ -30,6 +30,6 @@ pub use mixture::MixtureError;
 pub use plan::{OutShard, Plan, PlanError, Reason, Row, Source};
 pub use problem::{Problem, Refusal};
 pub use recipe::{KvOverride, KvValue, Recipe, RecipeError, TensorRule, parse_layers, parse_type};
-pub use run::{Progress, QuantError, Report, RunOptions, output_paths, run};
+pub use run::{Progress, QuantError, Report, RunOptions, output_paths, quantize, run};
 pub use source::ReadError;
 pub use ternary::{Loss, TensorLoss, TernaryReport};

@@ -136,6 +136,7 @@ pub struct Plan {
 /// A recipe that makes no sense for this model.
 #[allow(missing_docs, reason = "the messages say what the fields are")]
 #[derive(Error, Debug)]
+#[non_exhaustive]
 pub enum PlanError {
     #[error("the model has no tensors")]
     NoTensors,

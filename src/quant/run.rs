@@ -13,6 +13,7 @@ use trine_formats::types::ternary::TernaryError;
 use super::convert::RowFault;
 use super::lossless::{CarryFault, MoveReport};
 use super::plan::{Plan, PlanError, Row};
+use super::recipe::Recipe;
 use super::source::{ReadError, ShardReader};
 use super::ternary::TernaryReport;
 use super::work::Work;
@@ -27,6 +28,16 @@ pub struct RunOptions {
     pub force: bool,
     /// Instruction set of the codecs; the bytes do not depend on it.
     pub isa: Isa,
+}
+
+impl Default for RunOptions {
+    fn default() -> RunOptions {
+        RunOptions {
+            threads: 0,
+            force: false,
+            isa: Isa::detect(),
+        }
+    }
 }
 
 /// Is told how far the work is.
@@ -59,6 +70,7 @@ pub struct Report {
 /// Why no file was written.
 #[allow(missing_docs, reason = "the messages say what the fields are")]
 #[derive(Error, Debug)]
+#[non_exhaustive]
 pub enum QuantError {
     #[error(transparent)]
     Plan(#[from] PlanError),
@@ -115,6 +127,30 @@ pub fn output_paths(plan: &Plan, out: &Path) -> Vec<PathBuf> {
     (0..count)
         .map(|no| split::shard_path(prefix, no, count))
         .collect()
+}
+
+/// Writes `model` as `recipe` says to `out`: [`Plan::new`] and [`run`] with every processor and no news, for callers that
+/// do not want to look at the plan before.
+///
+/// ```no_run
+/// use trine::{Recipe, Target};
+///
+/// let model = trine::open_file("model-F16.gguf", true)?;
+/// let target = Target::parse("Q4_K_M").expect("a name that llama-quantize knows");
+/// let report = trine::quantize(&model, &Recipe::new(target), "model-Q4_K_M.gguf")?;
+/// println!("{} bytes", report.file_bytes);
+/// # Ok::<(), trine::Error>(())
+/// ```
+///
+/// # Errors
+/// As [`Plan::new`] and [`run`].
+pub fn quantize(
+    model: &ModelFile,
+    recipe: &Recipe,
+    out: impl AsRef<Path>,
+) -> Result<Report, QuantError> {
+    let plan = Plan::new(model, recipe)?;
+    run(model, &plan, out.as_ref(), RunOptions::default(), &mut ())
 }
 
 /// Carries out `plan` for the model it was made from. The files appear under their names when all of

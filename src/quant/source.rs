@@ -18,6 +18,7 @@ const PIECE_BYTES: u64 = 1 << 19;
 
 /// A tensor could not be read.
 #[derive(Error, Debug)]
+#[non_exhaustive]
 pub enum ReadError {
     /// I/O, or a file that became shorter.
     #[error("cannot read tensor {tensor} from '{path}'")]

@@ -7,8 +7,8 @@
 //!
 //! A temperature of 0 or less takes the highest logit.
 
-pub mod candidates;
-pub mod rng;
+mod candidates;
+pub(crate) mod rng;
 
 use std::collections::{HashMap, VecDeque};
 
@@ -60,8 +60,19 @@ impl Default for SamplerOptions {
     }
 }
 
+impl SamplerOptions {
+    /// Always the highest logit.
+    pub fn greedy() -> SamplerOptions {
+        SamplerOptions {
+            temp: 0.0,
+            ..SamplerOptions::default()
+        }
+    }
+}
+
 /// Why no token can be chosen.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[non_exhaustive]
 pub enum SampleError {
     /// An option that no chain can follow.
     #[error("{name} must be {wanted}, not {value}")]

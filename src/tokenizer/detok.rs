@@ -2,14 +2,36 @@
 
 use super::Tokenizer;
 
-/// Turns a stream of tokens into text and never emits part of a character.
+/// Turns a stream of bytes into text and never emits part of a character.
 ///
 /// Bytes that no continuation can turn into a character come out as U+FFFD, one for each maximal
 /// invalid sequence.
+#[derive(Clone, Debug, Default)]
+pub struct Characters {
+    pending: Vec<u8>,
+}
+
+impl Characters {
+    /// The characters that `bytes` complete.
+    pub fn push(&mut self, bytes: &[u8]) -> String {
+        self.pending.extend_from_slice(bytes);
+        let (text, rest) = whole_chars(&self.pending);
+        let done = self.pending.len() - rest;
+        self.pending.drain(..done);
+        text
+    }
+
+    /// U+FFFD if the bytes ended within a character. The next [`push`](Self::push) starts afresh.
+    pub fn finish(&mut self) -> String {
+        String::from_utf8_lossy(&std::mem::take(&mut self.pending)).into_owned()
+    }
+}
+
+/// Turns a stream of tokens into text: the bytes of each through [`Characters`].
 pub struct Detokenizer<'a> {
     tokenizer: &'a Tokenizer,
     special: bool,
-    pending: Vec<u8>,
+    characters: Characters,
 }
 
 impl<'a> Detokenizer<'a> {
@@ -17,22 +39,19 @@ impl<'a> Detokenizer<'a> {
         Detokenizer {
             tokenizer,
             special,
-            pending: Vec::new(),
+            characters: Characters::default(),
         }
     }
 
     /// The characters that `id` completes.
     pub fn push(&mut self, id: u32) -> String {
-        self.pending.extend(self.tokenizer.piece(id, self.special));
-        let (text, rest) = whole_chars(&self.pending);
-        let done = self.pending.len() - rest;
-        self.pending.drain(..done);
-        text
+        self.characters
+            .push(&self.tokenizer.piece(id, self.special))
     }
 
     /// U+FFFD if the tokens ended within a character. The next [`push`](Self::push) starts afresh.
     pub fn finish(&mut self) -> String {
-        String::from_utf8_lossy(&std::mem::take(&mut self.pending)).into_owned()
+        self.characters.finish()
     }
 }
 

@@ -21,7 +21,7 @@ mod vocab;
 
 use trine_formats::gguf::Metadata;
 
-pub use detok::Detokenizer;
+pub use detok::{Characters, Detokenizer};
 pub use error::TokenizerError;
 
 use bpe::Bpe;
@@ -222,6 +222,11 @@ impl Tokenizer {
     /// Whether `id` ends a generation: end of text, of turn, of message, and their like.
     pub fn is_eog(&self, id: u32) -> bool {
         self.special.is_eog(id)
+    }
+
+    /// BOS, where [`encode`](Self::encode) with `add_special` puts one in front of a text.
+    pub fn text_bos(&self) -> Option<u32> {
+        self.special.bos.filter(|_| self.add_bos)
     }
 
     /// Whether [`encode`](Self::encode) with `add_special` begins with BOS.

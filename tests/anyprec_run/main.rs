@@ -2,6 +2,7 @@
 
 #[path = "../common/mod.rs"]
 mod common;
+mod drafts;
 mod fixture;
 mod speculation;
 mod widths;

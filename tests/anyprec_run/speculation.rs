@@ -1,7 +1,7 @@
+use trine::generate::speculate::{SpeculateError, Speculator};
 use trine::model::{Model, NumberPath};
-use trine::step::Session;
 use trine::sample::{Sampler, SamplerOptions};
-use trine::speculate::{SpeculateError, Speculator};
+use trine::step::Session;
 
 use crate::fixture::{logits, session, tokens, whole};
 

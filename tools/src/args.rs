@@ -5,6 +5,8 @@ use std::ffi::OsString;
 
 use clap::{ArgAction, CommandFactory, Parser};
 
+pub use trine::open::usable_threads as threads;
+
 /// Parses the command line. `short` lists options such as `("-ub", "--ubatch-size")`, which clap would
 /// read as `-u b`; the word after an option that takes a value is left as it is.
 ///
@@ -53,29 +55,6 @@ fn expand<T: CommandFactory>(
     out
 }
 
-/// Threads to use: as asked for, else one per physical core, but not more than the processors that this
-/// process may use (its affinity and control group): threads that wait for each other's turn on a
-/// processor only hold each other up.
-pub fn threads(wanted: Option<usize>) -> usize {
-    let allowed = std::thread::available_parallelism().map_or(1, usize::from);
-    let wanted = wanted.or_else(physical_cores).unwrap_or(allowed);
-    wanted.min(allowed)
-}
-
-/// Distinct cores in Linux's list of processors.
-fn physical_cores() -> Option<usize> {
-    let list = std::fs::read_to_string("/proc/cpuinfo").ok()?;
-    let field = |entry: &str, name: &str| {
-        let line = entry.lines().find(|l| l.starts_with(name))?;
-        Some(line.split_once(':')?.1.trim().to_owned())
-    };
-    let cores: HashSet<_> = list
-        .split("\n\n")
-        .filter_map(|e| Some((field(e, "physical id")?, field(e, "core id")?)))
-        .collect();
-    Some(cores.len()).filter(|&n| n > 0)
-}
-
 #[cfg(test)]
 mod tests {
     use clap::Parser;
@@ -113,13 +92,5 @@ mod tests {
             expanded(&["x", "--prompt", "-ub"]),
             ["x", "--prompt", "-ub"]
         );
-    }
-
-    #[test]
-    fn at_least_one_thread_and_no_more_than_processors() {
-        let allowed = std::thread::available_parallelism().map_or(1, usize::from);
-        assert_eq!(threads(Some(1)), 1);
-        assert_eq!(threads(Some(100_000)), allowed);
-        assert!((1..=allowed).contains(&threads(None)));
     }
 }

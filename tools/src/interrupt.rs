@@ -3,15 +3,17 @@
 //! Work that can be stopped at a good place [listens](listen): the first request asks for that, the second ends the
 //! program at once. Other programs [end](end_at_once) at the first. No temporary file is left behind either way.
 
+use std::sync::LazyLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{Context, Result};
+use trine::CancelToken;
 use trine_formats::temp_file::remove_unfinished;
 
 /// The exit code of an interrupted program.
 pub const EXIT_CODE: i32 = 130;
 
-static ASKED: AtomicBool = AtomicBool::new(false);
+static ASKED: LazyLock<CancelToken> = LazyLock::new(CancelToken::new);
 static WAITING: AtomicBool = AtomicBool::new(false);
 
 /// Starts to listen for Ctrl-C and for requests to terminate.
@@ -20,9 +22,10 @@ static WAITING: AtomicBool = AtomicBool::new(false);
 /// What the system says.
 pub fn listen() -> Result<()> {
     ctrlc::set_handler(|| {
-        if ASKED.swap(true, Ordering::SeqCst) || WAITING.load(Ordering::SeqCst) {
+        if ASKED.is_cancelled() || WAITING.load(Ordering::SeqCst) {
             end(Some(""));
         }
+        ASKED.cancel();
     })
     .context("cannot listen for Ctrl-C")
 }
@@ -47,12 +50,17 @@ fn end(last_words: Option<&str>) -> ! {
 
 /// Whether the work should stop.
 pub fn asked() -> bool {
-    ASKED.load(Ordering::SeqCst)
+    ASKED.is_cancelled()
+}
+
+/// What Ctrl-C cancels, for work of the library.
+pub fn token() -> CancelToken {
+    ASKED.clone()
 }
 
 /// Forgets a request that was followed; says whether there was one.
 pub fn take() -> bool {
-    ASKED.swap(false, Ordering::SeqCst)
+    ASKED.reset()
 }
 
 /// Runs `work`, which waits for the user; Ctrl-C ends the program at once meanwhile.

@@ -21,7 +21,6 @@ pub mod imatrix;
 pub mod inspect;
 pub mod interrupt;
 pub mod load;
-pub mod open;
 pub mod outfile;
 pub mod packing;
 pub mod progress;

@@ -1,18 +1,11 @@
 //! What every tool that runs a model does first.
 
 use std::path::PathBuf;
-use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail};
+use anyhow::Result;
 use clap::{Args, ValueEnum};
-use trine::Isa;
-use trine::model::{LoadOptions, Model, NumberPath};
-use trine::pool::Pool;
-use trine::tokenizer::Tokenizer;
-use trine_formats::gguf::ModelFile;
+use trine::{Model, NumberPath, OpenOptions};
 
-use crate::args;
-use crate::open::open_model;
 use crate::packing::PackingArgs;
 
 /// The options that say which model runs, and on what.
@@ -91,60 +84,26 @@ pub fn thread_count(text: &str) -> Result<usize, String> {
     }
 }
 
-/// A model, ready to run.
-pub struct Loaded {
-    /// The file; its metadata holds what the model does not need.
-    pub file: ModelFile,
-    /// The weights.
-    pub model: Model,
-    /// Text to tokens and back.
-    pub tokenizer: Tokenizer,
-    /// Its threads.
-    pub pool: Pool,
-    /// Threads in use.
-    pub threads: usize,
-    /// How long it took.
-    pub time: Duration,
+impl ModelArgs {
+    /// As the library takes them.
+    fn options(&self) -> OpenOptions {
+        OpenOptions {
+            mmap: !self.no_mmap,
+            threads: self.threads,
+            isa: None,
+            repack: !self.no_repack,
+            number_path: self.number_path.into(),
+            packing: self.packing.options(),
+        }
+    }
 }
 
 /// Opens the file and loads what is in it.
 ///
 /// # Errors
 /// The file, the model or the tokenizer cannot be used; TRINE_ISA cannot be followed.
-pub fn load(args: &ModelArgs) -> Result<Loaded> {
-    let start = Instant::now();
-    let isa = Isa::from_env()?;
-    let file = open_model(&args.model, !args.no_mmap)?;
-    let name = || format!("'{}'", args.model.display());
-    let threads = args::threads(args.threads);
-    let model = Model::load(
-        &file,
-        &LoadOptions {
-            isa,
-            repack: !args.no_repack,
-            number_path: args.number_path.into(),
-            packing: args.packing.options(),
-        },
-    )
-    .with_context(name)?;
-    let pool = Pool::new(threads).with_context(|| format!("cannot start {threads} threads"))?;
-    let tokenizer = Tokenizer::from_metadata(file.meta()).with_context(name)?;
-    if tokenizer.n_vocab() != model.n_vocab() {
-        bail!(
-            "{}: the tokenizer has {} tokens, the model {} logits: the file is damaged",
-            name(),
-            tokenizer.n_vocab(),
-            model.n_vocab()
-        );
-    }
-    Ok(Loaded {
-        file,
-        model,
-        pool,
-        tokenizer,
-        threads,
-        time: start.elapsed(),
-    })
+pub fn load(args: &ModelArgs) -> Result<Model> {
+    Ok(trine::open_with(&args.model, &args.options())?)
 }
 
 /// The most memory this process had resident, in bytes; `None` where the system does not tell.
@@ -153,9 +112,4 @@ pub fn peak_memory() -> Option<u64> {
     let line = status.lines().find(|l| l.starts_with("VmHWM:"))?;
     let kib: u64 = line.split_whitespace().nth(1)?.parse().ok()?;
     Some(kib * 1024)
-}
-
-/// BOS, where the vocabulary puts one in front of a text.
-pub fn bos(tokenizer: &Tokenizer) -> Option<u32> {
-    tokenizer.bos().filter(|_| tokenizer.add_bos())
 }

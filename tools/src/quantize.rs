@@ -12,7 +12,6 @@ use trine::quant::{
 };
 use trine_formats::gguf::ModelFile;
 
-use crate::open::open_model;
 use crate::progress::human_bytes;
 
 /// One tensor: name, shape, types, sizes, and why.
@@ -152,7 +151,7 @@ pub fn verify(
     out: &mut dyn Write,
 ) -> Result<()> {
     let first = report.files.first().context("no file was written")?;
-    let written = open_model(first, true)?;
+    let written = trine::open_file(first, true)?;
     let result = lossless::verify(
         model,
         &recipe.input_packing,

@@ -51,6 +51,7 @@ impl Nesting {
 
 /// A weight or sensitivity that cannot be clustered, by its column.
 #[derive(Clone, Copy, Debug, PartialEq, Error)]
+#[non_exhaustive]
 pub enum ClusterError {
     /// Not a finite number.
     #[error("the weight at index {0} is not a finite number; the model is damaged")]

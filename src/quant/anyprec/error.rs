@@ -18,6 +18,7 @@ use crate::quant::validate::first_bad;
 /// A plan that cannot be made, or carried out.
 #[allow(missing_docs, reason = "the messages say what the fields are")]
 #[derive(Error, Debug)]
+#[non_exhaustive]
 pub enum ApError {
     #[error("the model has no tensors")]
     NoTensors,

@@ -19,6 +19,7 @@ use crate::quant::plan::Row;
 /// Sensitivities that cannot be used.
 #[allow(missing_docs, reason = "the messages say what the fields are")]
 #[derive(Error, Debug)]
+#[non_exhaustive]
 pub enum SensitivityError {
     #[error("cannot read '{path}'")]
     Io { path: PathBuf, source: io::Error },

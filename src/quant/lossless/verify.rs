@@ -15,6 +15,7 @@ use crate::quant::plan::{Plan, Row};
 /// A tensor that cannot be looked at.
 #[allow(missing_docs, reason = "the messages say what the fields are")]
 #[derive(Error, Debug)]
+#[non_exhaustive]
 pub enum VerifyError {
     #[error("tensor {0} is missing in the output")]
     Missing(String),

@@ -16,7 +16,6 @@ use std::path::PathBuf;
 use anyhow::{Result, bail};
 use trine_formats::gguf::ModelFile;
 
-use crate::open::open_model;
 use args::Args;
 use synth::Spec;
 
@@ -71,7 +70,7 @@ impl Subject {
 
     fn open(&self, args: &Args) -> Result<ModelFile> {
         match self {
-            Subject::File(path) => open_model(path, args.mmap),
+            Subject::File(path) => Ok(trine::open_file(path, args.mmap)?),
             Subject::MadeUp(spec) => spec.build(),
         }
     }

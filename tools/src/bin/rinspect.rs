@@ -8,7 +8,7 @@ use anyhow::{Result, bail};
 use clap::Parser;
 use trine_tools::inspect::{Report, TextOptions, write_json, write_text};
 use trine_tools::packing::PackingArgs;
-use trine_tools::{exit, note, open};
+use trine_tools::{exit, note};
 
 /// Show what is in a GGUF model: metadata, tensors, sizes, and which matrices are ternary.
 ///
@@ -57,7 +57,7 @@ fn main() -> ExitCode {
 }
 
 fn inspect(args: &Args) -> Result<()> {
-    let model = open::open_model(&args.model, !args.no_mmap)?;
+    let model = trine::open_file(&args.model, !args.no_mmap)?;
     let report = Report::new(&model, args.hash, &args.packing.options());
     let mut out = BufWriter::new(io::stdout().lock());
     if args.json {

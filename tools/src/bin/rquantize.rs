@@ -20,7 +20,6 @@ use trine_tools::anyprec::{
     AnyPrecArgs, Job as AnyPrecJob, quantize as quantize_any_precision, take_width as take,
 };
 use trine_tools::goal::{Goal, long_help};
-use trine_tools::open::open_model;
 use trine_tools::packing::I2sLayout;
 use trine_tools::progress::TensorBar;
 use trine_tools::{exit, interrupt, quantize as show};
@@ -216,7 +215,7 @@ fn take_width(args: &Args, width: u8) -> Result<()> {
     if args.dry_run || args.verify {
         bail!("--width knows neither --dry-run nor --verify; rinspect shows the widths of a file");
     }
-    let model = open_model(&args.input, true)?;
+    let model = trine::open_file(&args.input, true)?;
     take(&model, width, Path::new(out), args.json)
 }
 
@@ -231,7 +230,7 @@ fn any_precision(args: &Args, job: &Job, target: anyprec::Target) -> Result<()> 
             target.name()
         );
     }
-    let model = open_model(&args.input, true)?;
+    let model = trine::open_file(&args.input, true)?;
     quantize_any_precision(AnyPrecJob {
         model: &model,
         target,
@@ -394,7 +393,7 @@ fn quantize(args: &Args) -> Result<()> {
         bail!("{option} is for any-precision targets such as AP3-8 or SQ4");
     }
     let recipe = recipe(args, target)?;
-    let model = open_model(&args.input, true)?;
+    let model = trine::open_file(&args.input, true)?;
     if AnyPrec::is(model.meta()) {
         bail!(
             "the model is any-precision: take one of its widths with --width, or start from the model it was made from"

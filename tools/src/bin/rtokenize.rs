@@ -8,7 +8,6 @@ use anyhow::{Context, Result, anyhow, bail};
 use clap::Parser;
 use trine::tokenizer::Tokenizer;
 use trine_tools::exit;
-use trine_tools::open::open_model;
 
 /// Show the tokens of a text, one `id -> 'piece'` a line
 ///
@@ -54,7 +53,7 @@ fn main() -> ExitCode {
 }
 
 fn tokenize(args: &Args) -> Result<()> {
-    let model = open_model(&args.model, true)?;
+    let model = trine::open_file(&args.model, true)?;
     let tokenizer = Tokenizer::from_metadata(model.meta())
         .with_context(|| format!("'{}'", args.model.display()))?;
     let text = read_text(args)?;

@@ -11,13 +11,14 @@ use std::path::Path;
 
 use anyhow::{Context, Result, anyhow, bail};
 use serde_json::{Value, json};
+use trine::Model;
 use trine::eval::base_file::{BaseReader, BaseWriter};
 use trine::eval::kld::{self, Divergence};
 use trine::eval::perplexity::{Estimate, perplexity};
 use trine::eval::{Chunks, EvalError};
 use trine::step::{Session, SessionOptions};
 
-use crate::load::{Loaded, bos, load, peak_memory};
+use crate::load::{load, peak_memory};
 use crate::outfile::{OutFile, keep_input};
 use crate::progress::Steps;
 use crate::{interrupt, text};
@@ -64,7 +65,7 @@ fn evaluate(args: &Args) -> Result<()> {
     interrupt::listen()?;
     let loaded = load(&args.model)?;
     if let Some(target) = target {
-        for shard in loaded.file.shards() {
+        for shard in loaded.file().shards() {
             keep_input(target, &shard.path, OPTION)?;
         }
     }
@@ -98,13 +99,13 @@ fn first_difference(expected: &[u32], tokens: &[u32]) -> Option<usize> {
 }
 
 /// A session at the first of the widths asked for.
-fn session(args: &Args, loaded: &Loaded, n_ctx: usize) -> Result<Session> {
+fn session(args: &Args, loaded: &Model, n_ctx: usize) -> Result<Session> {
     warn_of_context(loaded, n_ctx);
     let options = SessionOptions {
         n_ctx,
         n_ubatch: args.ubatch_size,
     };
-    let mut session = Session::new(&loaded.model, &loaded.pool, options);
+    let mut session = loaded.session(options);
     if let Some(&bits) = args.bits.first() {
         let name = || format!("'{}'", args.model.model.display());
         session.set_bits(bits).with_context(name)?;
@@ -113,8 +114,8 @@ fn session(args: &Args, loaded: &Loaded, n_ctx: usize) -> Result<Session> {
 }
 
 /// A context longer than the model knows is no mistake, but its numbers mean little.
-fn warn_of_context(loaded: &Loaded, n_ctx: usize) {
-    let trained = loaded.model.config().n_ctx_train;
+fn warn_of_context(loaded: &Model, n_ctx: usize) {
+    let trained = loaded.weights().config().n_ctx_train;
     if n_ctx > trained {
         note!(
             "warning: the model was trained on a context of {trained} tokens, {n_ctx} are asked for"
@@ -133,24 +134,24 @@ fn go_on() -> Observed {
     }
 }
 
-fn estimate(args: &Args, loaded: &Loaded, text: &str, out: Option<OutFile>) -> Result<()> {
+fn estimate(args: &Args, loaded: &Model, text: &str, out: Option<OutFile>) -> Result<()> {
     let n_ctx = args.ctx_size.unwrap_or(512);
     note!("tokenizing the input ..");
-    let tokens = loaded.tokenizer.encode(text, true, false)?;
-    let chunks = Chunks::new(tokens, n_ctx, bos(&loaded.tokenizer), args.chunks)?;
+    let tokens = loaded.tokenizer().encode(text, true, false)?;
+    let chunks = Chunks::new(tokens, n_ctx, loaded.tokenizer().text_bos(), args.chunks)?;
     let mut session = session(args, loaded, n_ctx)?;
-    note!("weights: {}", loaded.model.layouts());
+    note!("weights: {}", loaded.weights().layouts());
     note!(
         "calculating perplexity over {} chunks, n_ctx={n_ctx}, batch_size={}, threads={}",
         chunks.count(),
         args.batch_size,
-        loaded.threads
+        loaded.threads()
     );
     let mut base = match out {
         Some(out) => {
             let path = out.path().to_owned();
             let buffered = BufWriter::with_capacity(1 << 20, out);
-            let writer = BaseWriter::new(buffered, &chunks, loaded.model.n_vocab());
+            let writer = BaseWriter::new(buffered, &chunks, loaded.weights().n_vocab());
             Some((
                 writer.with_context(|| format!("cannot write '{}'", path.display()))?,
                 path,
@@ -249,15 +250,21 @@ fn estimate(args: &Args, loaded: &Loaded, text: &str, out: Option<OutFile>) -> R
 
 fn divergence(
     args: &Args,
-    loaded: &Loaded,
+    loaded: &Model,
     (input, length): (BufReader<File>, u64),
     text: Option<String>,
 ) -> Result<()> {
     let path = args.base()?;
     let in_base = || format!("'{}'", path.display());
-    let n_vocab = loaded.model.n_vocab();
-    let mut base = BaseReader::new(input, length, n_vocab, bos(&loaded.tokenizer), args.chunks)
-        .with_context(in_base)?;
+    let n_vocab = loaded.weights().n_vocab();
+    let mut base = BaseReader::new(
+        input,
+        length,
+        n_vocab,
+        loaded.tokenizer().text_bos(),
+        args.chunks,
+    )
+    .with_context(in_base)?;
     let n_ctx = base.chunks().n_ctx();
     if let Some(wanted) = args.ctx_size.filter(|&c| c != n_ctx) {
         bail!(
@@ -266,7 +273,7 @@ fn divergence(
         );
     }
     if let Some(text) = text {
-        let tokens = loaded.tokenizer.encode(&text, true, false)?;
+        let tokens = loaded.tokenizer().encode(&text, true, false)?;
         if let Some(same) = first_difference(base.chunks().tokens(), &tokens) {
             bail!(
                 "{} was made from another text or tokenizer: token {same} differs; leave -f out to use its own tokens",
@@ -279,7 +286,7 @@ fn divergence(
     note!(
         "computing over {count} chunks, n_ctx={n_ctx}, batch_size={}, threads={}",
         args.batch_size,
-        loaded.threads
+        loaded.threads()
     );
     let mut stdout = io::stdout().lock();
     if !args.json {

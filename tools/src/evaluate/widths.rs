@@ -5,6 +5,7 @@ use std::time::Instant;
 
 use anyhow::{Context, Result};
 use serde_json::json;
+use trine::Model;
 use trine::eval::Chunks;
 use trine::eval::base_file::BaseWriter;
 use trine::eval::perplexity::perplexity;
@@ -12,30 +13,30 @@ use trine::eval::perplexity::perplexity;
 use super::args::Args;
 use super::{go_on, session};
 use crate::inspect::AnyPrecReport;
-use crate::load::{Loaded, bos, peak_memory};
+use crate::load::peak_memory;
 use crate::progress::Steps;
 
 /// Evaluates the same chunks at every width; a line appears when its width is done.
-pub fn table(args: &Args, loaded: &Loaded, widths: &[u8], text: &str) -> Result<()> {
+pub fn table(args: &Args, loaded: &Model, widths: &[u8], text: &str) -> Result<()> {
     let name = || format!("'{}'", args.model.model.display());
     // before hours of work
     for &bits in widths {
-        loaded.model.check_width(bits).with_context(name)?;
+        loaded.weights().check_width(bits).with_context(name)?;
     }
-    let ap = loaded.model.any_precision();
-    let sizes = ap.map_or(Vec::new(), |ap| AnyPrecReport::of(ap, &loaded.file).widths);
+    let ap = loaded.weights().any_precision();
+    let sizes = ap.map_or(Vec::new(), |ap| AnyPrecReport::of(ap, loaded.file()).widths);
     let n_ctx = args.ctx_size.unwrap_or(512);
     note!("tokenizing the input ..");
-    let tokens = loaded.tokenizer.encode(text, true, false)?;
-    let chunks = Chunks::new(tokens, n_ctx, bos(&loaded.tokenizer), args.chunks)?;
+    let tokens = loaded.tokenizer().encode(text, true, false)?;
+    let chunks = Chunks::new(tokens, n_ctx, loaded.tokenizer().text_bos(), args.chunks)?;
     let mut session = session(args, loaded, n_ctx)?;
-    note!("weights: {}", loaded.model.layouts());
+    note!("weights: {}", loaded.weights().layouts());
     note!(
         "calculating perplexity at {} widths over {} chunks, n_ctx={n_ctx}, batch_size={}, threads={}",
         widths.len(),
         chunks.count(),
         args.batch_size,
-        loaded.threads
+        loaded.threads()
     );
     let mut stdout = io::stdout().lock();
     if !args.json {

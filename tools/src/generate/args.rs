@@ -5,8 +5,9 @@ use std::path::PathBuf;
 
 use anyhow::{Result, bail};
 use clap::Parser;
-use trine::sample::SamplerOptions;
+use trine::{DraftOptions, GenerateOptions, SamplerOptions};
 
+use crate::interrupt;
 use crate::load::{ModelArgs, positive};
 
 /// Options of several letters behind one dash.
@@ -239,7 +240,7 @@ impl Args {
     }
 
     /// The seed asked for, or a new one.
-    pub(super) fn seed(&self) -> u32 {
+    fn seed(&self) -> u32 {
         match u32::try_from(self.seed) {
             Ok(seed) if seed != u32::MAX => seed,
             // Keyed by the system's random numbers.
@@ -247,10 +248,10 @@ impl Args {
         }
     }
 
-    /// The sampler's options.
-    pub(super) fn sampler(&self, seed: u32, n_ctx: usize, banned: Vec<u32>) -> SamplerOptions {
-        SamplerOptions {
-            seed,
+    /// How the text is generated; the seed may be a new one every time.
+    pub(super) fn options(&self, n_ctx: usize) -> GenerateOptions {
+        let sampler = SamplerOptions {
+            seed: self.seed(),
             temp: self.temp,
             top_k: self.top_k,
             top_p: self.top_p,
@@ -260,7 +261,22 @@ impl Args {
             repeat_last_n: usize::try_from(self.repeat_last_n).unwrap_or(n_ctx),
             frequency_penalty: self.frequency_penalty,
             presence_penalty: self.presence_penalty,
-            banned,
+            banned: Vec::new(),
+        };
+        let draft = self.draft_bits.map(|bits| DraftOptions {
+            bits,
+            most: self.draft,
+            always: self.draft_always,
+        });
+        GenerateOptions {
+            max_tokens: usize::try_from(self.predict).ok(),
+            sampler,
+            stop: Vec::new(),
+            ignore_eos: self.ignore_eos,
+            past_eos: self.predict == -2,
+            bits: self.bits,
+            draft,
+            cancel: interrupt::token(),
         }
     }
 }

@@ -5,13 +5,13 @@
 
 use std::io::{self, BufRead, IsTerminal, Write};
 
-use anyhow::{Context, Result, bail};
-use trine::chat::{ChatTemplate, Message};
+use anyhow::{Context as _, Result, bail};
+use trine::{Chat, ChatTemplate, Context, End, GenerateError, GenerateOptions, Message, Model};
 
 use super::args::Args;
-use super::engine::{Engine, Stop};
 use super::output::Output;
-use crate::load::Loaded;
+use super::summary;
+use super::timings::Timings;
 use crate::{interrupt, text};
 
 const HELP: &str = "\
@@ -22,24 +22,30 @@ const HELP: &str = "\
 A backslash at the end of a line continues the message on the next.";
 
 /// Carries out `/bits` or `/bits N`.
-fn change_bits(command: &str, loaded: &Loaded, engine: &mut Engine) -> Result<()> {
+fn change_bits(command: &str, chat: &mut Chat) -> Result<()> {
     let n = command["/bits".len()..].trim();
     if !n.is_empty() {
         let Ok(bits) = n.parse() else {
             bail!("/bits takes one number of bits, not '{n}'");
         };
-        engine.set_bits(bits)?;
+        chat.set_bits(bits)?;
     }
-    match engine.bits() {
-        Some(bits) => note!("{}", super::widths(loaded, bits)),
+    let context = chat.context();
+    match context.bits() {
+        Some(bits) => note!("{}", super::widths(context.model(), bits)),
         None => bail!("the model is no any-precision file, it has one width only"),
     }
     Ok(())
 }
 
 /// Talks until the user has enough.
-pub fn run(args: &Args, loaded: &Loaded, engine: &mut Engine) -> Result<()> {
-    let template = template(args, loaded)?;
+pub fn run(
+    args: &Args,
+    context: Context,
+    options: GenerateOptions,
+    timings: &Timings,
+) -> Result<()> {
+    let template = template(args, context.model())?;
     let unescaped = |text: &String| {
         let bytes = text.clone().into_bytes();
         let bytes = if args.no_escape {
@@ -49,16 +55,12 @@ pub fn run(args: &Args, loaded: &Loaded, engine: &mut Engine) -> Result<()> {
         };
         text::utf8(bytes, "the message")
     };
-    let system = args.system_prompt.as_ref().map(unescaped).transpose()?;
-    let beginning: Vec<Message> = system
-        .into_iter()
-        .map(|content| Message {
-            role: "system",
-            content,
-        })
-        .collect();
-    note!("sampler seed: {}", engine.seed());
-    let mut talk = beginning.clone();
+    let seed = options.sampler.seed;
+    let mut chat = Chat::new(context, template, options);
+    if let Some(system) = &args.system_prompt {
+        chat.push(Message::system(unescaped(system)?));
+    }
+    note!("sampler seed: {seed}");
     let mut next = args.prompt.as_ref().map(unescaped).transpose()?;
     let terminal = io::stdin().is_terminal();
     if terminal && !args.single_turn {
@@ -76,7 +78,7 @@ pub fn run(args: &Args, loaded: &Loaded, engine: &mut Engine) -> Result<()> {
             "" => continue,
             "/quit" => break,
             "/clear" => {
-                talk.clone_from(&beginning);
+                chat.clear();
                 continue;
             }
             "/help" => {
@@ -84,7 +86,7 @@ pub fn run(args: &Args, loaded: &Loaded, engine: &mut Engine) -> Result<()> {
                 continue;
             }
             command if command == "/bits" || command.starts_with("/bits ") => {
-                match change_bits(command, loaded, engine) {
+                match change_bits(command, &mut chat) {
                     Ok(()) => {}
                     Err(e) if terminal => note!("{e:#}"),
                     Err(e) => return Err(e),
@@ -93,32 +95,28 @@ pub fn run(args: &Args, loaded: &Loaded, engine: &mut Engine) -> Result<()> {
             }
             _ => {}
         }
-        talk.push(Message {
-            role: "user",
-            content: said,
-        });
-        let tokens = template.encode(&loaded.tokenizer, &talk, true)?;
-        if let Err(e) = engine.check_room(tokens.len(), true) {
-            if !terminal || args.single_turn {
-                return Err(e);
+        let answer = match chat.say(said) {
+            Ok(answer) => answer,
+            Err(e @ GenerateError::PromptTooLong { .. }) if terminal && !args.single_turn => {
+                note!("{e}, or /clear");
+                continue;
             }
-            note!("{e:#}, or /clear");
-            talk.pop();
-            continue;
-        }
-        let mut out = Output::new(args, &loaded.tokenizer);
-        let stop = match engine.prompt(&tokens, &mut out)? {
-            Some(stop) => stop,
-            None => engine.generate(args.predict, &mut out)?,
+            Err(e) => return Err(e.into()),
         };
-        talk.push(Message {
-            role: "assistant",
-            content: out.finish()?.text,
-        });
-        match stop {
-            Stop::Context => note!("(the context of {} tokens is full)", engine.n_ctx()),
-            Stop::Interrupted if !terminal => {
-                summary(engine);
+        let mut out = Output::new(args);
+        let mut end = None;
+        for chunk in answer {
+            let chunk = chunk?;
+            out.chunk(&chunk)?;
+            end = chunk.end;
+        }
+        out.finish()?;
+        match end {
+            Some(End::Context) => {
+                note!("(the context of {} tokens is full)", chat.context().n_ctx());
+            }
+            Some(End::Cancelled) if !terminal => {
+                summary(chat.context(), timings);
                 note!("interrupted");
                 std::process::exit(interrupt::EXIT_CODE);
             }
@@ -129,21 +127,13 @@ pub fn run(args: &Args, loaded: &Loaded, engine: &mut Engine) -> Result<()> {
             break;
         }
     }
-    summary(engine);
+    summary(chat.context(), timings);
     Ok(())
 }
 
-fn summary(engine: &Engine) {
-    engine.timings.print();
-    if let Some(speculator) = engine.speculator() {
-        super::draft::print(speculator);
-    }
-}
-
-fn template(args: &Args, loaded: &Loaded) -> Result<ChatTemplate> {
+fn template(args: &Args, model: &Model) -> Result<ChatTemplate> {
     let Some(path) = &args.chat_template_file else {
-        let own = ChatTemplate::from_metadata(loaded.file.meta(), &loaded.tokenizer)
-            .context("tokenizer.chat_template")?;
+        let own = model.chat_template().context("tokenizer.chat_template")?;
         return match own {
             Some(template) => Ok(template),
             None => bail!(
@@ -154,7 +144,7 @@ fn template(args: &Args, loaded: &Loaded) -> Result<ChatTemplate> {
     };
     let from = format!("'{}'", path.display());
     let source = text::utf8(text::read_file(path)?, &from)?;
-    ChatTemplate::new(&source, &loaded.tokenizer).context(from)
+    ChatTemplate::new(&source, model.tokenizer()).context(from)
 }
 
 /// A line of standard input without its end, `None` at the end of the input. A backslash at the end of

@@ -1,7 +1,7 @@
 //! What became of the drafts.
 
 use serde_json::{Value, json};
-use trine::speculate::Speculator;
+use trine::generate::speculate::Speculator;
 
 /// The summary on standard error, below the timings.
 pub fn print(s: &Speculator) {

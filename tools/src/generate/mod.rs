@@ -3,21 +3,21 @@
 pub mod args;
 mod chat;
 mod draft;
-mod engine;
 mod output;
 mod timings;
 
 use std::io::{IsTerminal, Write};
 use std::time::Instant;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context as _, Result, bail};
 use serde_json::json;
+use trine::{Context, ContextOptions, End, GenerateError, GenerateOptions, Model};
 
-use crate::load::{Loaded, load};
+use crate::load::load;
 use crate::{interrupt, text};
 use args::Args;
-use engine::{Engine, Stop};
 use output::Output;
+use timings::Timings;
 
 /// Runs the tool.
 ///
@@ -33,18 +33,46 @@ pub fn run(args: &Args) -> Result<()> {
         Some(read_prompt(args)?)
     };
     interrupt::listen()?;
-    let loaded = load(&args.model)?;
-    let n_ctx = context_size(args, &loaded);
-    let seed = args.seed();
-    let mut engine = Engine::new(args, &loaded, n_ctx, seed, start)?;
-    if let Some(bits) = engine.bits() {
-        note!("{}", widths(&loaded, bits));
+    let loading = Instant::now();
+    let model = load(&args.model)?;
+    let layouts = model.weights().layouts().to_string();
+    let timings = Timings::new(start, loading.elapsed(), layouts);
+    let n_ctx = context_size(args, &model);
+    let mut context = model.context(&ContextOptions {
+        n_ctx: Some(n_ctx),
+        n_batch: args.batch_size,
+        n_ubatch: args.ubatch_size,
+    });
+    let options = args.options(n_ctx);
+    context.prepare(&options).map_err(|e| explain(args, e))?;
+    if let Some(bits) = context.bits() {
+        note!("{}", widths(&model, bits));
     }
-    let Some(prompt) = prompt else {
-        return chat::run(args, &loaded, &mut engine);
+    match prompt {
+        Some(prompt) => complete(args, context, &options, prompt, &timings),
+        None => chat::run(args, context, options, &timings),
+    }
+}
+
+/// Names the option that asked for what cannot be.
+fn explain(args: &Args, error: GenerateError) -> anyhow::Error {
+    let option = match &error {
+        GenerateError::Width(_) => format!("'{}'", args.model.model.display()),
+        GenerateError::Drafts(_) => "--draft-bits".to_owned(),
+        _ => return error.into(),
     };
-    let prompt_tokens = tokens(&prompt, &loaded)?;
-    complete(args, &loaded, &mut engine, &prompt_tokens)
+    anyhow::Error::new(error).context(option)
+}
+
+/// How a text ended, as `--json` says it.
+fn name(end: End) -> &'static str {
+    match end {
+        End::Eos => "eos",
+        End::Length => "length",
+        End::Context => "context",
+        End::Cancelled => "interrupted",
+        _ => "stop",
+    }
 }
 
 /// What the text begins with.
@@ -83,24 +111,19 @@ fn read_prompt(args: &Args) -> Result<Prompt> {
     Ok(Prompt::Text(text::utf8(bytes, &from)?))
 }
 
-fn tokens(prompt: &Prompt, loaded: &Loaded) -> Result<Vec<u32>> {
-    match prompt {
+fn tokens(prompt: Prompt, model: &Model) -> Result<trine::Prompt> {
+    Ok(match prompt {
         Prompt::Tokens(list, from) => {
-            text::parse_tokens(list, loaded.model.n_vocab()).with_context(|| from.clone())
+            let n_vocab = model.tokenizer().n_vocab();
+            text::parse_tokens(&list, n_vocab).context(from)?.into()
         }
-        Prompt::Text(text) => {
-            let ids = loaded.tokenizer.encode(text, true, true)?;
-            if ids.is_empty() {
-                bail!("the prompt is empty, and this model has no BOS token to start from");
-            }
-            Ok(ids)
-        }
-    }
+        Prompt::Text(text) => text.into(),
+    })
 }
 
 /// The size of the context: -c, or the length the model was trained with.
-fn context_size(args: &Args, loaded: &Loaded) -> usize {
-    let trained = loaded.model.config().n_ctx_train;
+fn context_size(args: &Args, model: &Model) -> usize {
+    let trained = model.n_ctx_train();
     let n_ctx = if args.ctx_size == 0 {
         trained
     } else {
@@ -115,14 +138,14 @@ fn context_size(args: &Args, loaded: &Loaded) -> usize {
 }
 
 /// At which width an any-precision model runs, and at which it could.
-fn widths(loaded: &Loaded, bits: u8) -> String {
+fn widths(model: &Model, bits: u8) -> String {
     let list = |widths: &[u8]| {
         let widths: Vec<String> = widths.iter().map(u8::to_string).collect();
         widths.join(", ")
     };
-    let there = loaded.model.widths();
+    let there = model.weights().widths();
     let mut text = format!("any-precision: {bits} bits, of {}", list(there));
-    if let Some(anyprec) = loaded.model.any_precision().filter(|a| !a.is_whole()) {
+    if let Some(anyprec) = model.weights().any_precision().filter(|a| !a.is_whole()) {
         let made = list(&anyprec.header().bits);
         text += &format!("; the file ends early, it was made for {made}");
     }
@@ -130,33 +153,47 @@ fn widths(loaded: &Loaded, bits: u8) -> String {
 }
 
 /// Continues the prompt once.
-fn complete(args: &Args, loaded: &Loaded, engine: &mut Engine, prompt: &[u32]) -> Result<()> {
-    engine.check_room(prompt.len(), args.predict != 0)?;
-    note!("sampler seed: {}", engine.seed());
-    let mut out = Output::new(args, &loaded.tokenizer);
-    let mut stop = engine.prompt(prompt, &mut out)?;
-    if stop.is_none() {
-        out.prompt(prompt)?;
-        stop = Some(engine.generate(args.predict, &mut out)?);
+fn complete(
+    args: &Args,
+    mut context: Context,
+    options: &GenerateOptions,
+    prompt: Prompt,
+    timings: &Timings,
+) -> Result<()> {
+    let model = context.model().clone();
+    let mut out = Output::new(args);
+    if args.logits_sha256 {
+        context.observe(Some(out.observer(interrupt::token())));
     }
-    let stop = stop.unwrap_or(Stop::Interrupted);
+    let mut generation = context.generate(tokens(prompt, &model)?, options)?;
+    note!("sampler seed: {}", options.sampler.seed);
+    let prompt = generation.prompt().to_vec();
+    if generation.read_prompt()? {
+        out.prompt(model.tokenizer(), &prompt)?;
+    }
+    let mut end = End::Cancelled;
+    for chunk in generation {
+        let chunk = chunk?;
+        out.chunk(&chunk)?;
+        end = chunk.end.unwrap_or(end);
+    }
     let done = out.finish()?;
     if args.json {
         let mut report = json!({
             "model": args.model.model.display().to_string(),
-            "seed": engine.seed(),
-            "n_ctx": engine.n_ctx(),
+            "seed": options.sampler.seed,
+            "n_ctx": context.n_ctx(),
             "prompt": done.prompt,
             "prompt_tokens": prompt,
             "text": done.text,
             "tokens": done.tokens,
-            "stop": stop.name(),
-            "timings": engine.timings.to_json(),
+            "stop": name(end),
+            "timings": timings.to_json(context.stats()),
         });
-        if let Some(bits) = engine.bits() {
+        if let Some(bits) = context.bits() {
             report["bits"] = bits.into();
         }
-        if let Some(speculator) = engine.speculator() {
+        if let Some(speculator) = context.drafts() {
             report["draft"] = draft::to_json(speculator, args.draft);
         }
         if args.logits_sha256 {
@@ -166,16 +203,21 @@ fn complete(args: &Args, loaded: &Loaded, engine: &mut Engine, prompt: &[u32]) -
         writeln!(stdout, "{report}")?;
         stdout.flush()?;
     }
-    engine.timings.print();
-    if let Some(speculator) = engine.speculator() {
-        draft::print(speculator);
-    }
-    if stop == Stop::Interrupted {
+    summary(&context, timings);
+    if end == End::Cancelled {
         note!("interrupted");
         std::process::exit(interrupt::EXIT_CODE);
     }
-    if stop == Stop::Context {
-        note!("the context of {} tokens is full", engine.n_ctx());
+    if end == End::Context {
+        note!("the context of {} tokens is full", context.n_ctx());
     }
     Ok(())
+}
+
+/// What took how long, on standard error.
+fn summary(context: &Context, timings: &Timings) {
+    timings.print(context.stats());
+    if let Some(speculator) = context.drafts() {
+        draft::print(speculator);
+    }
 }

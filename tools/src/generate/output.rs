@@ -1,11 +1,15 @@
 //! What `rgen` writes to standard output.
 
 use std::io::{self, Stdout, Write};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use serde_json::{Value, json};
-use trine::tokenizer::{Detokenizer, Tokenizer};
+use sha2::{Digest, Sha256};
+use trine::generate::{Evaluated, LogitsObserver};
+use trine::{CancelToken, Chunk, Tokenizer};
 
 use super::args::Args;
+use crate::text::hex;
 
 /// What was written, or would have been.
 #[derive(Default)]
@@ -20,34 +24,64 @@ pub struct Done {
     pub proofs: Vec<Value>,
 }
 
-/// Writes the text as it comes, only whole characters.
-pub struct Output<'a> {
+/// Writes the text as it comes.
+pub struct Output {
     stdout: Stdout,
-    tokenizer: &'a Tokenizer,
-    detokenizer: Detokenizer<'a>,
     show_prompt: bool,
     show_text: bool,
     show_proofs: bool,
     done: Done,
+    proofs: Arc<Mutex<Proofs>>,
 }
 
-impl<'a> Output<'a> {
+/// The hashes of logits, which are made while the model computes.
+#[derive(Default)]
+struct Proofs {
+    list: Vec<Value>,
+    /// Why they could not be written.
+    error: Option<io::Error>,
+}
+
+impl Output {
     /// Nothing written yet.
-    pub fn new(args: &Args, tokenizer: &'a Tokenizer) -> Output<'a> {
+    pub fn new(args: &Args) -> Output {
         Output {
             stdout: io::stdout(),
-            tokenizer,
-            detokenizer: tokenizer.detokenizer(false),
             show_prompt: !args.no_display_prompt && !args.conversation,
             show_text: !args.json && !args.logits_sha256,
             show_proofs: !args.json,
             done: Done::default(),
+            proofs: Arc::default(),
         }
     }
 
+    /// Writes, or keeps, the hash of the logits after every token that is evaluated; cancels the rest of the work when
+    /// nobody reads them.
+    pub fn observer(&self, cancel: CancelToken) -> LogitsObserver {
+        let (show, proofs) = (self.show_proofs, self.proofs.clone());
+        Box::new(move |e: Evaluated<'_>| {
+            let mut proofs = lock(&proofs);
+            if proofs.error.is_some() {
+                return;
+            }
+            let (position, token, sha256) = (e.position, e.token, hash(e.logits));
+            if !show {
+                let proof = json!({ "pos": position, "token": token, "sha256": sha256 });
+                return proofs.list.push(proof);
+            }
+            let mut stdout = io::stdout();
+            let line = writeln!(stdout, "{position} {token} {sha256}");
+            if let Err(e) = line.and_then(|()| stdout.flush()) {
+                proofs.error = Some(e);
+                cancel.cancel();
+            }
+        })
+    }
+
     /// The prompt has been evaluated.
-    pub fn prompt(&mut self, tokens: &[u32]) -> io::Result<()> {
-        let mut detokenizer = self.tokenizer.detokenizer(false);
+    pub fn prompt(&mut self, tokenizer: &Tokenizer, tokens: &[u32]) -> io::Result<()> {
+        self.check()?;
+        let mut detokenizer = tokenizer.detokenizer(false);
         let mut text: String = tokens.iter().map(|&id| detokenizer.push(id)).collect();
         text += &detokenizer.finish();
         self.done.prompt = text;
@@ -58,45 +92,49 @@ impl<'a> Output<'a> {
         Ok(())
     }
 
-    /// A token was chosen. One that ends the text has no text.
-    pub fn token(&mut self, id: u32, ends: bool) -> io::Result<()> {
-        self.done.tokens.push(id);
-        if ends {
-            return Ok(());
-        }
-        let text = self.detokenizer.push(id);
-        self.text(&text)
-    }
-
-    fn text(&mut self, text: &str) -> io::Result<()> {
-        self.done.text += text;
-        if self.show_text && !text.is_empty() {
-            self.stdout.write_all(text.as_bytes())?;
+    /// The next token and what it makes certain of the text.
+    pub fn chunk(&mut self, chunk: &Chunk) -> io::Result<()> {
+        self.check()?;
+        self.done.tokens.extend(chunk.token);
+        self.done.text += &chunk.text;
+        if self.show_text && !chunk.text.is_empty() {
+            self.stdout.write_all(chunk.text.as_bytes())?;
             self.stdout.flush()?;
         }
-        Ok(())
-    }
-
-    /// The hash of the logits after a token.
-    pub fn proof(&mut self, position: usize, token: u32, sha256: String) -> io::Result<()> {
-        if self.show_proofs {
-            writeln!(self.stdout, "{position} {token} {sha256}")?;
-            return self.stdout.flush();
-        }
-        self.done
-            .proofs
-            .push(json!({ "pos": position, "token": token, "sha256": sha256 }));
         Ok(())
     }
 
     /// Ends the text with a line break.
     pub fn finish(mut self) -> io::Result<Done> {
-        let rest = self.detokenizer.finish();
-        self.text(&rest)?;
+        self.check()?;
         if self.show_text {
             self.stdout.write_all(b"\n")?;
             self.stdout.flush()?;
         }
+        self.done.proofs = std::mem::take(&mut lock(&self.proofs).list);
         Ok(self.done)
     }
+
+    /// Tells of hashes that could not be written.
+    fn check(&self) -> io::Result<()> {
+        lock(&self.proofs).error.take().map_or(Ok(()), Err)
+    }
+}
+
+/// No panic leaves the list half changed.
+fn lock(proofs: &Mutex<Proofs>) -> MutexGuard<'_, Proofs> {
+    proofs.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// SHA-256 of the little-endian bytes, in hexadecimal.
+fn hash(logits: &[f32]) -> String {
+    let mut sha = Sha256::new();
+    let mut bytes = Vec::with_capacity(4096);
+    for part in logits.chunks(1024) {
+        bytes.clear();
+        part.iter()
+            .for_each(|l| bytes.extend_from_slice(&l.to_le_bytes()));
+        sha.update(&bytes);
+    }
+    hex(&sha.finalize())
 }

@@ -3,16 +3,14 @@
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
+use trine::generate::{Stats, Timed};
 
 use crate::load::peak_memory;
 
-/// Times and counts of one run.
+/// When a run began, how its model was loaded.
 pub struct Timings {
     start: Instant,
     load: Duration,
-    prompt: (usize, Duration),
-    eval: (usize, Duration),
-    sample: (usize, Duration),
     weights: String,
 }
 
@@ -21,11 +19,14 @@ fn ms(d: Duration) -> f64 {
 }
 
 /// Milliseconds per token and tokens per second; 0 where there is nothing to divide by.
-fn rates((n, time): (usize, Duration)) -> (f64, f64) {
-    if n == 0 || time.is_zero() {
+fn rates(t: Timed) -> (f64, f64) {
+    if t.count == 0 || t.time.is_zero() {
         return (0.0, 0.0);
     }
-    (ms(time) / n as f64, n as f64 / time.as_secs_f64())
+    (
+        ms(t.time) / t.count as f64,
+        t.count as f64 / t.time.as_secs_f64(),
+    )
 }
 
 impl Timings {
@@ -35,34 +36,14 @@ impl Timings {
             start,
             load,
             weights,
-            prompt: Default::default(),
-            eval: Default::default(),
-            sample: Default::default(),
         }
     }
 
-    /// `n` tokens of a prompt were evaluated.
-    pub fn prompt(&mut self, n: usize, time: Duration) {
-        self.prompt.0 += n;
-        self.prompt.1 += time;
-    }
-
-    /// A generated token was evaluated.
-    pub fn eval(&mut self, time: Duration) {
-        self.eval.0 += 1;
-        self.eval.1 += time;
-    }
-
-    /// A token was chosen.
-    pub fn sample(&mut self, time: Duration) {
-        self.sample.0 += 1;
-        self.sample.1 += time;
-    }
-
     /// The summary on standard error.
-    pub fn print(&self) {
-        let line = |name: &str, (n, time): (usize, Duration), what: &str| {
-            let (each, rate) = rates((n, time));
+    pub fn print(&self, stats: &Stats) {
+        let line = |name: &str, timed: Timed, what: &str| {
+            let (each, rate) = rates(timed);
+            let (n, time) = (timed.count, timed.time);
             note!(
                 "{name:>16} = {:10.2} ms / {n:5} {what:<6} ({each:8.2} ms per token, {rate:8.2} tokens per second)",
                 ms(time)
@@ -70,10 +51,10 @@ impl Timings {
         };
         note!("");
         note!("{:>16} = {:10.2} ms", "load time", ms(self.load));
-        line("prompt eval time", self.prompt, "tokens");
-        line("eval time", self.eval, "runs");
-        line("sampling time", self.sample, "runs");
-        let n = self.prompt.0 + self.eval.0;
+        line("prompt eval time", stats.prompt, "tokens");
+        line("eval time", stats.eval, "runs");
+        line("sampling time", stats.sample, "runs");
+        let n = stats.prompt.count + stats.eval.count;
         note!(
             "{:>16} = {:10.2} ms / {n:5} tokens",
             "total time",
@@ -90,16 +71,16 @@ impl Timings {
     }
 
     /// The summary for `--json`.
-    pub fn to_json(&self) -> Value {
+    pub fn to_json(&self, stats: &Stats) -> Value {
         json!({
             "load_ms": ms(self.load),
-            "prompt_ms": ms(self.prompt.1),
-            "prompt_tokens": self.prompt.0,
-            "prompt_per_second": rates(self.prompt).1,
-            "eval_ms": ms(self.eval.1),
-            "eval_tokens": self.eval.0,
-            "eval_per_second": rates(self.eval).1,
-            "sample_ms": ms(self.sample.1),
+            "prompt_ms": ms(stats.prompt.time),
+            "prompt_tokens": stats.prompt.count,
+            "prompt_per_second": rates(stats.prompt).1,
+            "eval_ms": ms(stats.eval.time),
+            "eval_tokens": stats.eval.count,
+            "eval_per_second": rates(stats.eval).1,
+            "sample_ms": ms(stats.sample.time),
             "total_ms": ms(self.start.elapsed()),
             "weights": self.weights,
             "peak_memory_bytes": peak_memory(),

@@ -10,12 +10,11 @@ use indicatif::ProgressBar;
 use trine::eval::Chunks;
 use trine::eval::imatrix::{CollectError, Options, Schedule, Watch, cache_bytes, collect};
 use trine::eval::perplexity::Estimate;
-use trine::step::Engine;
 use trine_formats::imatrix::{Form, Imatrix};
 
 use super::args::Args;
 use super::{read, save, summary};
-use crate::load::{ModelArgs, bos, load};
+use crate::load::{ModelArgs, load};
 use crate::outfile::keep_input;
 use crate::{interrupt, progress, text};
 
@@ -40,20 +39,25 @@ pub fn run(
     let text = text::read_prompt(file)?;
     matrix.datasets.push(file.display().to_string());
     let loaded = load(model)?;
-    for shard in loaded.file.shards() {
+    for shard in loaded.file().shards() {
         keep_input(target, &shard.path, "-o")?;
     }
-    if args.ctx_size > loaded.model.config().n_ctx_train {
+    if args.ctx_size > loaded.weights().config().n_ctx_train {
         note!(
             "warning: the model was trained on a context of {} tokens, {} are asked for",
-            loaded.model.config().n_ctx_train,
+            loaded.weights().config().n_ctx_train,
             args.ctx_size
         );
     }
     note!("tokenizing the input ..");
-    let tokens = loaded.tokenizer.encode(&text, true, args.parse_special)?;
+    let tokens = loaded.tokenizer().encode(&text, true, args.parse_special)?;
     let tokens = after_chunks(tokens, args.from_chunk, args.ctx_size)?;
-    let chunks = Chunks::new(tokens, args.ctx_size, bos(&loaded.tokenizer), args.chunks)?;
+    let chunks = Chunks::new(
+        tokens,
+        args.ctx_size,
+        loaded.tokenizer().text_bos(),
+        args.chunks,
+    )?;
     let group = schedule.side_by_side().min(chunks.count());
     match (schedule.counted(group), group * args.ctx_size) {
         (0, _) => bail!(
@@ -77,7 +81,7 @@ pub fn run(
         chunks.count() - done,
         args.ctx_size,
         schedule.side_by_side(),
-        loaded.threads
+        loaded.threads()
     );
     let options = Options {
         output: args.process_output,
@@ -95,8 +99,8 @@ pub fn run(
         unsaved: None,
         estimate: Estimate::default(),
     };
-    let budget = cache_bytes(&loaded.model, &chunks, &schedule);
-    let engine = Engine::new(&loaded.model, &loaded.pool, budget);
+    let budget = cache_bytes(loaded.weights(), &chunks, &schedule);
+    let engine = loaded.engine(budget);
     let result = collect(
         &engine,
         &chunks,

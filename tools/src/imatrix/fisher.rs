@@ -15,7 +15,6 @@ use trine::tokenizer::Tokenizer;
 
 use super::args::Args;
 use crate::load::{ModelArgs, peak_memory};
-use crate::open::open_model;
 use crate::outfile::keep_input;
 use crate::progress::Steps;
 use crate::progress::human_bytes;
@@ -28,7 +27,7 @@ use file::{Origin, State};
 /// Whatever the user, a file or the model did wrong.
 pub fn run(args: &Args, model: &ModelArgs, text: &Path, target: &Path) -> Result<bool> {
     let isa = Isa::from_env()?;
-    let opened = open_model(&model.model, !model.no_mmap)?;
+    let opened = trine::open_file(&model.model, !model.no_mmap)?;
     for shard in opened.shards() {
         keep_input(target, &shard.path, "-o")?;
     }

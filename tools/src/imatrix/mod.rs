@@ -11,9 +11,9 @@ use anyhow::{Context, Result, anyhow, bail};
 use serde_json::json;
 use trine_formats::imatrix::{Form, Imatrix};
 
+use crate::interrupt;
 use crate::load::peak_memory;
 use crate::outfile::{OutFile, keep_input};
-use crate::{interrupt, open};
 use args::Args;
 
 /// Runs the tool.
@@ -59,7 +59,7 @@ pub fn run(args: &Args) -> Result<()> {
 
 /// An importance matrix of either form.
 fn read(path: &Path) -> Result<Imatrix> {
-    let bytes = open::open_bytes(path, false)?;
+    let bytes = trine::open::open_bytes(path, false)?;
     Ok(Imatrix::parse((*bytes).as_ref())?)
 }
 

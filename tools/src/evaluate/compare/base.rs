@@ -14,7 +14,6 @@ use super::super::args::Args;
 use super::super::{first_difference, go_on, open_base};
 use super::speed::Timed;
 use super::subject::Vocabulary;
-use crate::load::bos;
 use crate::outfile::OutFile;
 use crate::progress::{Steps, human_bytes};
 
@@ -42,7 +41,7 @@ impl Plan {
     pub fn new(args: &Args, vocabulary: &Vocabulary) -> Result<Plan> {
         let named = args.kl_divergence_base.as_deref();
         let n_vocab = vocabulary.tokenizer.n_vocab();
-        let bos = bos(&vocabulary.tokenizer);
+        let bos = vocabulary.tokenizer.text_bos();
         let cut = |n_ctx| Chunks::new(vocabulary.tokens.clone(), n_ctx, bos, args.chunks);
         let there = named.filter(|p| p.exists());
         let (chunks, target) = match there {

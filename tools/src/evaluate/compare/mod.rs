@@ -13,11 +13,11 @@ use std::path::Path;
 use anyhow::{Context, Result, anyhow, bail};
 use serde_json::json;
 use trine::eval::kld;
-use trine::step::{Session, SessionOptions};
+use trine::{Model, SessionOptions};
 
 use super::args::Args;
 use super::{go_on, warn_of_context};
-use crate::load::{Loaded, load, peak_memory};
+use crate::load::{load, peak_memory};
 use crate::outfile::{OutFile, keep_input};
 use crate::progress::Steps;
 use crate::{interrupt, text};
@@ -63,12 +63,12 @@ pub fn run(args: &Args) -> Result<()> {
     // Everything is looked at before anything takes long.
     let path = args.model.model.as_path();
     let loaded = subject::check(args, path)?;
-    let widest = loaded.model.widths().last();
+    let widest = loaded.weights().widths().last();
     let mut reference = Subject::new(path, &loaded, widest.map_or(&[], std::slice::from_ref));
     note!("tokenizing the input ..");
     let vocabulary = Vocabulary {
-        tokens: loaded.tokenizer.encode(&text, true, false)?,
-        tokenizer: loaded.tokenizer,
+        tokens: loaded.tokenizer().encode(&text, true, false)?,
+        tokenizer: loaded.tokenizer().clone(),
         text,
     };
     let mut subjects = subject::all(args, &widths, &vocabulary, &reference)?;
@@ -187,23 +187,23 @@ fn save(mut out: OutFile, svg: &str) -> Result<()> {
 }
 
 /// A session of the model in this form.
-fn timed(args: &Args, loaded: &Loaded, form: Form, n_ctx: usize) -> Result<Timed> {
+fn timed(args: &Args, loaded: &Model, form: Form, n_ctx: usize) -> Result<Timed> {
     let options = SessionOptions {
         n_ctx,
         n_ubatch: args.ubatch_size,
     };
-    let mut session = Session::new(&loaded.model, &loaded.pool, options);
+    let mut session = loaded.session(options);
     if let Some(bits) = form.bits {
         session.set_bits(bits)?;
-        loaded.model.advise_width(bits);
+        loaded.weights().advise_width(bits);
     }
     Ok(Timed::new(session))
 }
 
-fn generation(args: &Args, loaded: &Loaded, form: Form) -> Result<Option<f64>> {
+fn generation(args: &Args, loaded: &Model, form: Form) -> Result<Option<f64>> {
     match args.no_speed {
         true => Ok(None),
-        false => speed::generation(&loaded.model, &loaded.pool, form.bits).map(Some),
+        false => speed::generation(loaded, form.bits).map(Some),
     }
 }
 

@@ -2,9 +2,10 @@
 
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use anyhow::{Result, bail};
-use trine::tokenizer::Tokenizer;
+use trine::{Model, Tokenizer};
 use trine_formats::anyprec::Part;
 use trine_formats::gguf::ModelFile;
 use trine_formats::gguf::write::is_same_file;
@@ -12,7 +13,7 @@ use trine_formats::gguf::write::is_same_file;
 use super::super::args::Args;
 use super::super::first_difference;
 use crate::inspect::AnyPrecReport;
-use crate::load::{Loaded, ModelArgs, bos, load};
+use crate::load::{ModelArgs, load};
 
 /// A file and the forms of it that are measured.
 pub struct Subject {
@@ -85,7 +86,7 @@ pub fn options(args: &Args, path: &Path) -> ModelArgs {
 }
 
 /// Loads a file only to see whether it can be run: nothing is copied into other layouts.
-pub fn check(args: &Args, path: &Path) -> Result<Loaded> {
+pub fn check(args: &Args, path: &Path) -> Result<Model> {
     load(&ModelArgs {
         threads: Some(1),
         no_repack: true,
@@ -95,11 +96,11 @@ pub fn check(args: &Args, path: &Path) -> Result<Loaded> {
 
 impl Subject {
     /// Describes a loaded file at `widths`, those of them that it has; at all where none are given.
-    pub fn new(path: &Path, loaded: &Loaded, widths: &[u8]) -> Subject {
-        let file = &loaded.file;
-        let ap = loaded.model.any_precision();
+    pub fn new(path: &Path, loaded: &Model, widths: &[u8]) -> Subject {
+        let file = loaded.file();
+        let ap = loaded.weights().any_precision();
         let report = ap.map(|ap| AnyPrecReport::of(ap, file));
-        let there = loaded.model.widths();
+        let there = loaded.weights().widths();
         let bits: Vec<Option<u8>> = match (&report, widths) {
             (None, _) => vec![None],
             (Some(_), []) => there.iter().map(|&b| Some(b)).collect(),
@@ -130,7 +131,7 @@ impl Subject {
 /// The reference's vocabulary and what it makes of the text.
 pub struct Vocabulary {
     /// The reference's tokenizer.
-    pub tokenizer: Tokenizer,
+    pub tokenizer: Arc<Tokenizer>,
     /// The text.
     pub text: String,
     /// Its tokens.
@@ -162,11 +163,11 @@ impl Vocabulary {
             bail!("'{shown}' has another vocabulary: {m} tokens, the reference has {n}");
         }
         let name = |id: Option<u32>| id.map_or("no token".to_owned(), |id| format!("token {id}"));
-        if bos(ours) != bos(other) {
+        if ours.text_bos() != other.text_bos() {
             bail!(
                 "'{shown}' puts {} in front of a text, the reference puts {}",
-                name(bos(other)),
-                name(bos(ours))
+                name(other.text_bos()),
+                name(ours.text_bos())
             );
         }
         let tokens = other.encode(&self.text, true, false)?;
@@ -204,12 +205,12 @@ pub fn all(
         }
         super::stop_if_asked()?;
         let loaded = check(args, path)?;
-        vocabulary.check(path, &loaded.tokenizer)?;
+        vocabulary.check(path, loaded.tokenizer())?;
         let subject = Subject::new(path, &loaded, widths);
-        if loaded.model.any_precision().is_some() {
+        if loaded.weights().any_precision().is_some() {
             any_precision = true;
             found.extend(subject.forms.iter().filter_map(|f| f.bits));
-            let lacks = |b: &&u8| !loaded.model.widths().contains(b);
+            let lacks = |b: &&u8| !loaded.weights().widths().contains(b);
             for bits in widths.iter().filter(lacks) {
                 note!("'{shown}' has no {bits} bits; they are left out there");
             }

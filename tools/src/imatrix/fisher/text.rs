@@ -7,7 +7,6 @@ use trine::fisher::sample;
 use trine::tokenizer::Tokenizer;
 
 use crate::imatrix::args::{Args, Documents};
-use crate::load::bos;
 use crate::text;
 
 /// Sequences of a text.
@@ -31,7 +30,7 @@ pub fn sample(args: &Args, path: &Path, tokenizer: &Tokenizer) -> Result<Sample>
     let encode = |text: &str| tokenizer.encode(text, true, args.parse_special);
     note!("tokenizing the input ..");
     let sequences = match args.documents {
-        None => sample::chunks(&encode(&text)?, seq_len, bos(tokenizer), count, seed),
+        None => sample::chunks(&encode(&text)?, seq_len, tokenizer.text_bos(), count, seed),
         Some(kind) => {
             let documents = split(&text, kind).map_err(|e| e.context(from.clone()))?;
             let encode = |i: usize| encode(&documents[i]);

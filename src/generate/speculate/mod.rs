@@ -21,6 +21,7 @@ pub use pace::Pace;
 
 /// Why there can be no drafts.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum SpeculateError {
     /// The model does not have the width.
     #[error(transparent)]

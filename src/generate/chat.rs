@@ -1,0 +1,188 @@
+//! A conversation with a model that was made for one.
+
+use super::{Chunk, Context, ContextOptions, End, GenerateError, GenerateOptions, Generation};
+use crate::chat::{ChatTemplate, Message, Role};
+use crate::handle::Model;
+
+/// A conversation.
+///
+/// Every turn renders the whole conversation with the model's template and evaluates what is new of it, so the context
+/// always holds what the template makes of the messages, whichever way they came about.
+///
+/// ```
+/// use trine::{Chat, ChatTemplate, ContextOptions, GenerateOptions};
+///
+/// let model = trine::open("testdata/models/trilm-wt-5.8m-F16.gguf")?;
+/// // The bundled model was not made to chat; for one that was, model.chat(&options) is all.
+/// let template = "{% for m in messages %}{{ m.role }}: {{ m.content }}\n{% endfor %}assistant:";
+/// let template = ChatTemplate::new(template, model.tokenizer())?;
+/// let context = model.context(&ContextOptions::default());
+/// let mut chat = Chat::new(context, template, GenerateOptions::greedy(8));
+/// for chunk in chat.say("Who won the game?")? {
+///     print!("{}", chunk?.text);
+/// }
+/// assert_eq!(chat.messages().len(), 2);
+/// # Ok::<(), trine::Error>(())
+/// ```
+pub struct Chat {
+    context: Context,
+    template: ChatTemplate,
+    options: GenerateOptions,
+    messages: Vec<Message>,
+}
+
+impl Model {
+    /// A conversation by the template that the file carries.
+    ///
+    /// # Errors
+    /// There is none, or it is not valid; options that make no sense for the model.
+    pub fn chat(&self, options: &GenerateOptions) -> Result<Chat, GenerateError> {
+        let template = self.chat_template()?.ok_or(GenerateError::NoTemplate)?;
+        let mut context = self.context(&ContextOptions::default());
+        context.prepare(options)?;
+        Ok(Chat::new(context, template, options.clone()))
+    }
+}
+
+impl Chat {
+    /// A conversation in `context` by `template`; `options` hold for every answer.
+    pub fn new(context: Context, template: ChatTemplate, options: GenerateOptions) -> Chat {
+        Chat {
+            context,
+            template,
+            options,
+            messages: Vec::new(),
+        }
+    }
+
+    /// Adds a message without asking for an answer: what the model is told before the conversation, or a conversation
+    /// that was held before.
+    pub fn push(&mut self, message: Message) {
+        self.messages.push(message);
+    }
+
+    /// Says something and asks for the answer, an iterator of [`Chunk`]s. When the answer ends, or is dropped before,
+    /// what there is of it becomes a message.
+    ///
+    /// # Errors
+    /// The template refuses the conversation, or it does not fit into the context. The conversation is then as it was
+    /// before.
+    pub fn say(&mut self, text: impl Into<String>) -> Result<Answer<'_>, GenerateError> {
+        self.messages.push(Message::user(text));
+        match self.prompt() {
+            Ok(tokens) => self.answer_to(tokens),
+            Err(e) => {
+                self.messages.pop();
+                Err(e)
+            }
+        }
+    }
+
+    /// The tokens of the conversation up to where the next answer begins, if there is room for them.
+    fn prompt(&mut self) -> Result<Vec<u32>, GenerateError> {
+        let model = self.context.model();
+        let tokens = self
+            .template
+            .encode(model.tokenizer(), &self.messages, true)?;
+        let answer = self.options.max_tokens != Some(0);
+        self.context.check_room(tokens.len(), answer)?;
+        Ok(tokens)
+    }
+
+    fn answer_to(&mut self, tokens: Vec<u32>) -> Result<Answer<'_>, GenerateError> {
+        match self.context.generate(tokens, &self.options) {
+            Ok(generation) => Ok(Answer {
+                generation,
+                messages: &mut self.messages,
+                text: String::new(),
+                failed: false,
+            }),
+            Err(e) => {
+                self.messages.pop();
+                Err(e)
+            }
+        }
+    }
+
+    /// The conversation.
+    pub fn messages(&self) -> &[Message] {
+        &self.messages
+    }
+
+    /// Forgets what was said; what the model was told before it stays.
+    pub fn clear(&mut self) {
+        self.messages.retain(|m| m.role == Role::System);
+    }
+
+    /// Runs an any-precision model at `bits` from now on; what was said stays in the context.
+    ///
+    /// # Errors
+    /// The model does not have the width, or the drafts would not be narrower; nothing has changed then.
+    pub fn set_bits(&mut self, bits: u8) -> Result<(), GenerateError> {
+        let options = GenerateOptions {
+            bits: Some(bits),
+            ..self.options.clone()
+        };
+        self.context.prepare(&options)?;
+        self.options = options;
+        Ok(())
+    }
+
+    /// How the next answers are generated.
+    pub fn options_mut(&mut self) -> &mut GenerateOptions {
+        &mut self.options
+    }
+
+    /// The context: its size, what it took.
+    pub fn context(&self) -> &Context {
+        &self.context
+    }
+}
+
+/// An answer that is being generated: an iterator of [`Chunk`]s.
+pub struct Answer<'a> {
+    generation: Generation<&'a mut Context>,
+    messages: &'a mut Vec<Message>,
+    text: String,
+    failed: bool,
+}
+
+impl Answer<'_> {
+    /// The whole answer at once, and why it ended.
+    ///
+    /// # Errors
+    /// The first one of the iterator.
+    pub fn complete(mut self) -> Result<(String, End), GenerateError> {
+        let mut end = End::Length;
+        for chunk in &mut self {
+            end = chunk?.end.unwrap_or(end);
+        }
+        Ok((self.text.clone(), end))
+    }
+}
+
+impl Iterator for Answer<'_> {
+    type Item = Result<Chunk, GenerateError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let chunk = self.generation.next();
+        match &chunk {
+            Some(Ok(chunk)) => self.text += &chunk.text,
+            Some(Err(_)) => self.failed = true,
+            None => {}
+        }
+        chunk
+    }
+}
+
+impl Drop for Answer<'_> {
+    fn drop(&mut self) {
+        if self.failed {
+            // the question that could not be answered
+            self.messages.pop();
+        } else {
+            let text = std::mem::take(&mut self.text);
+            self.messages.push(Message::assistant(text));
+        }
+    }
+}

@@ -1,0 +1,265 @@
+//! What a model has read so far, kept for the next prompt.
+
+use std::time::Instant;
+
+use super::drafts::Drafts;
+use super::speculate::Speculator;
+use super::{ContextOptions, GenerateError, GenerateOptions, Prompt, Stats};
+use crate::handle::Model;
+use crate::step::{Session, SessionOptions};
+use crate::sample::Sampler;
+
+/// Room that a prompt leaves in the context, as in llama.cpp.
+const RESERVE: usize = 4;
+
+/// The logits after a token was evaluated.
+#[derive(Clone, Copy, Debug)]
+pub struct Evaluated<'a> {
+    /// Position of the token in the context, from 0.
+    pub position: usize,
+    /// The token.
+    pub token: u32,
+    /// What the model says of the token that follows it, one number for each of the vocabulary.
+    pub logits: &'a [f32],
+}
+
+/// Sees the logits of every position, in order.
+pub type LogitsObserver = Box<dyn FnMut(Evaluated<'_>) + Send>;
+
+/// Tokens and what the model computed for them.
+///
+/// [`Context::generate`](Context::generate) evaluates only what differs from the tokens that are here already, so a
+/// conversation, or prompts with the same beginning, cost no more than what is new. The result has the bits of a fresh
+/// context.
+///
+/// ```
+/// use trine::{ContextOptions, GenerateOptions};
+///
+/// let model = trine::open("testdata/models/trilm-wt-5.8m-F16.gguf")?;
+/// let mut context = model.context(&ContextOptions::default());
+/// let options = GenerateOptions::greedy(8);
+/// let one = context.generate("The game of", &options)?.complete()?;
+/// let two = context.generate("The game of chess", &options)?.complete()?;
+/// assert!(context.stats().reused > 0);
+/// assert_ne!(one.text, two.text);
+/// # Ok::<(), trine::Error>(())
+/// ```
+pub struct Context {
+    model: Model,
+    session: Session,
+    n_batch: usize,
+    /// The tokens in the session, but for those that were drafted and not asked for yet.
+    tokens: Vec<u32>,
+    /// Logits after the last of them.
+    logits: Vec<f32>,
+    drafts: Drafts,
+    /// The width that the system was last told of, which it need not hear for every text.
+    advised: Option<u8>,
+    observer: Option<LogitsObserver>,
+    stats: Stats,
+}
+
+impl Model {
+    /// An empty context.
+    pub fn context(&self, options: &ContextOptions) -> Context {
+        let session = self.session(SessionOptions {
+            n_ctx: options.n_ctx.unwrap_or(self.n_ctx_train()),
+            n_ubatch: options.n_ubatch,
+        });
+        Context {
+            model: self.clone(),
+            session,
+            n_batch: options.n_batch.max(1),
+            tokens: Vec::new(),
+            logits: Vec::new(),
+            drafts: Drafts::default(),
+            advised: None,
+            observer: None,
+            stats: Stats::default(),
+        }
+    }
+}
+
+impl Context {
+    /// The model that reads.
+    pub fn model(&self) -> &Model {
+        &self.model
+    }
+
+    /// Tokens that the context may hold.
+    pub fn n_ctx(&self) -> usize {
+        self.session.n_ctx()
+    }
+
+    /// Tokens of a prompt that are evaluated before it is looked whether somebody cancelled.
+    pub(super) fn n_batch(&self) -> usize {
+        self.n_batch
+    }
+
+    /// The tokens that were evaluated.
+    pub fn tokens(&self) -> &[u32] {
+        &self.tokens
+    }
+
+    /// The logits after the last of the tokens that a generation evaluated; empty before the first.
+    pub fn logits(&self) -> &[f32] {
+        &self.logits
+    }
+
+    /// Bits per weight of an any-precision model; `None` of any other.
+    pub fn bits(&self) -> Option<u8> {
+        self.session.bits()
+    }
+
+    /// How drafting went, where the last generation was to draft.
+    pub fn drafts(&self) -> Option<&Speculator> {
+        self.drafts.speculator()
+    }
+
+    /// What was done so far, and how long it took.
+    pub fn stats(&self) -> &Stats {
+        &self.stats
+    }
+
+    /// From now on `observer` sees the logits of every token that is evaluated for a text, in order; `None` ends that.
+    /// Tokens of a prompt that were in the context already are not evaluated, and drafts are seen once they are part
+    /// of the text.
+    pub fn observe(&mut self, observer: Option<LogitsObserver>) {
+        self.observer = observer;
+    }
+
+    /// Forgets all tokens.
+    pub fn clear(&mut self) {
+        self.drafts.forget(&mut self.session);
+        self.session.clear();
+        self.tokens.clear();
+        self.logits.clear();
+    }
+
+    /// Checks `options` and takes over the width and the drafts that they ask for, as every generation does at its
+    /// beginning; for callers that want to hear of mistakes before.
+    ///
+    /// # Errors
+    /// The model does not have a width, drafts would not be narrower than the text, a sampler cannot follow its
+    /// options, a stop string is empty. Nothing has changed then.
+    pub fn prepare(&mut self, options: &GenerateOptions) -> Result<(), GenerateError> {
+        options.check()?;
+        self.drafts.forget(&mut self.session);
+        let before = self.session.bits();
+        if let Some(bits) = options.bits {
+            self.session.set_bits(bits)?;
+        }
+        if let Err(e) = self.drafts.prepare(&self.session, options.draft) {
+            before.map_or(Ok(()), |bits| self.session.set_bits(bits))?;
+            return Err(GenerateError::Drafts(e));
+        }
+        self.session.cancel_by(Some(options.cancel.clone()));
+        if let Some(bits) = self.session.bits().filter(|b| Some(*b) != self.advised) {
+            self.model.weights().advise_width(bits);
+            self.advised = Some(bits);
+        }
+        Ok(())
+    }
+
+    /// The tokens of `prompt`.
+    pub(super) fn encode(&self, prompt: Prompt) -> Result<Vec<u32>, GenerateError> {
+        let tokens = match prompt {
+            Prompt::Text(text) => self.model.tokenizer().encode(&text, true, true)?,
+            Prompt::Tokens(tokens) => tokens,
+        };
+        if tokens.is_empty() {
+            return Err(GenerateError::EmptyPrompt);
+        }
+        Ok(tokens)
+    }
+
+    /// Checks that a prompt of `tokens` tokens fits, with some room for an answer if one is wanted.
+    ///
+    /// # Errors
+    /// It does not.
+    pub fn check_room(&self, tokens: usize, answer: bool) -> Result<(), GenerateError> {
+        let n_ctx = self.n_ctx();
+        let reserve = if answer { RESERVE } else { 0 };
+        let room = n_ctx.saturating_sub(reserve);
+        if tokens > room {
+            return Err(GenerateError::PromptTooLong {
+                tokens,
+                n_ctx,
+                room,
+            });
+        }
+        Ok(())
+    }
+
+    /// Forgets the tokens from the first on that `prompt` has not, and says how many are left. The last token of the
+    /// prompt is never among them: it is evaluated again for its logits.
+    pub(super) fn keep_common(&mut self, prompt: &[u32]) -> usize {
+        let pairs = self.tokens.iter().zip(prompt);
+        let same = pairs.take_while(|(a, b)| a == b).count();
+        let keep = same.min(prompt.len().saturating_sub(1));
+        self.drafts.forget(&mut self.session);
+        self.session.truncate(keep);
+        self.tokens.truncate(keep);
+        keep
+    }
+
+    /// Appends tokens of a prompt; keeps the logits after the last of them when they are wanted.
+    pub(super) fn append(&mut self, tokens: &[u32], wanted: bool) -> Result<(), GenerateError> {
+        let first = self.tokens.len();
+        let last = tokens.len() - 1;
+        let from = match (&self.observer, wanted) {
+            (Some(_), _) => 0,
+            (None, true) => last,
+            (None, false) => tokens.len(),
+        };
+        let (observer, kept) = (&mut self.observer, &mut self.logits);
+        self.session.eval(tokens, from, &mut |i, logits| {
+            if let Some(observer) = observer {
+                observer(Evaluated {
+                    position: first + i,
+                    token: tokens[i],
+                    logits,
+                });
+            }
+            if i == last {
+                kept.clear();
+                kept.extend_from_slice(logits);
+            }
+        })?;
+        self.tokens.extend_from_slice(tokens);
+        Ok(())
+    }
+
+    /// Appends a generated token, of which at most `left` more are to follow. Drafts are chosen as `sampler` would.
+    pub(super) fn advance(
+        &mut self,
+        id: u32,
+        left: usize,
+        sampler: &Sampler,
+    ) -> Result<(), GenerateError> {
+        let start = Instant::now();
+        let (session, eog) = (&mut self.session, self.model.end_tokens());
+        let logits = &mut self.logits;
+        if self
+            .drafts
+            .advance(session, id, left, sampler, eog, logits)?
+        {
+            self.tokens.push(id);
+            if let Some(observer) = &mut self.observer {
+                observer(Evaluated {
+                    position: self.tokens.len() - 1,
+                    token: id,
+                    logits: &self.logits,
+                });
+            }
+        } else {
+            self.append(&[id], true)?;
+        }
+        self.stats.eval.add(1, start.elapsed());
+        Ok(())
+    }
+
+    pub(super) fn stats_mut(&mut self) -> &mut Stats {
+        &mut self.stats
+    }
+}

@@ -1,0 +1,29 @@
+//! From a prompt to text, token by token.
+//!
+//! One concern a file: [`Generation`] is the loop that samples and evaluates, [`Context`] holds what was evaluated and
+//! reuses it for the next prompt, [`stop`] holds text back that may become a stop string, [`speculate`] drafts tokens at
+//! fewer bits, [`Chat`] keeps a conversation.
+//!
+//! What is generated depends on the model, the prompt, and the options that choose tokens, seed included; never on
+//! threads, batch sizes, drafts, or on how much of a prompt was in the context already. (What a context holds that was
+//! evaluated at another width of an any-precision model stays as it is; see [`GenerateOptions::bits`].)
+
+mod chat;
+mod chunk;
+mod context;
+mod drafts;
+mod error;
+mod generation;
+mod options;
+pub mod speculate;
+mod stats;
+pub mod stop;
+mod text;
+
+pub use chat::{Answer, Chat};
+pub use chunk::{Chunk, Completion, End};
+pub use context::{Context, Evaluated, LogitsObserver};
+pub use error::GenerateError;
+pub use generation::Generation;
+pub use options::{ContextOptions, DraftOptions, GenerateOptions, Prompt};
+pub use stats::{Stats, Timed};

@@ -1,0 +1,137 @@
+//! What a caller may choose.
+
+use super::GenerateError;
+use crate::cancel::CancelToken;
+use crate::sample::{Sampler, SamplerOptions};
+
+/// What a text begins with.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Prompt {
+    /// A text. The texts of control tokens in it become these tokens, and BOS is put in front where the model wants it.
+    Text(String),
+    /// Token ids, taken as they are.
+    Tokens(Vec<u32>),
+}
+
+impl From<&str> for Prompt {
+    fn from(text: &str) -> Prompt {
+        Prompt::Text(text.to_owned())
+    }
+}
+
+impl From<String> for Prompt {
+    fn from(text: String) -> Prompt {
+        Prompt::Text(text)
+    }
+}
+
+impl From<Vec<u32>> for Prompt {
+    fn from(tokens: Vec<u32>) -> Prompt {
+        Prompt::Tokens(tokens)
+    }
+}
+
+impl From<&[u32]> for Prompt {
+    fn from(tokens: &[u32]) -> Prompt {
+        Prompt::Tokens(tokens.to_vec())
+    }
+}
+
+/// How large a context is, and in which portions it takes a prompt.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ContextOptions {
+    /// Tokens the context may hold; `None`: as many as the model was trained with.
+    pub n_ctx: Option<usize>,
+    /// Tokens of a prompt that are evaluated before it is looked whether somebody cancelled.
+    pub n_batch: usize,
+    /// Tokens that go through the model together: more are faster and take more memory.
+    pub n_ubatch: usize,
+}
+
+impl Default for ContextOptions {
+    fn default() -> ContextOptions {
+        ContextOptions {
+            n_ctx: None,
+            n_batch: 2048,
+            n_ubatch: 512,
+        }
+    }
+}
+
+/// How a text is continued. The default samples as llama.cpp does, from a fixed seed, until the model ends the text or the
+/// context is full.
+///
+/// ```
+/// use trine::{GenerateOptions, SamplerOptions};
+///
+/// let options = GenerateOptions {
+///     max_tokens: Some(100),
+///     sampler: SamplerOptions { seed: 7, temp: 0.6, ..SamplerOptions::default() },
+///     stop: vec!["\n\n".to_owned()],
+///     ..GenerateOptions::default()
+/// };
+/// let last = options.cancel.clone();   // last.cancel() ends the text, from any thread
+/// # drop(last);
+/// ```
+#[derive(Clone, Debug, Default)]
+pub struct GenerateOptions {
+    /// Most tokens to generate.
+    pub max_tokens: Option<usize>,
+    /// How tokens are chosen, and the seed.
+    pub sampler: SamplerOptions,
+    /// Texts that end the generation; neither they nor what follows is part of the text.
+    pub stop: Vec<String>,
+    /// Never choose a token that ends the text.
+    pub ignore_eos: bool,
+    /// Go on when the model ended the text.
+    pub past_eos: bool,
+    /// Bits per weight at which an any-precision model runs from now on; `None` leaves it as it is, the widest in a new
+    /// context. What was evaluated at another width stays in the context: keys and values are of one form.
+    pub bits: Option<u8>,
+    /// Draft tokens at fewer bits of the same any-precision model and verify them together. Changes no text.
+    pub draft: Option<DraftOptions>,
+    /// Ends the text where another thread wants it to.
+    pub cancel: CancelToken,
+}
+
+impl GenerateOptions {
+    /// Finds options that no generation can follow.
+    pub(super) fn check(&self) -> Result<(), GenerateError> {
+        if let Some(index) = self.stop.iter().position(String::is_empty) {
+            return Err(GenerateError::EmptyStop { index });
+        }
+        Sampler::new(self.sampler.clone()).map_err(GenerateError::Sampler)?;
+        Ok(())
+    }
+
+    /// Always the most likely token, at most `max_tokens` of them.
+    pub fn greedy(max_tokens: usize) -> GenerateOptions {
+        GenerateOptions {
+            max_tokens: Some(max_tokens),
+            sampler: SamplerOptions::greedy(),
+            ..GenerateOptions::default()
+        }
+    }
+}
+
+/// How tokens are drafted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DraftOptions {
+    /// Bits per weight of the drafts, fewer than those of the text.
+    pub bits: u8,
+    /// Most tokens of a draft; how many within that depends on how many were right.
+    pub most: usize,
+    /// Draft even where it was measured not to make the text faster.
+    pub always: bool,
+}
+
+impl DraftOptions {
+    /// Drafts at `bits` of up to 16 tokens, where they pay.
+    pub fn at(bits: u8) -> DraftOptions {
+        DraftOptions {
+            bits,
+            most: 16,
+            always: false,
+        }
+    }
+}

@@ -1,0 +1,140 @@
+//! A model that is ready for use: its weights, its tokenizer and the file they came from.
+
+use std::fmt;
+use std::path::Path;
+use std::sync::Arc;
+
+use trine_formats::gguf::{GgufError, Metadata, ModelFile};
+
+use crate::chat::{ChatError, ChatTemplate};
+use crate::model::Model as Weights;
+use crate::pool::Pool;
+use crate::step::{Engine, Session, SessionOptions};
+use crate::tokenizer::Tokenizer;
+
+/// A language model, opened and loaded by [`open`](crate::open()). Cloning shares it, between threads too.
+///
+/// What it does is on the methods: [`generate`](Model::generate) continues a text, [`chat`](Model::chat) holds a
+/// conversation, [`context`](Model::context) keeps what was evaluated for the next prompt, [`session`](Model::session)
+/// gives the logits themselves, [`perplexity`](Model::perplexity) says how well a text is predicted.
+#[derive(Clone)]
+pub struct Model {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    file: ModelFile,
+    weights: Weights,
+    tokenizer: Arc<Tokenizer>,
+    pool: Pool,
+    eog: Vec<u32>,
+    suppressed: Vec<u32>,
+}
+
+impl Model {
+    /// The model of `file`, whose parts were loaded and found to belong together.
+    ///
+    /// # Errors
+    /// The list of tokens that are never to be generated is of the wrong type.
+    pub(crate) fn new(
+        file: ModelFile,
+        weights: Weights,
+        tokenizer: Tokenizer,
+        pool: Pool,
+    ) -> Result<Model, GgufError> {
+        let suppressed = file.meta().get_u32s("tokenizer.ggml.suppress_tokens")?;
+        let suppressed = suppressed.unwrap_or_default().into_owned();
+        let ids = 0..tokenizer.n_vocab() as u32;
+        let eog = ids.filter(|&id| tokenizer.is_eog(id)).collect();
+        let inner = Inner {
+            file,
+            weights,
+            tokenizer: Arc::new(tokenizer),
+            pool,
+            eog,
+            suppressed,
+        };
+        Ok(Model {
+            inner: Arc::new(inner),
+        })
+    }
+
+    /// Where the model was opened; of a split model the first file.
+    pub fn path(&self) -> &Path {
+        &self.inner.file.shards()[0].path
+    }
+
+    /// The file, or all files of a split model: metadata, tensors, their bytes.
+    pub fn file(&self) -> &ModelFile {
+        &self.inner.file
+    }
+
+    /// The metadata of the file.
+    pub fn metadata(&self) -> &Metadata {
+        self.inner.file.meta()
+    }
+
+    /// The loaded weights: configuration, layouts, the widths of an any-precision model.
+    pub fn weights(&self) -> &Weights {
+        &self.inner.weights
+    }
+
+    /// Text to tokens and back. It may outlive the model.
+    pub fn tokenizer(&self) -> &Arc<Tokenizer> {
+        &self.inner.tokenizer
+    }
+
+    /// The chat template that the file carries; `None` where it has none, because the model was not made to chat.
+    ///
+    /// # Errors
+    /// The template is not valid.
+    pub fn chat_template(&self) -> Result<Option<ChatTemplate>, ChatError> {
+        ChatTemplate::from_metadata(self.metadata(), self.tokenizer())
+    }
+
+    /// Threads of a forward pass.
+    pub fn threads(&self) -> usize {
+        self.inner.pool.threads()
+    }
+
+    /// The length of context that the model was trained with, in tokens.
+    pub fn n_ctx_train(&self) -> usize {
+        self.inner.weights.config().n_ctx_train
+    }
+
+    /// The tokens that end a text, ascending: end of text, of turn, of message, and their like.
+    pub fn end_tokens(&self) -> &[u32] {
+        &self.inner.eog
+    }
+
+    /// The tokens that the file says are never to be generated.
+    pub fn suppressed_tokens(&self) -> &[u32] {
+        &self.inner.suppressed
+    }
+
+    /// An empty session: tokens in, logits out. This is the level below [`Model::context`], and the only place where
+    /// the library makes a session of an opened model.
+    pub fn session(&self, options: SessionOptions) -> Session {
+        Session::new(&self.inner.weights, &self.inner.pool, options)
+    }
+
+    /// An engine for any number of sequences, which together hold at most `budget` bytes of keys and values: one pass
+    /// over the weights for the next tokens of all of them.
+    pub fn engine(&self, budget: usize) -> Engine {
+        Engine::new(&self.inner.weights, &self.inner.pool, budget)
+    }
+
+    /// The threads of its forward passes.
+    pub fn pool(&self) -> &Pool {
+        &self.inner.pool
+    }
+}
+
+impl fmt::Debug for Model {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Model")
+            .field("path", &self.path())
+            .field("tensors", &self.inner.file.n_tensors())
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,134 @@
+//! From a path to a model.
+//!
+//! [`open`] and [`open_with`] load a model so that it can run; [`open_file`] reads only its header and maps its bytes,
+//! for programs that look at a file or rewrite it. All three find the other shards of a split model by themselves.
+
+mod bytes;
+mod error;
+mod file;
+mod guess;
+mod threads;
+
+use std::path::Path;
+
+use trine_formats::gguf::{ModelFile, PackingOptions};
+
+use crate::handle::Model;
+use crate::kernels::Isa;
+use crate::model::{LoadOptions, Model as Weights, NumberPath};
+use crate::pool::Pool;
+use crate::tokenizer::Tokenizer;
+
+pub use bytes::open_bytes;
+pub use error::OpenError;
+pub use file::open_file;
+pub use threads::usable_threads;
+
+/// How a model is opened. None of these changes a bit of a result, except `number_path`, and `packing` where a file
+/// leaves open what its bytes mean.
+///
+/// ```
+/// use trine::OpenOptions;
+///
+/// let options = OpenOptions {
+///     threads: Some(2),
+///     mmap: false,
+///     ..OpenOptions::default()
+/// };
+/// let model = trine::open_with("testdata/models/trilm-wt-5.8m-F16.gguf", &options)?;
+/// assert_eq!(model.n_ctx_train(), 512);
+/// # Ok::<(), trine::Error>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct OpenOptions {
+    /// Map the file instead of reading it into memory: starts at once and shares the pages with other processes. The
+    /// file must not be cut short while the model is in use.
+    pub mmap: bool,
+    /// Threads of a forward pass; `None`: one per physical core, and never more than the process may use.
+    pub threads: Option<usize>,
+    /// Instruction set of the kernels; `None`: what the environment variable `TRINE_ISA` names, or the best there is.
+    pub isa: Option<Isa>,
+    /// Copy the weights into layouts that the kernels read faster. Without it they are used where the file's bytes
+    /// are: slower, but ready sooner.
+    pub repack: bool,
+    /// How products with any-precision weights are computed, which decides their bits.
+    pub number_path: NumberPath,
+    /// What files with I2_S, TL1 and TL2 tensors do not say of themselves.
+    pub packing: PackingOptions,
+}
+
+impl Default for OpenOptions {
+    fn default() -> OpenOptions {
+        OpenOptions {
+            mmap: true,
+            threads: None,
+            isa: None,
+            repack: true,
+            number_path: NumberPath::default(),
+            packing: PackingOptions::default(),
+        }
+    }
+}
+
+/// Opens and loads the model that `path` names, a GGUF file or any shard of a split one, with the default options.
+///
+/// # Errors
+/// One line that names the path and says what is wrong and, where there is something, what to do about it.
+pub fn open(path: impl AsRef<Path>) -> Result<Model, OpenError> {
+    open_with(path, &OpenOptions::default())
+}
+
+/// Opens and loads the model that `path` names in the way that `options` say.
+///
+/// # Errors
+/// As [`open`].
+pub fn open_with(path: impl AsRef<Path>, options: &OpenOptions) -> Result<Model, OpenError> {
+    // first, because it is cheap and has nothing to do with the file
+    let isa = options.isa.map_or_else(Isa::from_env, Ok)?;
+    let file = open_file(path, options.mmap)?;
+    load(
+        file,
+        &OpenOptions {
+            isa: Some(isa),
+            ..options.clone()
+        },
+    )
+}
+
+/// Loads a model whose file is open already; [`OpenOptions::mmap`] has no meaning here.
+///
+/// # Errors
+/// As [`open`].
+pub fn load(file: ModelFile, options: &OpenOptions) -> Result<Model, OpenError> {
+    let isa = options.isa.map_or_else(Isa::from_env, Ok)?;
+    let path = file.shards()[0].path.clone();
+    let threads = usable_threads(options.threads);
+    let options = LoadOptions {
+        isa,
+        repack: options.repack,
+        number_path: options.number_path,
+        packing: options.packing.clone(),
+    };
+    let weights = Weights::load(&file, &options).map_err(|error| OpenError::Model {
+        path: path.clone(),
+        error: Box::new(error),
+    })?;
+    let tokenizer =
+        Tokenizer::from_metadata(file.meta()).map_err(|error| OpenError::Tokenizer {
+            path: path.clone(),
+            error: Box::new(error),
+        })?;
+    let (tokens, logits) = (tokenizer.n_vocab(), weights.n_vocab());
+    if tokens != logits {
+        return Err(OpenError::Vocabulary {
+            path,
+            tokens,
+            logits,
+        });
+    }
+    let pool = Pool::new(threads).map_err(|error| OpenError::Threads { threads, error })?;
+    Model::new(file, weights, tokenizer, pool).map_err(|error| OpenError::Gguf {
+        path,
+        error: Box::new(error),
+    })
+}

@@ -14,7 +14,7 @@ pub mod i2_s;
 mod iq4_nl;
 mod k_affine;
 mod k_block;
-mod lanes;
+pub mod lanes;
 mod mxfp4;
 pub mod num;
 mod q1_0;
@@ -39,6 +39,20 @@ mod tq1_0;
 mod tq2_0;
 pub mod trits;
 mod weighted;
+
+/// Row encoders that search: each is its type's [`TypeInfo::encode`] on the instruction set that is its first
+/// argument, for kernels to instantiate where that instruction set is enabled.
+pub mod encode_on {
+    pub use super::q2_k::encode_on as q2_k;
+    pub use super::q3_k::encode_on as q3_k;
+    pub use super::q4_0::encode_on as q4_0;
+    pub use super::q4_1::encode_on as q4_1;
+    pub use super::q4_k::encode_on as q4_k;
+    pub use super::q5_0::encode_on as q5_0;
+    pub use super::q5_1::encode_on as q5_1;
+    pub use super::q5_k::encode_on as q5_k;
+    pub use super::q6_k::encode_on as q6_k;
+}
 
 use std::fmt;
 

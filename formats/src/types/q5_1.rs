@@ -8,9 +8,10 @@
 //!       +-----+------+-----------------+-------------------------------+
 //! ```
 
+use super::lanes::{Portable, Simd};
 use super::num::{c_int, f16_at, inverse, min_max, put_f16};
 use super::q5_0::{pack_codes, unpack_codes};
-use super::weighted::encode_affine;
+use super::weighted::Row;
 use super::{TypeId, TypeInfo, q8_1};
 
 const BLOCK: usize = 32;
@@ -44,14 +45,21 @@ fn decode(row: &[u8], out: &mut [f32]) {
 }
 
 fn encode(x: &[f32], importance: Option<&[f32]>, row: &mut [u8]) {
+    encode_on(Portable, x, importance, row);
+}
+
+/// [`INFO`]'s `encode` on an instruction set.
+#[inline(always)]
+pub fn encode_on<S: Simd>(simd: S, x: &[f32], importance: Option<&[f32]>, row: &mut [u8]) {
     match importance {
         None => encode_plain(x, row),
-        Some(w) => encode_weighted(x, w, row),
+        Some(importance) => encode_weighted(simd, x, importance, row),
     }
 }
 
 /// Spreads the codes evenly between the smallest and the largest element. Unlike Q4_1 nothing clamps:
 /// the low five bits of the rounded quotient are kept.
+#[inline(always)]
 fn encode_plain(x: &[f32], row: &mut [u8]) {
     for (x, b) in x
         .as_chunks::<BLOCK>()
@@ -69,14 +77,18 @@ fn encode_plain(x: &[f32], row: &mut [u8]) {
 }
 
 /// The scale and offset that lose least, weighted with importance; the offset is never positive.
-fn encode_weighted(x: &[f32], importance: &[f32], row: &mut [u8]) {
-    let mut blocks = row.as_chunks_mut::<BYTES>().0.iter_mut();
-    encode_affine(x, importance, 31.0, |d, min, codes| {
-        if let Some(b) = blocks.next() {
-            put_f16(b, 0, d);
-            put_f16(b, 2, min);
-            pack_codes(codes, &mut b[4..]);
-        }
+#[inline(always)]
+fn encode_weighted<S: Simd>(simd: S, x: &[f32], importance: &[f32], row: &mut [u8]) {
+    let row = Row::<BYTES> {
+        x,
+        importance,
+        out: row,
+        definition: encode,
+    };
+    row.encode_affine(simd, 31.0, |b, d, min, codes| {
+        put_f16(b, 0, d);
+        put_f16(b, 2, min);
+        pack_codes(codes, &mut b[4..]);
     });
 }
 

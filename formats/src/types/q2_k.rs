@@ -15,7 +15,7 @@ use super::q8_k;
 use super::search::{
     AffineFit, AffineGrid, error_weights, fit_affine, fit_unsigned, side_by_side, sums,
 };
-use super::{TypeId, TypeInfo};
+use super::{Field, Format, Part, TypeId, TypeInfo};
 
 const BYTES: usize = 84;
 const GROUP: usize = 16;
@@ -52,6 +52,13 @@ pub const INFO: TypeInfo = TypeInfo {
     name: "q2_K",
     block: BLOCK,
     bytes: BYTES,
+    fields: &[
+        Field::new(Part::GroupScales, Format::Bits, 0),
+        Field::new(Part::Codes, Format::Bits, QS),
+        Field::new(Part::Scale, Format::F16, D),
+        Field::new(Part::Min, Format::F16, DMIN),
+    ],
+    codebook: None,
     act: Some(TypeId::Q8_K),
     decode: Some(decode),
     encode: Some(encode),

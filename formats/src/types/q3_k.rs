@@ -17,7 +17,7 @@ use super::q8_k;
 use super::search::{
     DescentFit, SymmetricFit, error_weights, fit_descent, fit_symmetric, side_by_side, sums,
 };
-use super::{TypeId, TypeInfo};
+use super::{Field, Format, Part, TypeId, TypeInfo};
 
 const BYTES: usize = 110;
 const GROUP: usize = 16;
@@ -43,6 +43,13 @@ pub const INFO: TypeInfo = TypeInfo {
     name: "q3_K",
     block: BLOCK,
     bytes: BYTES,
+    fields: &[
+        Field::new(Part::HighBits, Format::Bits, 0),
+        Field::new(Part::Codes, Format::Bits, QS),
+        Field::new(Part::GroupScales, Format::Bits, SCALES),
+        Field::new(Part::Scale, Format::F16, D),
+    ],
+    codebook: None,
     act: Some(TypeId::Q8_K),
     decode: Some(decode),
     encode: Some(encode),

@@ -11,7 +11,7 @@
 use super::lanes::{Portable, Simd};
 use super::num::{c_int, f16_at, inverse, put_f16, signed_extreme};
 use super::weighted::Row;
-use super::{TypeId, TypeInfo, q8_0};
+use super::{Field, Format, Part, TypeId, TypeInfo, q8_0};
 
 const BLOCK: usize = 32;
 const BYTES: usize = 18;
@@ -24,6 +24,11 @@ pub const INFO: TypeInfo = TypeInfo {
     name: "q4_0",
     block: BLOCK,
     bytes: BYTES,
+    fields: &[
+        Field::new(Part::Scale, Format::F16, 0),
+        Field::new(Part::Codes, Format::Bits, 2),
+    ],
+    codebook: None,
     act: Some(TypeId::Q8_0),
     decode: Some(decode),
     encode: Some(encode),

@@ -12,7 +12,7 @@ use super::lanes::{Portable, Simd};
 use super::num::{c_int, f16_at, inverse, min_max, put_f16};
 use super::q4_0::pack_codes;
 use super::weighted::Row;
-use super::{TypeId, TypeInfo, q8_1};
+use super::{Field, Format, Part, TypeId, TypeInfo, q8_1};
 
 const BLOCK: usize = 32;
 const BYTES: usize = 20;
@@ -25,6 +25,12 @@ pub const INFO: TypeInfo = TypeInfo {
     name: "q4_1",
     block: BLOCK,
     bytes: BYTES,
+    fields: &[
+        Field::new(Part::Scale, Format::F16, 0),
+        Field::new(Part::Min, Format::F16, 2),
+        Field::new(Part::Codes, Format::Bits, 4),
+    ],
+    codebook: None,
     act: Some(TypeId::Q8_1),
     decode: Some(decode),
     encode: Some(encode),

@@ -11,7 +11,7 @@ use super::k_affine::{self, Dot, HEADER, Search};
 use super::k_block::{self, BLOCK, Rows};
 use super::lanes::{Portable, Simd};
 use super::search::AffineGrid;
-use super::{TypeId, TypeInfo};
+use super::{Field, Format, Part, TypeId, TypeInfo};
 
 const BYTES: usize = 144;
 const _: () = assert!(HEADER + BLOCK / 2 == BYTES);
@@ -22,6 +22,13 @@ pub const INFO: TypeInfo = TypeInfo {
     name: "q4_K",
     block: BLOCK,
     bytes: BYTES,
+    fields: &[
+        Field::new(Part::Scale, Format::F16, 0),
+        Field::new(Part::Min, Format::F16, 2),
+        Field::new(Part::GroupScales, Format::Bits, 4),
+        Field::new(Part::Codes, Format::Bits, HEADER),
+    ],
+    codebook: None,
     act: Some(TypeId::Q8_K),
     decode: Some(decode),
     encode: Some(encode),

@@ -12,7 +12,7 @@ use super::lanes::{Portable, Simd};
 use super::num::{c_int, f16_at, inverse, min_max, put_f16};
 use super::q5_0::{pack_codes, unpack_codes};
 use super::weighted::Row;
-use super::{TypeId, TypeInfo, q8_1};
+use super::{Field, Format, Part, TypeId, TypeInfo, q8_1};
 
 const BLOCK: usize = 32;
 const BYTES: usize = 24;
@@ -24,6 +24,13 @@ pub const INFO: TypeInfo = TypeInfo {
     name: "q5_1",
     block: BLOCK,
     bytes: BYTES,
+    fields: &[
+        Field::new(Part::Scale, Format::F16, 0),
+        Field::new(Part::Min, Format::F16, 2),
+        Field::new(Part::HighBits, Format::Bits, 4),
+        Field::new(Part::Codes, Format::Bits, 4 + BLOCK / 8),
+    ],
+    codebook: None,
     act: Some(TypeId::Q8_1),
     decode: Some(decode),
     encode: Some(encode),

@@ -13,7 +13,7 @@ use super::k_block::{self, BLOCK, Rows};
 use super::lanes::{Portable, Simd};
 use super::q4_k::{pack_nibbles, unpack_nibbles};
 use super::search::AffineGrid;
-use super::{TypeId, TypeInfo};
+use super::{Field, Format, Part, TypeId, TypeInfo};
 
 const BYTES: usize = 176;
 const QS: usize = HEADER + BLOCK / 8;
@@ -25,6 +25,14 @@ pub const INFO: TypeInfo = TypeInfo {
     name: "q5_K",
     block: BLOCK,
     bytes: BYTES,
+    fields: &[
+        Field::new(Part::Scale, Format::F16, 0),
+        Field::new(Part::Min, Format::F16, 2),
+        Field::new(Part::GroupScales, Format::Bits, 4),
+        Field::new(Part::HighBits, Format::Bits, HEADER),
+        Field::new(Part::Codes, Format::Bits, QS),
+    ],
+    codebook: None,
     act: Some(TypeId::Q8_K),
     decode: Some(decode),
     encode: Some(encode),

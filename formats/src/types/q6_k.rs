@@ -14,7 +14,7 @@ use super::lanes::{Portable, Simd};
 use super::num::{f16_at, nearest_int, put_f16, signed_extreme};
 use super::q8_k;
 use super::search::{GROUP_EPS, SymmetricFit, fit_symmetric, side_by_side};
-use super::{TypeId, TypeInfo};
+use super::{Field, Format, Part, TypeId, TypeInfo};
 
 const BYTES: usize = 210;
 const GROUP: usize = 16;
@@ -33,6 +33,13 @@ pub const INFO: TypeInfo = TypeInfo {
     name: "q6_K",
     block: BLOCK,
     bytes: BYTES,
+    fields: &[
+        Field::new(Part::Codes, Format::Bits, 0),
+        Field::new(Part::HighBits, Format::Bits, QH),
+        Field::new(Part::GroupScales, Format::I8, SCALES),
+        Field::new(Part::Scale, Format::F16, D),
+    ],
+    codebook: None,
     act: Some(TypeId::Q8_K),
     decode: Some(decode),
     encode: Some(encode),

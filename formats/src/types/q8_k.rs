@@ -10,7 +10,7 @@
 
 use super::k_block::{self, BLOCK};
 use super::num::{nearest_int, signed_extreme};
-use super::{TypeId, TypeInfo};
+use super::{Field, Format, Part, TypeId, TypeInfo};
 
 /// Bytes of a block.
 pub(super) const BYTES: usize = 292;
@@ -24,6 +24,12 @@ pub const INFO: TypeInfo = TypeInfo {
     name: "q8_K",
     block: BLOCK,
     bytes: BYTES,
+    fields: &[
+        Field::new(Part::Scale, Format::F32, 0),
+        Field::new(Part::Codes, Format::I8, QS),
+        Field::new(Part::Sums, Format::I16, BSUMS),
+    ],
+    codebook: None,
     act: None,
     decode: Some(decode),
     encode: Some(encode),

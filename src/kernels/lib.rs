@@ -25,6 +25,7 @@ pub mod math;
 pub mod packed;
 pub mod probe;
 mod scalar;
+mod simd;
 pub mod ternary;
 #[doc(hidden)]
 pub mod testing;

@@ -1,9 +1,9 @@
-//! Converts pieces of a tensor, each on its own.
+//! Converts chunks of a tensor, each on its own.
 
 use trine_formats::types::{DecodeFn, EncodeFn, TypeId};
 
 use super::plan::Row;
-use super::source::Piece;
+use super::source::Chunk;
 use super::ternary::{Loss, is_ternary_type};
 use super::validate::first_bad;
 use crate::kernels::{self, CompareRows, Isa};
@@ -35,7 +35,7 @@ struct Codec {
     row_bytes: (usize, usize),
 }
 
-/// What a thread needs room for; it keeps the room from piece to piece.
+/// What a thread needs room for; it keeps the room from chunk to chunk.
 #[derive(Default)]
 pub struct Scratch {
     row: Vec<f32>,
@@ -79,13 +79,13 @@ impl<'a> Converter<'a> {
         }
     }
 
-    /// The output bytes of a piece, and for ternary types what was lost.
+    /// The output bytes of a chunk, and for ternary types what was lost.
     ///
     /// # Errors
     /// A value of the input that is not finite, the first one; else one of the output.
     pub fn convert<'b>(
         &self,
-        piece: Piece,
+        chunk: Chunk,
         data: &'b [u8],
         scratch: &'b mut Scratch,
     ) -> Result<(&'b [u8], Option<Loss>), RowFault> {
@@ -94,24 +94,24 @@ impl<'a> Converter<'a> {
             None => 1,
         };
         if let Some((block, what)) = first_bad(self.from, data) {
-            let block = piece.first * per_unit + block as u64;
+            let block = chunk.first * per_unit + block as u64;
             return Err(RowFault::Input { block, what });
         }
         let Some(codec) = &self.codec else {
             return Ok((data, None));
         };
-        if scratch.out.len() < piece.to_bytes {
-            scratch.out.resize(piece.to_bytes, 0);
+        if scratch.out.len() < chunk.to_bytes {
+            scratch.out.resize(chunk.to_bytes, 0);
         }
         let row = take(&mut scratch.row, self.columns);
-        let out = &mut scratch.out[..piece.to_bytes];
+        let out = &mut scratch.out[..chunk.to_bytes];
         let mut loss = Loss::default();
         let rows = data
             .chunks_exact(codec.row_bytes.0)
             .zip(out.chunks_exact_mut(codec.row_bytes.1));
         for (i, (data, out)) in rows.enumerate() {
             (codec.decode)(data, row);
-            let matrix = ((piece.first + i as u64) / self.matrix_rows.max(1)) as usize;
+            let matrix = ((chunk.first + i as u64) / self.matrix_rows.max(1)) as usize;
             let importance = self
                 .importance
                 .and_then(|w| w.chunks_exact(self.columns).nth(matrix));
@@ -124,7 +124,7 @@ impl<'a> Converter<'a> {
         }
         if let Some((block, what)) = first_bad(self.to, out) {
             let per_row = self.columns as u64 / self.to.info().map_or(1, |t| t.block as u64);
-            let block = piece.first * per_row + block as u64;
+            let block = chunk.first * per_row + block as u64;
             return Err(RowFault::Output { block, what });
         }
         Ok((out, codec.decode_back.map(|_| loss)))

@@ -1,4 +1,4 @@
-//! Cuts tensors into pieces and reads them: through the file rather than a map of it, because what is
+//! Cuts tensors into chunks and reads them: through the file rather than a map of it, because what is
 //! read once need not stay in memory.
 
 use std::fs::File;
@@ -12,9 +12,9 @@ use trine_formats::gguf::{Bytes, Shard};
 
 use super::plan::Row;
 
-/// Input bytes of a piece: what a core's own cache holds, with room for the output, so that a piece is
+/// Input bytes of a chunk: what a core's own cache holds, with room for the output, so that a chunk is
 /// still there when it is decoded, and again when its result is written.
-const PIECE_BYTES: u64 = 1 << 19;
+const CHUNK_BYTES: u64 = 1 << 19;
 
 /// A tensor could not be read.
 #[derive(Error, Debug)]
@@ -40,9 +40,9 @@ pub enum ReadError {
     },
 }
 
-/// A stretch of a tensor: what one thread reads, converts and writes.
+/// A part of a tensor: what one thread reads, converts and writes.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Piece {
+pub struct Chunk {
     /// Its first unit: a row where the type changes, a block where it stays.
     pub first: u64,
     /// Where it starts in the tensor of the input.
@@ -55,11 +55,11 @@ pub struct Piece {
     pub to_bytes: usize,
 }
 
-/// How a tensor is cut: into equal pieces of whole units, the last one shorter.
+/// How a tensor is cut: into equal chunks of whole units, the last one shorter.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Cut {
     units: u64,
-    /// Units of a piece.
+    /// Units of a chunk.
     step: u64,
     /// Bytes of a unit in the input and in the output.
     unit: (u64, u64),
@@ -80,13 +80,13 @@ impl Cut {
         };
         Cut {
             units,
-            step: (PIECE_BYTES / unit.0.max(1)).max(1),
+            step: (CHUNK_BYTES / unit.0.max(1)).max(1),
             unit,
         }
     }
 
-    /// Number of pieces.
-    pub fn pieces(&self) -> u64 {
+    /// Number of chunks.
+    pub fn chunks(&self) -> u64 {
         if self.unit.0 == 0 {
             0
         } else {
@@ -94,11 +94,11 @@ impl Cut {
         }
     }
 
-    /// Piece `i`.
-    pub fn piece(&self, i: u64) -> Piece {
+    /// Chunk `i`.
+    pub fn chunk(&self, i: u64) -> Chunk {
         let first = i * self.step;
         let units = self.step.min(self.units - first);
-        Piece {
+        Chunk {
             first,
             from: first * self.unit.0,
             from_bytes: (units * self.unit.0) as usize,
@@ -139,7 +139,7 @@ impl ShardReader {
     ///
     /// # Errors
     /// I/O; a file that has become shorter than its header says.
-    pub fn read_piece<'a>(
+    pub fn read_chunk<'a>(
         &'a self,
         row: &Row,
         start: u64,
@@ -149,7 +149,7 @@ impl ShardReader {
         let start = row.source.offset + start;
         let bytes = match &self.bytes {
             From::File(file) => {
-                // A buffer keeps its length from piece to piece: its pages are cleared once.
+                // A buffer keeps its length from chunk to chunk: its pages are cleared once.
                 if buffer.len() < len {
                     buffer.resize(len, 0);
                 }
@@ -172,11 +172,11 @@ impl ShardReader {
         match &self.bytes {
             From::File(file) => {
                 let mut bytes = vec![0; len];
-                let step = PIECE_BYTES as usize;
-                let pieces = bytes.par_chunks_mut(step).enumerate();
-                pieces
-                    .try_for_each(|(i, piece)| {
-                        file.read_exact_at(piece, offset + (i * step) as u64)
+                let step = CHUNK_BYTES as usize;
+                let chunks = bytes.par_chunks_mut(step).enumerate();
+                chunks
+                    .try_for_each(|(i, chunk)| {
+                        file.read_exact_at(chunk, offset + (i * step) as u64)
                     })
                     .map_err(failed)?;
                 Ok(bytes)
@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn pieces_cover_a_tensor_once() {
+    fn chunks_cover_a_tensor_once() {
         let rows = [
             row(&[1536, 700, 2], TypeId::F16, TypeId::Q4_K),
             row(&[1 << 20, 3], TypeId::F32, TypeId::Q8_0),
@@ -243,16 +243,16 @@ mod tests {
         for row in rows {
             let cut = Cut::of(&row);
             let (mut from, mut to, mut units) = (0, 0, 0);
-            for i in 0..cut.pieces() {
-                let piece = cut.piece(i);
-                assert_eq!((piece.first, piece.from, piece.to), (units, from, to));
-                assert!(piece.from_bytes > 0 && piece.to_bytes > 0);
-                units += piece.from_bytes as u64 / cut.unit.0;
-                from += piece.from_bytes as u64;
-                to += piece.to_bytes as u64;
+            for i in 0..cut.chunks() {
+                let chunk = cut.chunk(i);
+                assert_eq!((chunk.first, chunk.from, chunk.to), (units, from, to));
+                assert!(chunk.from_bytes > 0 && chunk.to_bytes > 0);
+                units += chunk.from_bytes as u64 / cut.unit.0;
+                from += chunk.from_bytes as u64;
+                to += chunk.to_bytes as u64;
             }
             assert_eq!((from, to), (row.bytes_from, row.bytes), "{:?}", row.shape);
         }
-        assert_eq!(Cut::of(&row(&[0, 4], TypeId::F32, TypeId::F16)).pieces(), 0);
+        assert_eq!(Cut::of(&row(&[0, 4], TypeId::F32, TypeId::F16)).chunks(), 0);
     }
 }

@@ -2,80 +2,36 @@
 //!
 //! The same places are looked at as in ggml's `ggml_validate_row_data`.
 
-use trine_formats::types::TypeId;
-
-/// Where in a block its floats are.
-enum Floats {
-    /// Nothing to check.
-    None,
-    /// f16 at these offsets.
-    F16(&'static [usize]),
-    /// The upper half of an f32 at the start.
-    Bf16,
-    /// f32 at the start.
-    F32,
-    /// f64 at the start.
-    F64,
-    /// An exponent byte at the start; 255 means not a number.
-    E8m0,
-    /// IQ1_M: an f16 in the upper nibbles of the last 8 bytes.
-    Iq1m,
-}
-
-fn floats(ty: TypeId) -> Floats {
-    match ty {
-        TypeId::F32 | TypeId::Q8_K => Floats::F32,
-        TypeId::F64 => Floats::F64,
-        TypeId::BF16 => Floats::Bf16,
-        TypeId::MXFP4 => Floats::E8m0,
-        TypeId::F16
-        | TypeId::Q1_0
-        | TypeId::Q2_0
-        | TypeId::Q4_0
-        | TypeId::Q5_0
-        | TypeId::Q8_0
-        | TypeId::IQ4_NL
-        | TypeId::IQ4_XS
-        | TypeId::IQ1_S
-        | TypeId::IQ2_XXS
-        | TypeId::IQ2_XS
-        | TypeId::IQ2_S
-        | TypeId::IQ3_XXS
-        | TypeId::IQ3_S => Floats::F16(&[0]),
-        TypeId::Q4_1 | TypeId::Q5_1 | TypeId::Q8_1 | TypeId::Q4_K | TypeId::Q5_K => {
-            Floats::F16(&[0, 2])
-        }
-        TypeId::Q2_K => Floats::F16(&[80, 82]),
-        TypeId::Q3_K => Floats::F16(&[108]),
-        TypeId::Q6_K => Floats::F16(&[208]),
-        TypeId::TQ1_0 => Floats::F16(&[52]),
-        TypeId::TQ2_0 => Floats::F16(&[64]),
-        TypeId::IQ1_M => Floats::Iq1m,
-        _ => Floats::None,
-    }
-}
+use trine_formats::types::{Field, Format, TypeId};
 
 /// The first block of `data` with an infinity or a NaN, and which of the two it is.
 pub fn first_bad(ty: TypeId, data: &[u8]) -> Option<(usize, &'static str)> {
-    let bytes = ty.info()?.bytes;
-    let floats = floats(ty);
+    let info = ty.info()?;
     // Models are hardly ever damaged: look whether there is anything at all before looking where.
-    let all_good = match floats {
-        Floats::None => true,
-        Floats::F16([0]) if bytes == 2 => {
-            none_of(data, |v| is_full(u16::from_le_bytes(*v), 0x7c00))
-        }
-        Floats::Bf16 => none_of(data, |v| is_full(u16::from_le_bytes(*v), 0x7f80)),
-        Floats::F32 if bytes == 4 => none_of(data, |v| {
-            u32::from_le_bytes(*v) & 0x7f80_0000 == 0x7f80_0000
-        }),
-        _ => false,
+    let all_good = match info.fields {
+        [field] => match field.format {
+            Format::F16 => none_of(data, |v| is_full(u16::from_le_bytes(*v), 0x7c00)),
+            Format::Bf16 => none_of(data, |v| is_full(u16::from_le_bytes(*v), 0x7f80)),
+            Format::F32 => none_of(data, |v| {
+                u32::from_le_bytes(*v) & 0x7f80_0000 == 0x7f80_0000
+            }),
+            _ => false,
+        },
+        fields => !fields.iter().any(|field| is_float(field.format)),
     };
     if all_good {
         return None;
     }
-    let mut blocks = data.chunks_exact(bytes).enumerate();
-    blocks.find_map(|(i, b)| bad_block(&floats, b).map(|what| (i, what)))
+    let mut blocks = data.chunks_exact(info.bytes).enumerate();
+    blocks.find_map(|(i, block)| {
+        let what = info.fields.iter().find_map(|field| bad_float(field, block));
+        what.map(|what| (i, what))
+    })
+}
+
+/// Whether a field may hold an infinity or a NaN.
+fn is_float(format: Format) -> bool {
+    !matches!(format, Format::I8 | Format::I16 | Format::Bits)
 }
 
 /// Values that are looked at together, without a branch in between.
@@ -101,33 +57,34 @@ fn f16_at(block: &[u8], at: usize) -> u32 {
     u32::from(block[at]) | u32::from(block[at + 1]) << 8
 }
 
-fn bad_block(floats: &Floats, block: &[u8]) -> Option<&'static str> {
-    let u16_at = |at: usize| f16_at(block, at);
+/// What is wrong with the float of a field, if it is one and anything is.
+fn bad_float(field: &Field, block: &[u8]) -> Option<&'static str> {
+    let u16_at = |at: usize| f16_at(block, field.at + at);
     let verdict = |exponent_full: bool, mantissa: bool| match (exponent_full, mantissa) {
         (false, _) => None,
         (true, false) => Some("an infinity"),
         (true, true) => Some("a NaN"),
     };
     let f16 = |h: u32| verdict(h & 0x7c00 == 0x7c00, h & 0x03ff != 0);
-    match floats {
-        Floats::None => None,
-        Floats::F16(offsets) => offsets.iter().find_map(|&at| f16(u16_at(at))),
-        Floats::Bf16 => verdict(u16_at(0) & 0x7f80 == 0x7f80, u16_at(0) & 0x7f != 0),
-        Floats::F32 => {
+    match field.format {
+        Format::F16 => f16(u16_at(0)),
+        Format::Bf16 => verdict(u16_at(0) & 0x7f80 == 0x7f80, u16_at(0) & 0x7f != 0),
+        Format::F32 => {
             let bits = u16_at(0) | u16_at(2) << 16;
             verdict(bits & 0x7f80_0000 == 0x7f80_0000, bits & 0x7f_ffff != 0)
         }
-        Floats::F64 => {
+        Format::F64 => {
             let low = u16_at(0) | u16_at(2) << 16;
             let high = u16_at(4) | u16_at(6) << 16;
             let mantissa = high & 0xf_ffff != 0 || low != 0;
             verdict(high & 0x7ff0_0000 == 0x7ff0_0000, mantissa)
         }
-        Floats::E8m0 => (block[0] == 0xff).then_some("a NaN"),
-        Floats::Iq1m => {
+        Format::E8m0 => (block[field.at] == 0xff).then_some("a NaN"),
+        Format::F16Nibbles => {
             let nibble = |at: usize| u16_at(at) >> 12;
-            f16(nibble(48) | nibble(50) << 4 | nibble(52) << 8 | nibble(54) << 12)
+            f16(nibble(0) | nibble(2) << 4 | nibble(4) << 8 | nibble(6) << 12)
         }
+        _ => None,
     }
 }
 
@@ -180,10 +137,9 @@ mod tests {
                 let block = at * info.bytes..(at + 1) * info.bytes;
                 data[block.clone()].fill(0xff);
                 let found = first_bad(info.id, &data);
-                match floats(info.id) {
-                    Floats::None => assert_eq!(found, None, "{}", info.name),
-                    _ => assert_eq!(found, Some((at, "a NaN")), "{}", info.name),
-                }
+                let has_floats = info.fields.iter().any(|field| is_float(field.format));
+                let expected = has_floats.then_some((at, "a NaN"));
+                assert_eq!(found, expected, "{}", info.name);
                 data[block].fill(0);
             }
         }

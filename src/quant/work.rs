@@ -1,8 +1,8 @@
 //! How the threads of a pool share a plan.
 //!
-//! Tensors are cut into pieces of half a megabyte. Every thread takes the next piece, reads it, converts
+//! Tensors are cut into chunks of half a megabyte. Every thread takes the next chunk, reads it, converts
 //! it and writes the result to its place in the file, all within its core's cache: so all cores work from
-//! the first piece to the last, and while one waits for a file the others go on. A piece is a few rows,
+//! the first chunk to the last, and while one waits for a file the others go on. A chunk is a few rows,
 //! whatever the size of the tensor, and each row is encoded on its own: the bytes do not depend on the
 //! number of threads. A tensor that is moved is taken whole, by all threads together.
 
@@ -28,7 +28,7 @@ const WRITE_BYTES: usize = 1 << 22;
 /// Bytes of the output after which what was written is brought to the disk, so that less is left in the end.
 const SYNC_BYTES: u64 = 1 << 26;
 
-/// What a piece did: its tensor, how many bytes were read and written.
+/// What a chunk did: its tensor, how many bytes were read and written.
 struct Done {
     index: usize,
     read: u64,
@@ -45,33 +45,33 @@ pub struct Work<'a> {
     pub measure_only: AtomicBool,
 }
 
-/// Tensors one after the other whose pieces are shared out.
-struct Stretch<'a> {
+/// Tensors one after the other whose chunks the threads share.
+struct Batch<'a> {
     first: usize,
     tensors: Vec<(Cut, Converter<'a>)>,
-    /// Pieces up to and with each tensor.
+    /// Chunks up to and with each tensor.
     ends: Vec<u64>,
     next: AtomicU64,
-    /// Of the first piece that failed.
+    /// Of the first chunk that failed.
     error: Mutex<Option<(u64, QuantError)>>,
     losses: Mutex<Vec<(u64, Loss)>>,
 }
 
-impl Stretch<'_> {
-    fn pieces(&self) -> u64 {
+impl Batch<'_> {
+    fn chunks(&self) -> u64 {
         self.ends.last().copied().unwrap_or(0)
     }
 
-    /// The tensor that piece `i` belongs to, and its number there.
+    /// The tensor that chunk `i` belongs to, and its number there.
     fn locate(&self, i: u64) -> (usize, u64) {
         let tensor = self.ends.partition_point(|&end| end <= i);
         let before = tensor.checked_sub(1).map_or(0, |t| self.ends[t]);
         (tensor, i - before)
     }
 
-    /// Pieces are taken in order, so that all before the first that fails have been taken and end.
+    /// Chunks are taken in order, so that all before the first that fails have been taken and end.
     fn fail(&self, i: u64, error: QuantError) {
-        self.next.fetch_max(self.pieces(), Ordering::Relaxed);
+        self.next.fetch_max(self.chunks(), Ordering::Relaxed);
         let mut first = self.error.lock().unwrap_or_else(PoisonError::into_inner);
         if first.as_ref().is_none_or(|(at, _)| i < *at) {
             *first = Some((i, error));
@@ -150,12 +150,12 @@ impl Work<'_> {
                 )
             })
             .collect();
-        let mut pieces = 0;
+        let mut chunks = 0;
         let ends = tensors.iter().map(|(cut, _)| {
-            pieces += cut.pieces();
-            pieces
+            chunks += cut.chunks();
+            chunks
         });
-        let stretch = Stretch {
+        let batch = Batch {
             first: rows.start,
             ends: ends.collect(),
             tensors,
@@ -166,8 +166,8 @@ impl Work<'_> {
         pool.in_place_scope(|scope| {
             let (tell, told) = channel();
             for _ in 0..pool.current_num_threads() {
-                let (tell, stretch) = (tell.clone(), &stretch);
-                scope.spawn(move |_| self.take_pieces(stretch, &tell));
+                let (tell, batch) = (tell.clone(), &batch);
+                scope.spawn(move |_| self.take_chunks(batch, &tell));
             }
             drop(tell);
             let mut unsynced = 0;
@@ -179,24 +179,24 @@ impl Work<'_> {
             {
                 news.tell(index, read);
                 unsynced += written;
-                if unsynced >= std::env::var("QS_SYNC").map_or(SYNC_BYTES, |s| s.parse().unwrap()) {
+                if unsynced >= SYNC_BYTES {
                     unsynced = 0;
                     if let Err(error) = self.place(index).0.sync() {
-                        stretch.fail(u64::MAX, error.into());
+                        batch.fail(u64::MAX, error.into());
                     }
                 }
             }
         });
-        let error = stretch.error.into_inner();
+        let error = batch.error.into_inner();
         if let Some((_, error)) = error.unwrap_or_else(PoisonError::into_inner) {
             return Err(error);
         }
-        let losses = stretch.losses.into_inner();
+        let losses = batch.losses.into_inner();
         let mut losses = losses.unwrap_or_else(PoisonError::into_inner);
         // In order, so that sums of floats come out the same whoever computed them.
         losses.sort_by_key(|(i, _)| *i);
         for (i, loss) in losses {
-            let tensor = stretch.ends.partition_point(|&end| end <= i);
+            let tensor = batch.ends.partition_point(|&end| end <= i);
             let row = &self.plan.rows[rows.start + tensor];
             match report.tensors.last_mut() {
                 Some(last) if last.name == row.name => last.loss.add(&loss),
@@ -211,44 +211,41 @@ impl Work<'_> {
     }
 
     /// What each thread does.
-    fn take_pieces(&self, stretch: &Stretch<'_>, tell: &Sender<Done>) {
+    fn take_chunks(&self, batch: &Batch<'_>, tell: &Sender<Done>) {
         let (mut buffer, mut scratch) = (Vec::new(), Scratch::default());
         let mut losses = Vec::new();
         loop {
-            let i = stretch.next.fetch_add(1, Ordering::Relaxed);
-            if i >= stretch.pieces() {
+            let i = batch.next.fetch_add(1, Ordering::Relaxed);
+            if i >= batch.chunks() {
                 break;
             }
-            match self.do_piece(stretch, i, &mut buffer, &mut scratch) {
+            match self.do_chunk(batch, i, &mut buffer, &mut scratch) {
                 Ok((done, loss)) => {
                     losses.extend(loss.map(|loss| (i, loss)));
                     // Nobody listens when the caller has panicked, which ends the work all the same.
                     let _ = tell.send(done);
                 }
-                Err(error) => stretch.fail(i, error),
+                Err(error) => batch.fail(i, error),
             }
         }
-        let mut all = stretch
-            .losses
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut all = batch.losses.lock().unwrap_or_else(PoisonError::into_inner);
         all.append(&mut losses);
     }
 
-    fn do_piece(
+    fn do_chunk(
         &self,
-        stretch: &Stretch<'_>,
+        batch: &Batch<'_>,
         i: u64,
         buffer: &mut Vec<u8>,
         scratch: &mut Scratch,
     ) -> Result<(Done, Option<Loss>), QuantError> {
-        let (tensor, number) = stretch.locate(i);
-        let (cut, converter) = &stretch.tensors[tensor];
-        let (piece, index) = (cut.piece(number), stretch.first + tensor);
+        let (tensor, number) = batch.locate(i);
+        let (cut, converter) = &batch.tensors[tensor];
+        let (chunk, index) = (cut.chunk(number), batch.first + tensor);
         let row = &self.plan.rows[index];
         let mut done = Done {
             index,
-            read: piece.from_bytes as u64,
+            read: chunk.from_bytes as u64,
             written: 0,
         };
         let measured = row.converts() && is_ternary_type(row.to);
@@ -256,16 +253,16 @@ impl Work<'_> {
             return Ok((done, None));
         }
         let reader = &self.readers[row.source.shard];
-        let data = reader.read_piece(row, piece.from, piece.from_bytes, buffer)?;
+        let data = reader.read_chunk(row, chunk.from, chunk.from_bytes, buffer)?;
         let (bytes, loss) = converter
-            .convert(piece, data, scratch)
+            .convert(chunk, data, scratch)
             .map_err(|fault| blame(row, fault))?;
         if loss.is_some_and(|loss| !loss.is_lossless()) && !self.options.force {
             self.measure_only.store(true, Ordering::Relaxed);
         }
         if !self.measure_only.load(Ordering::Relaxed) {
             let (writer, tensor) = self.place(index);
-            writer.write(tensor, piece.to, bytes)?;
+            writer.write(tensor, chunk.to, bytes)?;
             done.written = bytes.len() as u64;
         }
         Ok((done, loss))
@@ -282,8 +279,8 @@ impl Work<'_> {
         }
         if !self.measure_only.load(Ordering::Relaxed) {
             let (writer, tensor) = self.place(index);
-            let pieces = bytes.par_chunks(WRITE_BYTES).enumerate();
-            pieces
+            let chunks = bytes.par_chunks(WRITE_BYTES).enumerate();
+            chunks
                 .try_for_each(|(i, bytes)| writer.write(tensor, (i * WRITE_BYTES) as u64, bytes))?;
         }
         Ok(moved)

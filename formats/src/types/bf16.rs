@@ -8,7 +8,7 @@
 //! ```
 
 use super::num::{bf16_to_f32, f32_to_bf16};
-use super::{TypeId, TypeInfo};
+use super::{Field, Format, Part, TypeId, TypeInfo};
 
 const BLOCK: usize = 1;
 const BYTES: usize = 2;
@@ -20,6 +20,8 @@ pub const INFO: TypeInfo = TypeInfo {
     name: "bf16",
     block: BLOCK,
     bytes: BYTES,
+    fields: &[Field::new(Part::Value, Format::Bf16, 0)],
+    codebook: None,
     act: Some(TypeId::BF16),
     decode: Some(decode),
     encode: Some(encode),

@@ -8,7 +8,7 @@
 //! ```
 
 use super::num::{f16_to_f32, f32_to_f16};
-use super::{TypeId, TypeInfo};
+use super::{Field, Format, Part, TypeId, TypeInfo};
 
 const BLOCK: usize = 1;
 const BYTES: usize = 2;
@@ -20,6 +20,8 @@ pub const INFO: TypeInfo = TypeInfo {
     name: "f16",
     block: BLOCK,
     bytes: BYTES,
+    fields: &[Field::new(Part::Value, Format::F16, 0)],
+    codebook: None,
     act: Some(TypeId::F16),
     decode: Some(decode),
     encode: Some(encode),

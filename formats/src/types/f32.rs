@@ -7,7 +7,7 @@
 //!       +--------+
 //! ```
 
-use super::{TypeId, TypeInfo};
+use super::{Field, Format, Part, TypeId, TypeInfo};
 
 const BLOCK: usize = 1;
 const BYTES: usize = 4;
@@ -19,6 +19,8 @@ pub const INFO: TypeInfo = TypeInfo {
     name: "f32",
     block: BLOCK,
     bytes: BYTES,
+    fields: &[Field::new(Part::Value, Format::F32, 0)],
+    codebook: None,
     act: Some(TypeId::F32),
     decode: Some(decode),
     encode: Some(encode),

@@ -9,7 +9,7 @@
 //! ```
 
 use super::num::{f16_at, inverse, put_f16, signed_extreme};
-use super::{TypeId, TypeInfo, q8_0};
+use super::{Field, Format, Part, TypeId, TypeInfo, q8_0};
 
 const BLOCK: usize = 32;
 const BYTES: usize = 18;
@@ -33,6 +33,11 @@ pub const INFO: TypeInfo = TypeInfo {
     name: "iq4_nl",
     block: BLOCK,
     bytes: BYTES,
+    fields: &[
+        Field::new(Part::Scale, Format::F16, 0),
+        Field::new(Part::Codes, Format::Bits, 2),
+    ],
+    codebook: Some(&LEVELS),
     act: Some(TypeId::Q8_0),
     decode: Some(decode),
     encode: Some(encode),

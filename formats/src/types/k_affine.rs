@@ -10,17 +10,22 @@
 //! x[e] = (d * scale_j) * code[e] - (dmin * min_j)   group j = elements 32 j .. 32 j + 31
 //! ```
 
-use super::k_block::{self, BLOCK};
-use super::lanes::F4;
+use super::k_block::{self, BLOCK, sums_of_squares};
+use super::lanes::{LANES, Simd, Vector};
 use super::num::{f16_at, nearest_int, put_f16};
 use super::q8_k;
-use super::search::{self, AffineFit, AffineGrid, fit_affine, fit_unsigned};
+use super::search::{
+    AffineFit, AffineGrid, error_weights, fit_affine, fit_unsigned, side_by_side, sums,
+};
 
 /// Elements of a group.
 pub(super) const GROUP: usize = 32;
 const GROUPS: usize = BLOCK / GROUP;
-/// Vectors that the groups fill when they are searched side by side.
-const V: usize = GROUPS / 4;
+/// Blocks whose scales and minima are rounded together: a lane for the scales of each and one for the minima.
+pub(super) const BATCH: usize = LANES / 2;
+/// Blocks whose groups fill a vector.
+const PER_VECTOR: usize = LANES / GROUPS;
+const VECTORS: usize = BATCH / PER_VECTOR;
 /// Bytes of the header.
 pub(super) const HEADER: usize = 16;
 const D: usize = 0;
@@ -66,100 +71,227 @@ pub(super) fn steps_and_minima(header: &[u8]) -> [(f32, f32); GROUPS] {
     std::array::from_fn(|j| (d * f32::from(scales[j]), dmin * f32::from(mins[j])))
 }
 
-/// Writes the header of a block and returns its codes.
+/// The scales of a block, then its minima: the float they are multiples of, and the multiples.
+type Rounded = [(f32, [u8; GROUPS]); 2];
+
+/// Some blocks, fitted.
+pub(super) struct Fitted {
+    /// Of each vector of groups; `None` where that is left to the definition.
+    fits: [Option<AffineFit>; VECTORS],
+    rounded: [Rounded; BATCH],
+}
+
+/// A block of them.
+pub(super) struct FittedBlock<'a> {
+    fit: &'a AffineFit,
+    /// The lane of its first group in `fit`.
+    first: usize,
+    rounded: &'a Rounded,
+}
+
+impl Fitted {
+    #[inline(always)]
+    pub fn block(&self, b: usize) -> Option<FittedBlock<'_>> {
+        match &self.fits[b / PER_VECTOR] {
+            None => None,
+            Some(fit) => Some(FittedBlock {
+                fit,
+                first: b % PER_VECTOR * GROUPS,
+                rounded: &self.rounded[b],
+            }),
+        }
+    }
+}
+
+impl FittedBlock<'_> {
+    #[inline(always)]
+    pub fn write_header(&self, header: &mut [u8]) {
+        let [(d, scales), (dmin, mins)] = self.rounded;
+        put_f16(header, D, *d);
+        put_f16(header, DMIN, *dmin);
+        pack_scales(scales, mins, &mut header[SCALES..HEADER]);
+    }
+
+    /// The codes that are nearest with the scales and minima of the header. A group whose rounded scale is zero
+    /// keeps the codes of the search.
+    #[inline(always)]
+    pub fn codes<S: Simd>(
+        &self,
+        simd: S,
+        x: &[f32; BLOCK],
+        header: &[u8],
+        search: &Search,
+    ) -> [u8; BLOCK] {
+        let (d, dmin) = (f16_at(header, D), f16_at(header, DMIN));
+        let (scales, mins) = unpack_scales(&header[SCALES..HEADER]);
+        let mut codes = [0; BLOCK];
+        let groups = codes.as_chunks_mut::<GROUP>().0.iter_mut();
+        for (j, (codes, x)) in groups.zip(x.as_chunks::<GROUP>().0).enumerate() {
+            let dl = d * f32::from(scales[j]);
+            if dl == 0.0 {
+                *codes = self.fit.codes(simd, self.first + j, x);
+            } else {
+                let dm = dmin * f32::from(mins[j]);
+                *codes = k_block::round_affine(simd, x, dl, dm, search.plain.top);
+            }
+        }
+        codes
+    }
+}
+
+/// Fits up to [`BATCH`] blocks.
 #[inline(always)]
-pub(super) fn encode(
-    x: &[f32; BLOCK],
-    importance: Option<&[f32; BLOCK]>,
-    header: &mut [u8],
+pub(super) fn fit<S: Simd>(
+    simd: S,
+    x: &[[f32; BLOCK]],
+    importance: Option<&[[f32; BLOCK]]>,
     search: &Search,
-) -> [u8; BLOCK] {
-    let (fit, top) = match importance {
-        None => (scales_plain(x, header, search), search.plain.top),
-        Some(qw) => (
-            scales_important(x, qw, header, search),
-            search.important.top,
-        ),
+) -> Fitted {
+    let mut groups = Groups {
+        fits: [None; VECTORS],
+        weights: [[0.0; LANES]; VECTORS],
     };
-    let (d, dmin) = (f16_at(header, D), f16_at(header, DMIN));
-    let (scales, mins) = unpack_scales(&header[SCALES..HEADER]);
-    let mut codes = [0; BLOCK];
-    for (j, (codes, x)) in codes
-        .as_chunks_mut::<GROUP>()
-        .0
-        .iter_mut()
-        .zip(x.as_chunks::<GROUP>().0)
-        .enumerate()
-    {
-        let dl = d * f32::from(scales[j]);
-        if dl == 0.0 {
-            *codes = x.map(|v| fit.code(j, v));
-        } else {
-            k_block::round_affine(x, dl, dmin * f32::from(mins[j]), top as i32, codes);
+    let mut sigma2 = [0.0; LANES];
+    if importance.is_some() {
+        for (sigma2, squares) in sigma2.iter_mut().zip(sums_of_squares(simd, x)) {
+            *sigma2 = 2.0 * squares / BLOCK as f32;
         }
     }
-    codes
-}
-
-/// The largest scale and the largest minimum get code 63.
-fn scales_plain(x: &[f32; BLOCK], header: &mut [u8], search: &Search) -> AffineFit<V> {
-    let x = search::tile::<GROUP, V>(x);
-    let mut sum_squares = [F4::splat(0.0); V];
-    for row in &x {
-        for v in 0..V {
-            sum_squares[v] = sum_squares[v] + row[v] * row[v];
+    let vectors = x.len().div_ceil(PER_VECTOR);
+    let mut first = 0;
+    while first < vectors {
+        if S::AT_ONCE == 2 && first + 2 <= vectors {
+            fit_vectors::<S, 2>(simd, x, importance, &sigma2, search, first, &mut groups);
+            first += 2;
+        } else {
+            fit_vectors::<S, 1>(simd, x, importance, &sigma2, search, first, &mut groups);
+            first += 1;
         }
     }
-    let rms = sum_squares.map(|s| (s / F4::splat(GROUP as f32)).sqrt());
-    let w = x.map(|row| std::array::from_fn(|v| rms[v] + row[v].abs()));
-    let fit = fit_affine::<GROUP, V, false>(&x, &w, search.plain);
-    let (scales, mins) = (fit.scale.as_flattened(), fit.neg_min.as_flattened());
-    let largest = |v: &[f32]| v.iter().fold(0.0, |max, s| if *s > max { *s } else { max });
-    let (max_scale, max_min) = (largest(scales), largest(mins));
-    let codes = |max: f32, v: &[f32]| -> [u8; GROUPS] {
-        let inverse = if max > 0.0 {
-            f32::from(SCALE_TOP) / max
-        } else {
-            0.0
-        };
-        std::array::from_fn(|j| (nearest_int(inverse * v[j]) as u8).min(SCALE_TOP))
+    let rounded = match importance {
+        None => round_plain(&groups),
+        Some(_) => round_important(simd, &groups, search.cut_wrapped),
     };
-    let (scales, mins) = (codes(max_scale, scales), codes(max_min, mins));
-    pack_scales(&scales, &mins, &mut header[SCALES..HEADER]);
-    put_f16(header, D, max_scale / f32::from(SCALE_TOP));
-    put_f16(header, DMIN, max_min / f32::from(SCALE_TOP));
-    fit
+    Fitted {
+        fits: groups.fits,
+        rounded,
+    }
 }
 
-/// Scales and minima are rounded by a weighted fit.
-fn scales_important(
-    x: &[f32; BLOCK],
-    qw: &[f32; BLOCK],
-    header: &mut [u8],
+/// The groups of a batch, a lane for each.
+struct Groups {
+    fits: [Option<AffineFit>; VECTORS],
+    /// Sums of the error weights.
+    weights: [[f32; LANES]; VECTORS],
+}
+
+/// Fits `AT_ONCE` vectors of groups, from vector `first` of the batch on.
+#[inline(always)]
+fn fit_vectors<S: Simd, const AT_ONCE: usize>(
+    simd: S,
+    x: &[[f32; BLOCK]],
+    importance: Option<&[[f32; BLOCK]]>,
+    sigma2: &[f32; LANES],
     search: &Search,
-) -> AffineFit<V> {
-    let sigma2 = 2.0 * k_block::sum_of_squares(x) / BLOCK as f32;
-    let w = search::tile::<GROUP, V>(&k_block::importance_weights(x, qw, sigma2));
-    let fit = fit_affine::<GROUP, V, false>(&search::tile(x), &w, search.important);
-    let weights = search::group_sums(&w);
-    let fit_codes = |v: &[[f32; 4]; V]| {
-        let v: &[f32; GROUPS] = &v.as_flattened().as_chunks().0[0];
-        fit_unsigned(
-            v,
-            &weights.as_flattened().as_chunks().0[0],
-            i32::from(SCALE_TOP),
-        )
-    };
-    let (d, mut scales) = fit_codes(&fit.scale);
-    let (dmin, mut mins) = fit_codes(&fit.neg_min);
-    if search.cut_wrapped {
-        scales = scales.map(|s| s.min(SCALE_TOP));
-        mins = mins.map(|m| m.min(SCALE_TOP));
+    first: usize,
+    groups: &mut Groups,
+) {
+    let mut elements = [[simd.splat(0.0); GROUP]; AT_ONCE];
+    let mut w = elements;
+    for v in 0..AT_ONCE {
+        let block = (first + v) * PER_VECTOR;
+        elements[v] = side_by_side(simd, x[block..].as_flattened());
+        if let Some(importance) = importance {
+            let mut per_lane = [0.0; LANES];
+            for (lanes, s) in per_lane.chunks_mut(GROUPS).zip(&sigma2[block..]) {
+                lanes.fill(*s);
+            }
+            let importance = side_by_side(simd, importance[block..].as_flattened());
+            w[v] = error_weights(&elements[v], &importance, simd.load(&per_lane));
+        } else {
+            let mut squares = simd.splat(0.0);
+            for &x in &elements[v] {
+                squares = squares + x * x;
+            }
+            let rms = (squares / simd.splat(GROUP as f32)).sqrt();
+            for i in 0..GROUP {
+                w[v][i] = rms + elements[v][i].abs();
+            }
+        }
     }
-    pack_scales(&scales, &mins, &mut header[SCALES..HEADER]);
-    put_f16(header, D, d);
-    put_f16(header, DMIN, dmin);
-    fit
+    let grid = match importance {
+        None => search.plain,
+        Some(_) => search.important,
+    };
+    let fits = fit_affine::<S, GROUP, AT_ONCE, false>(simd, &elements, &w, grid);
+    for v in 0..AT_ONCE {
+        groups.fits[first + v] = fits[v];
+        groups.weights[first + v] = sums(simd, &w[v]).to_array();
+    }
+}
+
+/// The largest scale and the largest minimum of a block become 63.
+#[inline(always)]
+fn round_plain(groups: &Groups) -> [Rounded; BATCH] {
+    let mut rounded = [[(0.0, [0; GROUPS]); 2]; BATCH];
+    let blocks = rounded.as_chunks_mut::<PER_VECTOR>().0.iter_mut();
+    for (blocks, fit) in blocks.zip(&groups.fits) {
+        if let Some(fit) = fit {
+            for (k, [scales, mins]) in blocks.iter_mut().enumerate() {
+                *scales = largest_as_top(&fit.scale.as_chunks().0[k]);
+                *mins = largest_as_top(&fit.neg_min.as_chunks().0[k]);
+            }
+        }
+    }
+    rounded
+}
+
+#[inline(always)]
+fn largest_as_top(values: &[f32; GROUPS]) -> (f32, [u8; GROUPS]) {
+    let mut max = 0.0;
+    for &v in values {
+        max = if v > max { v } else { max };
+    }
+    let top = f32::from(SCALE_TOP);
+    let inverse = if max > 0.0 { top / max } else { 0.0 };
+    let mut multiples = [0; GROUPS];
+    for (multiple, v) in multiples.iter_mut().zip(values) {
+        *multiple = (nearest_int(inverse * v) as u8).min(SCALE_TOP);
+    }
+    (max / top, multiples)
+}
+
+/// A weighted fit for the scales and one for the minima of each block, all side by side.
+#[inline(always)]
+fn round_important<S: Simd>(simd: S, groups: &Groups, cut_wrapped: bool) -> [Rounded; BATCH] {
+    let (mut x, mut w) = ([[0.0; GROUPS]; LANES], [[0.0; GROUPS]; LANES]);
+    for (v, (fit, weights)) in groups.fits.iter().zip(&groups.weights).enumerate() {
+        if let Some(fit) = fit {
+            for k in 0..PER_VECTOR {
+                let b = PER_VECTOR * v + k;
+                x[b] = fit.scale.as_chunks().0[k];
+                x[BATCH + b] = fit.neg_min.as_chunks().0[k];
+                w[b] = weights.as_chunks().0[k];
+                w[BATCH + b] = w[b];
+            }
+        }
+    }
+    let x = side_by_side::<S, GROUPS>(simd, x.as_flattened());
+    let w = side_by_side::<S, GROUPS>(simd, w.as_flattened());
+    let (scale, codes) = fit_unsigned(simd, &x, &w, f32::from(SCALE_TOP));
+    let scale = scale.to_array();
+    let top = if cut_wrapped { SCALE_TOP } else { u8::MAX };
+    let mut rounded = [[(0.0, [0; GROUPS]); 2]; BATCH];
+    for (j, codes) in codes.into_iter().enumerate() {
+        let codes = codes.to_array();
+        for (b, rounded) in rounded.iter_mut().enumerate() {
+            for (i, (d, multiples)) in rounded.iter_mut().enumerate() {
+                *d = scale[i * BATCH + b];
+                multiples[j] = (codes[i * BATCH + b] as u8).min(top);
+            }
+        }
+    }
+    rounded
 }
 
 /// The running sums of a dot product.

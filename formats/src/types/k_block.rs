@@ -1,8 +1,9 @@
 //! What the K-quants share: super-blocks of 256 weights, walked block by block, rounding to a decided
 //! scale, and the eight-lane integer dot product.
 
-use super::num::nearest_int;
-use super::q8_k;
+use super::lanes::{LANES, Simd, Vector};
+use super::num::are_finite;
+use super::{EncodeFn, q8_k};
 
 /// Weights in a super-block.
 pub(super) const BLOCK: usize = 256;
@@ -24,23 +25,90 @@ pub(super) fn decode_blocks<const BYTES: usize>(
     }
 }
 
-/// Encodes a row block by block; `encode` gets the block's own stretch of the importance.
-#[inline(always)]
-pub(super) fn encode_blocks<const BYTES: usize>(
-    x: &[f32],
-    importance: Option<&[f32]>,
-    row: &mut [u8],
-    encode: impl Fn(&[f32; BLOCK], Option<&[f32; BLOCK]>, &mut [u8; BYTES]),
-) {
-    let mut importance = importance.map(|q| q.as_chunks::<BLOCK>().0.iter());
-    for (x, block) in x
-        .as_chunks::<BLOCK>()
-        .0
-        .iter()
-        .zip(row.as_chunks_mut::<BYTES>().0)
-    {
-        encode(x, importance.as_mut().and_then(Iterator::next), block);
+/// A row that is encoded a few super-blocks at a time: weights, their importance, and where the blocks go.
+///
+/// Taken apart with a loop over [`Rows::take`], not with a closure, which would be compiled without the
+/// instruction set of the function around it.
+pub(super) struct Rows<'a, const BYTES: usize> {
+    pub x: &'a [[f32; BLOCK]],
+    pub importance: Option<&'a [[f32; BLOCK]]>,
+    pub out: &'a mut [[u8; BYTES]],
+}
+
+impl<'a, const BYTES: usize> Rows<'a, BYTES> {
+    /// Whole blocks of `x` for which `row` has room.
+    ///
+    /// # Panics
+    /// Fewer columns have an importance than there are weights.
+    #[inline(always)]
+    pub fn new(x: &'a [f32], importance: Option<&'a [f32]>, row: &'a mut [u8]) -> Self {
+        let (x, out) = (x.as_chunks().0, row.as_chunks_mut().0);
+        let count = x.len().min(out.len());
+        Rows {
+            x: &x[..count],
+            importance: importance.map(|w| &w.as_chunks().0[..count]),
+            out: &mut out[..count],
+        }
     }
+
+    /// The next `count` blocks, or those that are left; `None` at the end.
+    #[inline(always)]
+    pub fn take(&mut self, count: usize) -> Option<Rows<'a, BYTES>> {
+        let count = count.min(self.x.len());
+        if count == 0 {
+            return None;
+        }
+        let (x, x_rest) = self.x.split_at(count);
+        let (out, out_rest) = std::mem::take(&mut self.out).split_at_mut(count);
+        let importance = match self.importance {
+            None => None,
+            Some(w) => {
+                let (now, rest) = w.split_at(count);
+                self.importance = Some(rest);
+                Some(now)
+            }
+        };
+        (self.x, self.out) = (x_rest, out_rest);
+        Some(Rows { x, importance, out })
+    }
+
+    /// Whether an instruction set computes the bits of the definition for these values: all of them finite, or
+    /// the instruction set [total](Simd::IS_TOTAL).
+    #[inline(always)]
+    pub fn suit<S: Simd>(&self) -> bool {
+        S::IS_TOTAL
+            || are_finite(self.x.as_flattened())
+                && match self.importance {
+                    None => true,
+                    Some(w) => are_finite(w.as_flattened()),
+                }
+    }
+
+    /// Hands the blocks to the definition of their type.
+    pub fn define(self, definition: EncodeFn) {
+        let importance = self.importance.map(|w| w.as_flattened());
+        definition(
+            self.x.as_flattened(),
+            importance,
+            self.out.as_flattened_mut(),
+        );
+    }
+}
+
+/// Sum of squares of each of up to sixteen blocks, in element order.
+#[inline(always)]
+pub(super) fn sums_of_squares<S: Simd>(simd: S, x: &[[f32; BLOCK]]) -> [f32; LANES] {
+    let mut sums = simd.splat(0.0);
+    for at in (0..BLOCK).step_by(8) {
+        let mut rows = [&[0.0; 8]; LANES];
+        for (row, x) in rows.iter_mut().zip(x) {
+            *row = &x[at..].as_chunks().0[0];
+        }
+        for v in simd.columns(rows) {
+            sums = sums + v * v;
+        }
+    }
+    sums.to_array()
 }
 
 /// Pairs the blocks of a weight row with those of its Q8_K activation row.
@@ -55,45 +123,53 @@ pub(super) fn block_pairs<'a, const BYTES: usize>(
         .zip(act.as_chunks::<{ q8_k::BYTES }>().0)
 }
 
-/// `qw * sqrt(sigma2 + x * x)`: the weight of an element, from its column's importance and its size
-/// against the block's mean square.
-#[inline]
-pub(super) fn importance_weights(x: &[f32; BLOCK], qw: &[f32; BLOCK], sigma2: f32) -> [f32; BLOCK] {
-    let mut w = [0.0; BLOCK];
-    for ((w, x), q) in w.iter_mut().zip(x).zip(qw) {
-        *w = q * (sigma2 + x * x).sqrt();
-    }
-    w
-}
-
-/// Sum of squares in element order.
-#[inline]
-pub(super) fn sum_of_squares(x: &[f32; BLOCK]) -> f32 {
-    x.iter().fold(0.0, |sum, v| sum + v * v)
-}
-
 /// Codes `0..=top` of `(x + dm) / d`. A NaN element gives the code of its own payload, also where `dm` is
 /// NaN (0 times an infinite `dmin`): there the reference's answer changes with the position, because its
 /// compiler swaps the operands in the tail of the loop.
 #[inline(always)]
-pub(super) fn round_affine(x: &[f32], d: f32, dm: f32, top: i32, codes: &mut [u8]) {
-    for (l, v) in codes.iter_mut().zip(x) {
-        let lifted = if v.is_nan() { *v } else { v + dm };
-        *l = nearest_int(lifted / d).min(top).max(0) as u8;
+pub(super) fn round_affine<S: Simd, const N: usize>(
+    simd: S,
+    x: &[f32; N],
+    d: f32,
+    dm: f32,
+    top: f32,
+) -> [u8; N] {
+    let (d, dm) = (simd.splat(d), simd.splat(dm));
+    let (top, zero) = (simd.splat(top), simd.splat(0.0));
+    let mut codes = [0; N];
+    for (to, x) in codes.as_chunks_mut().0.iter_mut().zip(x.as_chunks().0) {
+        let x = simd.load(x);
+        let lifted = S::F::select(x.ne(x), x, x + dm);
+        let l = (lifted / d).nearest().or_below(top).or_above(zero);
+        *to = l.to_codes();
     }
+    codes
 }
 
 /// Codes `0..2 * half` of `x / d`, zero being `half`.
 #[inline(always)]
-pub(super) fn round_symmetric(x: &[f32], d: f32, half: i32, codes: &mut [u8]) {
-    for (l, v) in codes.iter_mut().zip(x) {
-        *l = (nearest_int(v / d).min(half - 1).max(-half) + half) as u8;
+pub(super) fn round_symmetric<S: Simd, const N: usize>(
+    simd: S,
+    x: &[f32; N],
+    d: f32,
+    half: f32,
+) -> [u8; N] {
+    let (d, half) = (simd.splat(d), simd.splat(half));
+    let highest = half - simd.splat(1.0);
+    let mut codes = [0; N];
+    for (to, x) in codes.as_chunks_mut().0.iter_mut().zip(x.as_chunks().0) {
+        let l = (simd.load(x) / d)
+            .nearest()
+            .or_below(highest)
+            .or_above(-half);
+        *to = (l + half).to_codes();
     }
+    codes
 }
 
 /// Four 2-bit codes to a byte: byte `32 * h + l` holds elements `128 * h + l + {0, 32, 64, 96}`, the
 /// first in the low bits. Only the low two bits of a code are taken.
-#[inline]
+#[inline(always)]
 pub(super) fn pack_2bit(codes: &[u8; BLOCK], qs: &mut [u8]) {
     for (half, q) in codes
         .as_chunks::<128>()

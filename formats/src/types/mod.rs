@@ -10,11 +10,12 @@
 mod bf16;
 mod f16;
 mod f32;
+mod field;
 pub mod i2_s;
 mod iq4_nl;
 mod k_affine;
 mod k_block;
-mod lanes;
+pub mod lanes;
 mod mxfp4;
 pub mod num;
 mod q1_0;
@@ -40,6 +41,23 @@ mod tq2_0;
 pub mod trits;
 mod weighted;
 
+/// Row encoders that search: each is its type's [`TypeInfo::encode`] on the instruction set that is its first
+/// argument, for kernels to instantiate where that instruction set is enabled.
+pub mod encode_on {
+    pub use super::q2_k::encode_on as q2_k;
+    pub use super::q3_k::encode_on as q3_k;
+    pub use super::q4_0::encode_on as q4_0;
+    pub use super::q4_1::encode_on as q4_1;
+    pub use super::q4_k::encode_on as q4_k;
+    pub use super::q5_0::encode_on as q5_0;
+    pub use super::q5_1::encode_on as q5_1;
+    pub use super::q5_k::encode_on as q5_k;
+    pub use super::q6_k::encode_on as q6_k;
+}
+
+pub use field::{Field, Format, Part};
+
+use field::SCALE_FIRST;
 use std::fmt;
 
 /// `decode(row, out)`: one row of blocks to `f32`; `out.len()` is the number of weights.
@@ -72,6 +90,11 @@ pub struct TypeInfo {
     pub block: usize,
     /// Bytes per block.
     pub bytes: usize,
+    /// The parts of a block, in order, from its first byte to its last. Empty for types of which only the size is
+    /// known, and for integers and [types per tensor](TypeInfo::is_per_tensor).
+    pub fields: &'static [Field],
+    /// What the 16 codes stand for, in units of the scale, where that is a table.
+    pub codebook: Option<&'static [i8; 16]>,
     /// The type an activation row is encoded to before `dot_ref`.
     pub act: Option<TypeId>,
     /// Row decoder, where trine has one.
@@ -83,6 +106,40 @@ pub struct TypeInfo {
 }
 
 impl TypeInfo {
+    /// The first byte of a part of a block.
+    ///
+    /// # Panics
+    /// The type has no such part: when it is a constant, which it should be, that is an error of the compiler.
+    pub const fn at(&self, part: Part) -> usize {
+        let mut i = 0;
+        while i < self.fields.len() {
+            if self.fields[i].part as u8 == part as u8 {
+                return self.fields[i].at;
+            }
+            i += 1;
+        }
+        panic!("the blocks of this type have no such part")
+    }
+
+    /// The codebook plus `by`, which makes all of it bytes without a sign.
+    ///
+    /// # Panics
+    /// The type has no codebook, or `by` is not enough or too much for a byte: in a constant an error of the compiler.
+    pub const fn raised_codebook(&self, by: i32) -> [u8; 16] {
+        let Some(codebook) = self.codebook else {
+            panic!("the codes of this type do not stand in a table");
+        };
+        let mut raised = [0; 16];
+        let mut i = 0;
+        while i < 16 {
+            let level = codebook[i] as i32 + by;
+            assert!(0 <= level && level <= 255);
+            raised[i] = level as u8;
+            i += 1;
+        }
+        raised
+    }
+
     /// Bytes of a row of `n` weights, or `None` when `n` is not a multiple of the block or overflows, and
     /// for types [per tensor](TypeInfo::is_per_tensor), whose rows cannot be taken apart.
     pub fn row_bytes(&self, n: u64) -> Option<u64> {
@@ -118,23 +175,6 @@ impl TypeInfo {
     pub fn is_quantized(&self) -> bool {
         self.block > 1
     }
-}
-
-macro_rules! type_ids {
-    ($($name:ident = $id:expr;)*) => {
-        #[allow(missing_docs, reason = "the names are ggml's")]
-        impl TypeId { $(pub const $name: TypeId = TypeId($id);)* }
-    };
-}
-
-type_ids! {
-    F32 = 0; F16 = 1; Q4_0 = 2; Q4_1 = 3; Q5_0 = 6; Q5_1 = 7; Q8_0 = 8; Q8_1 = 9;
-    Q2_K = 10; Q3_K = 11; Q4_K = 12; Q5_K = 13; Q6_K = 14; Q8_K = 15;
-    IQ2_XXS = 16; IQ2_XS = 17; IQ3_XXS = 18; IQ1_S = 19; IQ4_NL = 20; IQ3_S = 21; IQ2_S = 22; IQ4_XS = 23;
-    I8 = 24; I16 = 25; I32 = 26; I64 = 27; F64 = 28; IQ1_M = 29; BF16 = 30;
-    TQ1_0 = 34; TQ2_0 = 35; MXFP4 = 39; NVFP4 = 40; Q1_0 = 41; Q2_0 = 42;
-    I2_S = BITNET | 36; TL1 = BITNET | 38; TL2 = BITNET | 39;
-    Q2_0_G128 = PRISM | 42; PQ2_0 = PRISM | 142; PTQ1_0 = PRISM | 143;
 }
 
 /// Type ids of bitnet.cpp's numbering. No file can hold a number with the upper bit set.
@@ -181,12 +221,21 @@ impl fmt::Debug for TypeId {
     }
 }
 
-const fn size_only(id: TypeId, name: &'static str, block: usize, bytes: usize) -> TypeInfo {
+/// A type of which only the size is known, and perhaps where its scale stands.
+const fn size_only(
+    id: TypeId,
+    name: &'static str,
+    block: usize,
+    bytes: usize,
+    fields: &'static [Field],
+) -> TypeInfo {
     TypeInfo {
         id,
         name,
         block,
         bytes,
+        fields,
+        codebook: None,
         act: None,
         decode: None,
         encode: None,
@@ -196,50 +245,104 @@ const fn size_only(id: TypeId, name: &'static str, block: usize, bytes: usize) -
 
 const fn per_tensor(id: TypeId, name: &'static str, block: usize, bytes: usize) -> TypeInfo {
     // Without row codecs: a row does not hold its scale.
-    size_only(id, name, block, bytes)
+    size_only(id, name, block, bytes, &[])
 }
 
-/// Every type of ggml and the known ones of its forks, in the order of the ids. A new type is one file and one line here.
-pub static REGISTRY: &[TypeInfo] = &[
-    f32::INFO,
-    f16::INFO,
-    q4_0::INFO,
-    q4_1::INFO,
-    q5_0::INFO,
-    q5_1::INFO,
-    q8_0::INFO,
-    q8_1::INFO,
-    q2_k::INFO,
-    q3_k::INFO,
-    q4_k::INFO,
-    q5_k::INFO,
-    q6_k::INFO,
-    q8_k::INFO,
-    size_only(TypeId::IQ2_XXS, "iq2_xxs", 256, 66),
-    size_only(TypeId::IQ2_XS, "iq2_xs", 256, 74),
-    size_only(TypeId::IQ3_XXS, "iq3_xxs", 256, 98),
-    size_only(TypeId::IQ1_S, "iq1_s", 256, 50),
-    iq4_nl::INFO,
-    size_only(TypeId::IQ3_S, "iq3_s", 256, 110),
-    size_only(TypeId::IQ2_S, "iq2_s", 256, 82),
-    size_only(TypeId::IQ4_XS, "iq4_xs", 256, 136),
-    size_only(TypeId::I8, "i8", 1, 1),
-    size_only(TypeId::I16, "i16", 1, 2),
-    size_only(TypeId::I32, "i32", 1, 4),
-    size_only(TypeId::I64, "i64", 1, 8),
-    size_only(TypeId::F64, "f64", 1, 8),
-    size_only(TypeId::IQ1_M, "iq1_m", 256, 56),
-    bf16::INFO,
-    tq1_0::INFO,
-    tq2_0::INFO,
-    mxfp4::INFO,
-    size_only(TypeId::NVFP4, "nvfp4", 64, 36),
-    q1_0::INFO,
-    q2_0::INFO,
-    i2_s::INFO,
-    tl1::INFO,
-    tl2::INFO,
-    size_only(TypeId::Q2_0_G128, "q2_0_g128", 128, 34),
-    size_only(TypeId::PQ2_0, "pq2_0", 128, 34),
-    size_only(TypeId::PTQ1_0, "ptq1_0", 128, 28),
+const DOUBLE: &[Field] = &[Field::new(Part::Value, Format::F64, 0)];
+const NIBBLES_LAST: &[Field] = &[
+    Field::new(Part::Codes, Format::Bits, 0),
+    Field::new(Part::Scale, Format::F16Nibbles, 48),
 ];
+
+/// Makes the names, the table and the constants of all types: `name = id => what is known;`.
+macro_rules! registry {
+    ($($name:ident = $id:expr => $info:expr;)*) => {
+        #[allow(missing_docs, reason = "the names are ggml's")]
+        impl TypeId {
+            $(pub const $name: TypeId = TypeId($id);)*
+        }
+
+        /// What is known of each type, for constants: kernels take the places in a block from here.
+        #[allow(missing_docs, reason = "the names are ggml's")]
+        pub mod info {
+            use super::*;
+            $(pub const $name: TypeInfo = $info;)*
+        }
+
+        /// Every type of ggml and the known ones of its forks, in the order of the ids.
+        pub static REGISTRY: &[TypeInfo] = &[$(info::$name),*];
+    };
+}
+
+// A new type is one file, its `mod` above and one line here.
+registry! {
+    F32 = 0 => f32::INFO;
+    F16 = 1 => f16::INFO;
+    Q4_0 = 2 => q4_0::INFO;
+    Q4_1 = 3 => q4_1::INFO;
+    Q5_0 = 6 => q5_0::INFO;
+    Q5_1 = 7 => q5_1::INFO;
+    Q8_0 = 8 => q8_0::INFO;
+    Q8_1 = 9 => q8_1::INFO;
+    Q2_K = 10 => q2_k::INFO;
+    Q3_K = 11 => q3_k::INFO;
+    Q4_K = 12 => q4_k::INFO;
+    Q5_K = 13 => q5_k::INFO;
+    Q6_K = 14 => q6_k::INFO;
+    Q8_K = 15 => q8_k::INFO;
+    IQ2_XXS = 16 => size_only(TypeId::IQ2_XXS, "iq2_xxs", 256, 66, SCALE_FIRST);
+    IQ2_XS = 17 => size_only(TypeId::IQ2_XS, "iq2_xs", 256, 74, SCALE_FIRST);
+    IQ3_XXS = 18 => size_only(TypeId::IQ3_XXS, "iq3_xxs", 256, 98, SCALE_FIRST);
+    IQ1_S = 19 => size_only(TypeId::IQ1_S, "iq1_s", 256, 50, SCALE_FIRST);
+    IQ4_NL = 20 => iq4_nl::INFO;
+    IQ3_S = 21 => size_only(TypeId::IQ3_S, "iq3_s", 256, 110, SCALE_FIRST);
+    IQ2_S = 22 => size_only(TypeId::IQ2_S, "iq2_s", 256, 82, SCALE_FIRST);
+    IQ4_XS = 23 => size_only(TypeId::IQ4_XS, "iq4_xs", 256, 136, SCALE_FIRST);
+    I8 = 24 => size_only(TypeId::I8, "i8", 1, 1, &[]);
+    I16 = 25 => size_only(TypeId::I16, "i16", 1, 2, &[]);
+    I32 = 26 => size_only(TypeId::I32, "i32", 1, 4, &[]);
+    I64 = 27 => size_only(TypeId::I64, "i64", 1, 8, &[]);
+    F64 = 28 => size_only(TypeId::F64, "f64", 1, 8, DOUBLE);
+    IQ1_M = 29 => size_only(TypeId::IQ1_M, "iq1_m", 256, 56, NIBBLES_LAST);
+    BF16 = 30 => bf16::INFO;
+    TQ1_0 = 34 => tq1_0::INFO;
+    TQ2_0 = 35 => tq2_0::INFO;
+    MXFP4 = 39 => mxfp4::INFO;
+    NVFP4 = 40 => size_only(TypeId::NVFP4, "nvfp4", 64, 36, &[]);
+    Q1_0 = 41 => q1_0::INFO;
+    Q2_0 = 42 => q2_0::INFO;
+    I2_S = BITNET | 36 => i2_s::INFO;
+    TL1 = BITNET | 38 => tl1::INFO;
+    TL2 = BITNET | 39 => tl2::INFO;
+    Q2_0_G128 = PRISM | 42 => size_only(TypeId::Q2_0_G128, "q2_0_g128", 128, 34, &[]);
+    PQ2_0 = PRISM | 142 => size_only(TypeId::PQ2_0, "pq2_0", 128, 34, &[]);
+    PTQ1_0 = PRISM | 143 => size_only(TypeId::PTQ1_0, "ptq1_0", 128, 28, &[]);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fields_are_the_block_from_end_to_end() {
+        for info in REGISTRY.iter().filter(|info| !info.fields.is_empty()) {
+            assert_eq!(info.fields[0].at, 0, "{}", info.name);
+            let ends = info.fields[1..].iter().map(|f| f.at).chain([info.bytes]);
+            for (field, end) in info.fields.iter().zip(ends) {
+                let bytes = end.checked_sub(field.at).unwrap();
+                let fits = match field.format {
+                    Format::F64 | Format::F16Nibbles => bytes == 8,
+                    Format::F32 => bytes == 4,
+                    Format::F16 | Format::Bf16 => bytes == 2,
+                    Format::E8m0 => bytes == 1,
+                    Format::I16 => bytes > 0 && bytes.is_multiple_of(2),
+                    Format::I8 | Format::Bits => bytes > 0,
+                };
+                assert!(fits, "{}: {field:?} has {bytes} bytes", info.name);
+            }
+            if info.decode.is_some() || info.dot_ref.is_some() {
+                assert!(!info.fields.is_empty(), "{}", info.name);
+            }
+        }
+    }
+}

@@ -12,7 +12,7 @@
 //! `e = 255` is an ordinary exponent here, as in ggml, and not the standard's NaN.
 
 use super::num::largest_magnitude;
-use super::{TypeId, TypeInfo, q8_0};
+use super::{Field, Format, Part, TypeId, TypeInfo, q8_0};
 
 const BLOCK: usize = 32;
 const BYTES: usize = 17;
@@ -28,6 +28,11 @@ pub const INFO: TypeInfo = TypeInfo {
     name: "mxfp4",
     block: BLOCK,
     bytes: BYTES,
+    fields: &[
+        Field::new(Part::Scale, Format::E8m0, 0),
+        Field::new(Part::Codes, Format::Bits, 1),
+    ],
+    codebook: Some(&LEVELS),
     act: Some(TypeId::Q8_0),
     decode: Some(decode),
     encode: Some(encode),

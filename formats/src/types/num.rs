@@ -157,6 +157,17 @@ pub fn amax(x: &[f32]) -> (f32, bool) {
     )
 }
 
+/// Whether no value is infinite or NaN.
+#[inline(always)]
+pub fn are_finite(x: &[f32]) -> bool {
+    let mut largest = 0;
+    for v in x {
+        // As integers, for the same reason as in `amax`.
+        largest = largest.max((v.to_bits() & 0x7FFF_FFFF) as i32);
+    }
+    (largest as u32) < INF_BITS
+}
+
 /// Largest magnitude; NaN is passed over.
 #[inline]
 pub fn largest_magnitude(x: &[f32]) -> f32 {

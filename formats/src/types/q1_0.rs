@@ -9,7 +9,7 @@
 //! ```
 
 use super::num::{f16_at, put_f16};
-use super::{TypeId, TypeInfo, q8_0};
+use super::{Field, Format, Part, TypeId, TypeInfo, q8_0};
 
 const BLOCK: usize = 128;
 const BYTES: usize = 18;
@@ -21,6 +21,11 @@ pub const INFO: TypeInfo = TypeInfo {
     name: "q1_0",
     block: BLOCK,
     bytes: BYTES,
+    fields: &[
+        Field::new(Part::Scale, Format::F16, 0),
+        Field::new(Part::Codes, Format::Bits, 2),
+    ],
+    codebook: None,
     act: Some(TypeId::Q8_0),
     decode: Some(decode),
     encode: Some(encode),

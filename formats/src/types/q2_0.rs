@@ -12,7 +12,7 @@
 //! the file, not for this codec.
 
 use super::num::{f16_at, inverse, largest_magnitude, put_f16};
-use super::{TypeId, TypeInfo, q8_0};
+use super::{Field, Format, Part, TypeId, TypeInfo, q8_0};
 
 const BLOCK: usize = 64;
 const BYTES: usize = 18;
@@ -24,6 +24,11 @@ pub const INFO: TypeInfo = TypeInfo {
     name: "q2_0",
     block: BLOCK,
     bytes: BYTES,
+    fields: &[
+        Field::new(Part::Scale, Format::F16, 0),
+        Field::new(Part::Codes, Format::Bits, 2),
+    ],
+    codebook: None,
     act: Some(TypeId::Q8_0),
     decode: Some(decode),
     encode: Some(encode),

@@ -8,11 +8,14 @@
 //! x[e] = (d * scale_j) * code[e] - (dmin * min_j)
 //! ```
 
-use super::k_block::{self, BLOCK, pack_2bit, unpack_2bit};
+use super::k_block::{self, BLOCK, Rows, pack_2bit, sums_of_squares, unpack_2bit};
+use super::lanes::{LANES, Portable, Simd, Vector};
 use super::num::{f16_at, nearest_int, put_f16};
 use super::q8_k;
-use super::search::{self, AffineFit, AffineGrid, Tile, fit_affine, fit_unsigned};
-use super::{TypeId, TypeInfo};
+use super::search::{
+    AffineFit, AffineGrid, error_weights, fit_affine, fit_unsigned, side_by_side, sums,
+};
+use super::{Field, Format, Part, TypeId, TypeInfo};
 
 const BYTES: usize = 84;
 const GROUP: usize = 16;
@@ -22,11 +25,26 @@ const D: usize = QS + BLOCK / 4;
 const DMIN: usize = D + 2;
 const _: () = assert!(DMIN + 2 == BYTES);
 
-/// Groups that are searched side by side, and the vectors they fill.
-const LANES: usize = 8;
-const V: usize = LANES / 4;
 const TOP: f32 = 3.0;
 const SCALE_TOP: f32 = 15.0;
+
+/// Candidates without importance.
+const PLAIN: AffineGrid = AffineGrid {
+    top: TOP,
+    from: -0.5,
+    step: 0.1,
+    last: 15,
+};
+/// Candidates with importance.
+const IMPORTANT: AffineGrid = AffineGrid {
+    top: TOP,
+    from: -0.9,
+    step: 0.05,
+    last: 36,
+};
+
+/// Blocks whose scales and minima are rounded together: a lane for the scales of each and one for the minima.
+const BATCH: usize = LANES / 2;
 
 /// The registry's entry.
 pub const INFO: TypeInfo = TypeInfo {
@@ -34,6 +52,13 @@ pub const INFO: TypeInfo = TypeInfo {
     name: "q2_K",
     block: BLOCK,
     bytes: BYTES,
+    fields: &[
+        Field::new(Part::GroupScales, Format::Bits, 0),
+        Field::new(Part::Codes, Format::Bits, QS),
+        Field::new(Part::Scale, Format::F16, D),
+        Field::new(Part::Min, Format::F16, DMIN),
+    ],
+    codebook: None,
     act: Some(TypeId::Q8_K),
     decode: Some(decode),
     encode: Some(encode),
@@ -58,138 +83,165 @@ fn decode(row: &[u8], out: &mut [f32]) {
     });
 }
 
-/// Scales, minima and the fits they came from, for the 16 groups of a block.
-struct Groups {
-    scales: [f32; GROUPS],
-    mins: [f32; GROUPS],
-    fits: [AffineFit<V>; 2],
-}
-
-fn fit_groups<const ABSOLUTE: bool>(
-    x: &[f32; BLOCK],
-    w: &[Tile<GROUP, V>; 2],
-    grid: AffineGrid,
-) -> Groups {
-    let fits =
-        [0, 1].map(|h| fit_affine::<GROUP, V, ABSOLUTE>(&search::tile(&x[128 * h..]), &w[h], grid));
-    let (mut scales, mut mins) = ([0.0; GROUPS], [0.0; GROUPS]);
-    for j in 0..GROUPS {
-        scales[j] = fits[j / LANES].scale.as_flattened()[j % LANES];
-        mins[j] = fits[j / LANES].neg_min.as_flattened()[j % LANES];
-    }
-    Groups { scales, mins, fits }
-}
-
 fn encode(x: &[f32], importance: Option<&[f32]>, row: &mut [u8]) {
-    k_block::encode_blocks(
-        x,
-        importance,
-        row,
-        |x, importance, block: &mut [u8; BYTES]| {
-            let groups = match importance {
-                None => scales_plain(x, block),
-                Some(qw) => scales_important(x, qw, block),
-            };
-            let (d, dmin) = (f16_at(block, D), f16_at(block, DMIN));
-            let mut codes = [0; BLOCK];
-            for (j, (codes, x)) in codes
-                .as_chunks_mut::<GROUP>()
-                .0
-                .iter_mut()
-                .zip(x.as_chunks::<GROUP>().0)
-                .enumerate()
-            {
-                let sc = block[j];
-                let dl = d * f32::from(sc & 15);
-                if dl == 0.0 {
-                    *codes = x.map(|v| groups.fits[j / LANES].code(j % LANES, v));
-                } else {
-                    k_block::round_affine(x, dl, dmin * f32::from(sc >> 4), TOP as i32, codes);
+    encode_on(Portable, x, importance, row);
+}
+
+/// [`INFO`]'s `encode` on an instruction set.
+#[inline(always)]
+pub fn encode_on<S: Simd>(simd: S, x: &[f32], importance: Option<&[f32]>, row: &mut [u8]) {
+    let mut rows = Rows::<BYTES>::new(x, importance, row);
+    while let Some(batch) = rows.take(BATCH) {
+        if !batch.suit::<S>() {
+            batch.define(encode);
+            continue;
+        }
+        let mut groups = [const { None }; BATCH];
+        let mut rounded = [[(0.0, [0; GROUPS]); 2]; BATCH];
+        match batch.importance {
+            None => {
+                for (b, x) in batch.x.iter().enumerate() {
+                    groups[b] = fit_plain(simd, x);
+                    if let Some(Groups { fit, .. }) = &groups[b] {
+                        rounded[b] = [round_plain(&fit.scale), round_plain(&fit.neg_min)];
+                    }
                 }
             }
-            pack_2bit(&codes, &mut block[QS..D]);
-        },
-    );
-}
-
-/// Writes scales, `d` and `dmin` so that the largest scale and the largest minimum get code 15.
-fn scales_plain(x: &[f32; BLOCK], block: &mut [u8; BYTES]) -> Groups {
-    let size = x.map(f32::abs);
-    let w = [search::tile(&size), search::tile(&size[128..])];
-    let groups = fit_groups::<true>(
-        x,
-        &w,
-        AffineGrid {
-            top: TOP,
-            from: -0.5,
-            step: 0.1,
-            last: 15,
-        },
-    );
-    let largest = |v: &[f32; GROUPS]| v.iter().fold(0.0, |max, s| if *s > max { *s } else { max });
-    let (max_scale, max_min) = (largest(&groups.scales), largest(&groups.mins));
-    block[..GROUPS].fill(0);
-    if max_scale > 0.0 {
-        let inverse = SCALE_TOP / max_scale;
-        for (sc, s) in block.iter_mut().zip(&groups.scales) {
-            *sc = nearest_int(inverse * s) as u8;
+            Some(importance) => {
+                let squares = sums_of_squares(simd, batch.x);
+                for (b, (x, importance)) in batch.x.iter().zip(importance).enumerate() {
+                    groups[b] = fit_important(simd, x, importance, squares[b] / BLOCK as f32);
+                }
+                round_important(simd, &groups, &mut rounded);
+            }
+        }
+        for (b, (x, block)) in batch.x.iter().zip(batch.out).enumerate() {
+            match &groups[b] {
+                Some(Groups { fit, .. }) => write_block(simd, x, fit, &rounded[b], block),
+                None => encode(x, batch.importance.map(|w| &w[b][..]), block),
+            }
         }
     }
-    if max_min > 0.0 {
-        let inverse = SCALE_TOP / max_min;
-        for (sc, m) in block.iter_mut().zip(&groups.mins) {
-            *sc |= (nearest_int(inverse * m) << 4) as u8;
-        }
-    }
-    put_f16(
-        block,
-        D,
-        if max_scale > 0.0 {
-            max_scale / SCALE_TOP
-        } else {
-            0.0
-        },
-    );
-    put_f16(
-        block,
-        DMIN,
-        if max_min > 0.0 {
-            max_min / SCALE_TOP
-        } else {
-            0.0
-        },
-    );
-    groups
 }
 
-/// Writes scales, `d` and `dmin` as a weighted fit of the groups' scales and minima.
-fn scales_important(x: &[f32; BLOCK], qw: &[f32; BLOCK], block: &mut [u8; BYTES]) -> Groups {
-    let sigma2 = k_block::sum_of_squares(x) / BLOCK as f32;
-    let weights = k_block::importance_weights(x, qw, sigma2);
-    let w = [search::tile(&weights), search::tile(&weights[128..])];
-    let groups = fit_groups::<false>(
-        x,
-        &w,
-        AffineGrid {
-            top: TOP,
-            from: -0.9,
-            step: 0.05,
-            last: 36,
-        },
-    );
-    let mut group_weight = [0.0; GROUPS];
-    for (h, w) in w.iter().enumerate() {
-        group_weight[LANES * h..LANES * (h + 1)]
-            .copy_from_slice(search::group_sums(w).as_flattened());
+/// The groups of a block: their scales and minima, and the sums of their error weights.
+struct Groups {
+    fit: AffineFit,
+    weights: [f32; GROUPS],
+}
+
+#[inline(always)]
+fn fit_plain<S: Simd>(simd: S, x: &[f32; BLOCK]) -> Option<Groups> {
+    let x = side_by_side::<S, GROUP>(simd, x);
+    let mut size = x;
+    for v in &mut size {
+        *v = v.abs();
     }
-    let (d, scales) = fit_unsigned(&groups.scales, &group_weight, SCALE_TOP as i32);
-    let (dmin, mins) = fit_unsigned(&groups.mins, &group_weight, SCALE_TOP as i32);
-    for (sc, (s, m)) in block.iter_mut().zip(scales.iter().zip(&mins)) {
-        *sc = s | m << 4;
+    let [fit] = fit_affine::<S, GROUP, 1, true>(simd, &[x], &[size], PLAIN);
+    match fit {
+        None => None,
+        Some(fit) => Some(Groups {
+            fit,
+            weights: [0.0; GROUPS],
+        }),
     }
-    put_f16(block, D, d);
-    put_f16(block, DMIN, dmin);
-    groups
+}
+
+#[inline(always)]
+fn fit_important<S: Simd>(
+    simd: S,
+    x: &[f32; BLOCK],
+    importance: &[f32; BLOCK],
+    sigma2: f32,
+) -> Option<Groups> {
+    let x = side_by_side::<S, GROUP>(simd, x);
+    let importance = side_by_side::<S, GROUP>(simd, importance);
+    let w = error_weights(&x, &importance, simd.splat(sigma2));
+    let weights = sums(simd, &w).to_array();
+    let [fit] = fit_affine::<S, GROUP, 1, false>(simd, &[x], &[w], IMPORTANT);
+    match fit {
+        None => None,
+        Some(fit) => Some(Groups { fit, weights }),
+    }
+}
+
+/// The scales of a block, then its minima: the float they are multiples of, and the multiples, of which a file
+/// keeps four bits.
+type Rounded = [(f32, [u32; GROUPS]); 2];
+
+/// The largest value becomes 15.
+#[inline(always)]
+fn round_plain(values: &[f32; GROUPS]) -> (f32, [u32; GROUPS]) {
+    let mut max = 0.0;
+    for &v in values {
+        max = if v > max { v } else { max };
+    }
+    let mut multiples = [0; GROUPS];
+    if max > 0.0 {
+        let inverse = SCALE_TOP / max;
+        for (multiple, v) in multiples.iter_mut().zip(values) {
+            *multiple = nearest_int(inverse * v).cast_unsigned();
+        }
+    }
+    (max / SCALE_TOP, multiples)
+}
+
+/// A weighted fit for the scales and one for the minima of each block, all side by side.
+#[inline(always)]
+fn round_important<S: Simd>(
+    simd: S,
+    groups: &[Option<Groups>; BATCH],
+    rounded: &mut [Rounded; BATCH],
+) {
+    let (mut x, mut w) = ([[0.0; GROUPS]; LANES], [[0.0; GROUPS]; LANES]);
+    for (b, groups) in groups.iter().enumerate() {
+        if let Some(Groups { fit, weights }) = groups {
+            (x[b], x[BATCH + b]) = (fit.scale, fit.neg_min);
+            (w[b], w[BATCH + b]) = (*weights, *weights);
+        }
+    }
+    let x = side_by_side::<S, GROUPS>(simd, x.as_flattened());
+    let w = side_by_side::<S, GROUPS>(simd, w.as_flattened());
+    let (scale, codes) = fit_unsigned(simd, &x, &w, SCALE_TOP);
+    let scale = scale.to_array();
+    for (j, codes) in codes.into_iter().enumerate() {
+        let codes = codes.to_array();
+        for (b, [scales, mins]) in rounded.iter_mut().enumerate() {
+            (scales.0, mins.0) = (scale[b], scale[BATCH + b]);
+            (scales.1[j], mins.1[j]) = (codes[b] as u32, codes[BATCH + b] as u32);
+        }
+    }
+}
+
+/// Writes scales and minima, and the codes that are nearest with those. A group whose rounded scale is zero keeps
+/// the codes of the search.
+#[inline(always)]
+fn write_block<S: Simd>(
+    simd: S,
+    x: &[f32; BLOCK],
+    fit: &AffineFit,
+    rounded: &Rounded,
+    block: &mut [u8; BYTES],
+) {
+    let [(d, scales), (dmin, mins)] = rounded;
+    for j in 0..GROUPS {
+        block[j] = (scales[j] | mins[j] << 4) as u8;
+    }
+    put_f16(block, D, *d);
+    put_f16(block, DMIN, *dmin);
+    let (d, dmin) = (f16_at(block, D), f16_at(block, DMIN));
+    let mut codes = [0; BLOCK];
+    let groups = codes.as_chunks_mut::<GROUP>().0.iter_mut();
+    for (j, (codes, x)) in groups.zip(x.as_chunks::<GROUP>().0).enumerate() {
+        let dl = d * f32::from(block[j] & 15);
+        if dl == 0.0 {
+            *codes = fit.codes(simd, j, x);
+        } else {
+            let dm = dmin * f32::from(block[j] >> 4);
+            *codes = k_block::round_affine(simd, x, dl, dm, TOP);
+        }
+    }
+    pack_2bit(&codes, &mut block[QS..D]);
 }
 
 fn dot_ref(w: &[u8], act: &[u8]) -> f32 {

@@ -10,11 +10,14 @@
 //! x[e] = (d * (scale_j - 32)) * (code[e] - 4)            group j = elements 16 j .. 16 j + 15
 //! ```
 
-use super::k_block::{self, BLOCK, pack_2bit, unpack_2bit};
+use super::k_block::{self, BLOCK, Rows, pack_2bit, sums_of_squares, unpack_2bit};
+use super::lanes::{LANES, Portable, Simd, Vector};
 use super::num::{f16_at, nearest_int, put_f16, signed_extreme};
 use super::q8_k;
-use super::search::{self, SymmetricFit, fit_descent, fit_symmetric};
-use super::{TypeId, TypeInfo};
+use super::search::{
+    DescentFit, SymmetricFit, error_weights, fit_descent, fit_symmetric, side_by_side, sums,
+};
+use super::{Field, Format, Part, TypeId, TypeInfo};
 
 const BYTES: usize = 110;
 const GROUP: usize = 16;
@@ -24,13 +27,15 @@ const SCALES: usize = QS + BLOCK / 4;
 const D: usize = SCALES + 12;
 const _: () = assert!(D + 2 == BYTES);
 
-/// Groups that are searched side by side, and the vectors they fill.
-const LANES: usize = 8;
-const V: usize = LANES / 4;
 /// The code of zero.
 const HALF: i32 = 4;
 /// The code of scale zero.
 const SCALE_HALF: i32 = 32;
+
+/// Blocks whose groups are searched together without importance: a step of the descent waits for the one before.
+const PLAIN_BATCH: usize = 2;
+/// Blocks whose scales are rounded together with importance, a lane for each.
+const BATCH: usize = LANES;
 
 /// The registry's entry.
 pub const INFO: TypeInfo = TypeInfo {
@@ -38,6 +43,13 @@ pub const INFO: TypeInfo = TypeInfo {
     name: "q3_K",
     block: BLOCK,
     bytes: BYTES,
+    fields: &[
+        Field::new(Part::HighBits, Format::Bits, 0),
+        Field::new(Part::Codes, Format::Bits, QS),
+        Field::new(Part::GroupScales, Format::Bits, SCALES),
+        Field::new(Part::Scale, Format::F16, D),
+    ],
+    codebook: None,
     act: Some(TypeId::Q8_K),
     decode: Some(decode),
     encode: Some(encode),
@@ -97,101 +109,131 @@ fn decode(row: &[u8], out: &mut [f32]) {
     });
 }
 
-/// What the search left behind: the codes of groups whose rounded scale is zero come from here.
-#[expect(
-    clippy::large_enum_variant,
-    reason = "lives on the stack for one block"
-)]
-enum Search {
-    Descent([[[f32; 4]; GROUPS / 4]; GROUP]),
-    Fits([SymmetricFit<V>; GROUPS / LANES]),
+fn encode(x: &[f32], importance: Option<&[f32]>, row: &mut [u8]) {
+    encode_on(Portable, x, importance, row);
 }
 
-impl Search {
-    fn codes(&self, j: usize, x: &[f32; GROUP]) -> [u8; GROUP] {
-        match self {
-            Search::Descent(codes) => std::array::from_fn(|i| codes[i][j / 4][j % 4] as u8),
-            Search::Fits(fits) => x.map(|v| fits[j / LANES].code(j % LANES, v)),
+/// [`INFO`]'s `encode` on an instruction set.
+#[inline(always)]
+pub fn encode_on<S: Simd>(simd: S, x: &[f32], importance: Option<&[f32]>, row: &mut [u8]) {
+    let rows = Rows::<BYTES>::new(x, importance, row);
+    match importance {
+        None => encode_plain(simd, rows),
+        Some(_) => encode_important(simd, rows),
+    }
+}
+
+/// The scale of largest magnitude gets code 0.
+#[inline(always)]
+fn encode_plain<S: Simd>(simd: S, mut rows: Rows<'_, BYTES>) {
+    while let Some(batch) = rows.take(PLAIN_BATCH) {
+        if !batch.suit::<S>() {
+            batch.define(encode);
+            continue;
+        }
+        let mut x = [[simd.splat(0.0); GROUP]; PLAIN_BATCH];
+        for (groups, x) in x.iter_mut().zip(batch.x) {
+            *groups = side_by_side(simd, x);
+        }
+        let fits = fit_descent(simd, &x, HALF as f32);
+        for (b, (x, block)) in batch.x.iter().zip(batch.out).enumerate() {
+            write_scales(&fits[b].scale, block);
+            write_codes(simd, x, &Search::Descent(&fits[b]), block);
         }
     }
 }
 
-fn encode(x: &[f32], importance: Option<&[f32]>, row: &mut [u8]) {
-    k_block::encode_blocks(
-        x,
-        importance,
-        row,
-        |x, importance, block: &mut [u8; BYTES]| {
-            let search = match importance {
-                None => scales_plain(x, block),
-                Some(qw) => scales_important(x, qw, block),
-            };
-            let d = f16_at(block, D);
-            let scales = unpack_scales(&block[SCALES..D]);
-            let mut codes = [0; BLOCK];
-            let groups = codes
-                .as_chunks_mut::<GROUP>()
-                .0
-                .iter_mut()
-                .zip(x.as_chunks::<GROUP>().0);
-            for (j, (codes, x)) in groups.enumerate() {
-                let dl = d * scales[j] as f32;
-                if dl == 0.0 {
-                    *codes = search.codes(j, x);
-                } else {
-                    k_block::round_symmetric(x, dl, HALF, codes);
-                }
-            }
-            let mut high = [0; QS];
-            for (p, codes) in codes.as_chunks::<QS>().0.iter().enumerate() {
-                for (h, c) in high.iter_mut().zip(codes) {
-                    *h |= (c >> 2) << p;
-                }
-            }
-            block[..QS].copy_from_slice(&high);
-            pack_2bit(&codes, &mut block[QS..SCALES]);
-        },
-    );
-}
-
-/// Writes scales and `d` so that the scale of largest magnitude gets code 0.
-fn scales_plain(x: &[f32; BLOCK], block: &mut [u8; BYTES]) -> Search {
-    // All 16 groups at once: a step of the descent waits for the one before, so width is free.
-    let (scales, codes) = fit_descent::<GROUP, { GROUPS / 4 }>(&search::tile(x), HALF as f32);
-    let scales = &scales.as_flattened().as_chunks::<GROUPS>().0[0];
+fn write_scales(scales: &[f32; GROUPS], block: &mut [u8; BYTES]) {
     let extreme = signed_extreme(scales);
     if extreme == 0.0 {
         block[SCALES..].fill(0);
-        return Search::Descent(codes);
+        return;
     }
     let inverse = -SCALE_HALF as f32 / extreme;
-    let packed = scales.map(|s| {
+    let codes = scales.map(|s| {
         let l = i32::from(nearest_int(inverse * s) as i8);
         (l.clamp(-SCALE_HALF, SCALE_HALF - 1) + SCALE_HALF) as u8
     });
-    pack_scales(&packed, &mut block[SCALES..D]);
+    pack_scales(&codes, &mut block[SCALES..D]);
     put_f16(block, D, 1.0 / inverse);
-    Search::Descent(codes)
 }
 
-/// Writes scales and `d` as a weighted fit of the groups' scales.
-fn scales_important(x: &[f32; BLOCK], qw: &[f32; BLOCK], block: &mut [u8; BYTES]) -> Search {
-    let sigma2 = 2.0 * k_block::sum_of_squares(x) / BLOCK as f32;
-    let weights = k_block::importance_weights(x, qw, sigma2);
-    let (mut scales, mut group_weight) = ([0.0; GROUPS], [0.0; GROUPS]);
-    let fits = [0, 1].map(|h| {
-        let (from, groups) = (GROUP * LANES * h, LANES * h..LANES * (h + 1));
-        let w = search::tile(&weights[from..]);
-        let fit = fit_symmetric::<GROUP, V>(&search::tile(&x[from..]), &w, HALF as f32);
-        scales[groups.clone()].copy_from_slice(fit.scale.as_flattened());
-        group_weight[groups].copy_from_slice(search::group_sums(&w).as_flattened());
-        fit
-    });
-    let tile = search::tile::<GROUPS, 1>(&scales);
-    let fit = fit_symmetric(&tile, &search::tile(&group_weight), SCALE_HALF as f32);
-    pack_scales(&scales.map(|s| fit.code(0, s)), &mut block[SCALES..D]);
-    put_f16(block, D, fit.scale[0][0]);
-    Search::Fits(fits)
+/// The scales are rounded by a weighted fit.
+#[inline(always)]
+fn encode_important<S: Simd>(simd: S, mut rows: Rows<'_, BYTES>) {
+    while let Some(batch) = rows.take(BATCH) {
+        let importance = batch.importance.unwrap_or_default();
+        if !batch.suit::<S>() {
+            batch.define(encode);
+            continue;
+        }
+        let squares = sums_of_squares(simd, batch.x);
+        let mut fits = [None; BATCH];
+        let (mut scales, mut weights) = ([[0.0; GROUPS]; BATCH], [[0.0; GROUPS]; BATCH]);
+        for (b, (x, importance)) in batch.x.iter().zip(importance).enumerate() {
+            let sigma2 = simd.splat(2.0 * squares[b] / BLOCK as f32);
+            let x = side_by_side::<S, GROUP>(simd, x);
+            let w = error_weights(&x, &side_by_side(simd, importance), sigma2);
+            let fit = fit_symmetric(simd, &x, &w, HALF as f32);
+            (scales[b], weights[b]) = (fit.scale, sums(simd, &w).to_array());
+            fits[b] = Some(fit);
+        }
+        let of_scales = fit_symmetric::<S, GROUPS>(
+            simd,
+            &side_by_side(simd, scales.as_flattened()),
+            &side_by_side(simd, weights.as_flattened()),
+            SCALE_HALF as f32,
+        );
+        for (b, (x, block)) in batch.x.iter().zip(batch.out).enumerate() {
+            let codes = of_scales.codes(simd, b, &scales[b]);
+            pack_scales(&codes, &mut block[SCALES..D]);
+            put_f16(block, D, of_scales.scale[b]);
+            if let Some(fit) = &fits[b] {
+                write_codes(simd, x, &Search::Fit(fit), block);
+            }
+        }
+    }
+}
+
+/// What the search left behind: the codes of groups whose rounded scale is zero come from here.
+enum Search<'a> {
+    Descent(&'a DescentFit<GROUP>),
+    Fit(&'a SymmetricFit),
+}
+
+impl Search<'_> {
+    #[inline(always)]
+    fn codes<S: Simd>(&self, simd: S, j: usize, x: &[f32; GROUP]) -> [u8; GROUP] {
+        match self {
+            Search::Descent(fit) => fit.codes.map(|codes| codes[j] as u8),
+            Search::Fit(fit) => fit.codes(simd, j, x),
+        }
+    }
+}
+
+/// Writes the codes of a block whose scales are there.
+#[inline(always)]
+fn write_codes<S: Simd>(simd: S, x: &[f32; BLOCK], search: &Search<'_>, block: &mut [u8; BYTES]) {
+    let d = f16_at(block, D);
+    let scales = unpack_scales(&block[SCALES..D]);
+    let mut codes = [0; BLOCK];
+    let groups = codes.as_chunks_mut::<GROUP>().0.iter_mut();
+    for (j, (codes, x)) in groups.zip(x.as_chunks::<GROUP>().0).enumerate() {
+        let dl = d * scales[j] as f32;
+        if dl == 0.0 {
+            *codes = search.codes(simd, j, x);
+        } else {
+            *codes = k_block::round_symmetric(simd, x, dl, HALF as f32);
+        }
+    }
+    let mut high = [0; QS];
+    for codes in codes.as_chunks::<QS>().0.iter().rev() {
+        for (h, c) in high.iter_mut().zip(codes) {
+            *h = *h << 1 | c >> 2;
+        }
+    }
+    block[..QS].copy_from_slice(&high);
+    pack_2bit(&codes, &mut block[QS..SCALES]);
 }
 
 fn dot_ref(w: &[u8], act: &[u8]) -> f32 {

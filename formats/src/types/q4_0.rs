@@ -8,9 +8,10 @@
 //!       +-----+-------------------------------+
 //! ```
 
+use super::lanes::{Portable, Simd};
 use super::num::{c_int, f16_at, inverse, put_f16, signed_extreme};
-use super::weighted::encode_symmetric;
-use super::{TypeId, TypeInfo, q8_0};
+use super::weighted::Row;
+use super::{Field, Format, Part, TypeId, TypeInfo, q8_0};
 
 const BLOCK: usize = 32;
 const BYTES: usize = 18;
@@ -23,6 +24,11 @@ pub const INFO: TypeInfo = TypeInfo {
     name: "q4_0",
     block: BLOCK,
     bytes: BYTES,
+    fields: &[
+        Field::new(Part::Scale, Format::F16, 0),
+        Field::new(Part::Codes, Format::Bits, 2),
+    ],
+    codebook: None,
     act: Some(TypeId::Q8_0),
     decode: Some(decode),
     encode: Some(encode),
@@ -30,6 +36,7 @@ pub const INFO: TypeInfo = TypeInfo {
 };
 
 /// Packs 4-bit codes into the 16 bytes of nibbles that Q4_0 and Q4_1 end with.
+#[inline(always)]
 pub(super) fn pack_codes(codes: &[u8; BLOCK], nibbles: &mut [u8]) {
     for (j, q) in nibbles.iter_mut().enumerate() {
         *q = codes[j] | codes[j + HALF] << 4;
@@ -53,13 +60,20 @@ fn decode(row: &[u8], out: &mut [f32]) {
 }
 
 fn encode(x: &[f32], importance: Option<&[f32]>, row: &mut [u8]) {
+    encode_on(Portable, x, importance, row);
+}
+
+/// [`INFO`]'s `encode` on an instruction set.
+#[inline(always)]
+pub fn encode_on<S: Simd>(simd: S, x: &[f32], importance: Option<&[f32]>, row: &mut [u8]) {
     match importance {
         None => encode_plain(x, row),
-        Some(w) => encode_weighted(x, w, row),
+        Some(importance) => encode_weighted(simd, x, importance, row),
     }
 }
 
 /// The extreme element becomes code 0, so that its sign has the longer side of the range.
+#[inline(always)]
 fn encode_plain(x: &[f32], row: &mut [u8]) {
     for (x, b) in x
         .as_chunks::<BLOCK>()
@@ -79,13 +93,17 @@ fn encode_plain(x: &[f32], row: &mut [u8]) {
 }
 
 /// The scale that loses least, weighted with importance.
-fn encode_weighted(x: &[f32], importance: &[f32], row: &mut [u8]) {
-    let mut blocks = row.as_chunks_mut::<BYTES>().0.iter_mut();
-    encode_symmetric(x, importance, 8.0, |d, codes| {
-        if let Some(b) = blocks.next() {
-            put_f16(b, 0, d);
-            pack_codes(codes, &mut b[2..]);
-        }
+#[inline(always)]
+fn encode_weighted<S: Simd>(simd: S, x: &[f32], importance: &[f32], row: &mut [u8]) {
+    let row = Row::<BYTES> {
+        x,
+        importance,
+        out: row,
+        definition: encode,
+    };
+    row.encode_symmetric(simd, 8.0, |b, d, codes| {
+        put_f16(b, 0, d);
+        pack_codes(codes, &mut b[2..]);
     });
 }
 

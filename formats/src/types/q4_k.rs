@@ -8,9 +8,10 @@
 //! ```
 
 use super::k_affine::{self, Dot, HEADER, Search};
-use super::k_block::{self, BLOCK};
+use super::k_block::{self, BLOCK, Rows};
+use super::lanes::{Portable, Simd};
 use super::search::AffineGrid;
-use super::{TypeId, TypeInfo};
+use super::{Field, Format, Part, TypeId, TypeInfo};
 
 const BYTES: usize = 144;
 const _: () = assert!(HEADER + BLOCK / 2 == BYTES);
@@ -21,6 +22,13 @@ pub const INFO: TypeInfo = TypeInfo {
     name: "q4_K",
     block: BLOCK,
     bytes: BYTES,
+    fields: &[
+        Field::new(Part::Scale, Format::F16, 0),
+        Field::new(Part::Min, Format::F16, 2),
+        Field::new(Part::GroupScales, Format::Bits, 4),
+        Field::new(Part::Codes, Format::Bits, HEADER),
+    ],
+    codebook: None,
     act: Some(TypeId::Q8_K),
     decode: Some(decode),
     encode: Some(encode),
@@ -61,6 +69,7 @@ pub(super) fn unpack_nibbles(qs: &[u8]) -> [u8; BLOCK] {
 }
 
 /// The inverse of [`unpack_nibbles`]; only the low four bits of a code are taken.
+#[inline(always)]
 pub(super) fn pack_nibbles(codes: &[u8; BLOCK], qs: &mut [u8]) {
     for (c, q) in codes
         .as_chunks::<64>()
@@ -94,15 +103,30 @@ fn decode(row: &[u8], out: &mut [f32]) {
 }
 
 fn encode(x: &[f32], importance: Option<&[f32]>, row: &mut [u8]) {
-    k_block::encode_blocks(
-        x,
-        importance,
-        row,
-        |x, importance, block: &mut [u8; BYTES]| {
-            let codes = k_affine::encode(x, importance, &mut block[..HEADER], &SEARCH);
-            pack_nibbles(&codes, &mut block[HEADER..]);
-        },
-    );
+    encode_on(Portable, x, importance, row);
+}
+
+/// [`INFO`]'s `encode` on an instruction set.
+#[inline(always)]
+pub fn encode_on<S: Simd>(simd: S, x: &[f32], importance: Option<&[f32]>, row: &mut [u8]) {
+    let mut rows = Rows::<BYTES>::new(x, importance, row);
+    while let Some(batch) = rows.take(k_affine::BATCH) {
+        if !batch.suit::<S>() {
+            batch.define(encode);
+            continue;
+        }
+        let fitted = k_affine::fit(simd, batch.x, batch.importance, &SEARCH);
+        for (b, (x, block)) in batch.x.iter().zip(batch.out).enumerate() {
+            match fitted.block(b) {
+                Some(fitted) => {
+                    fitted.write_header(&mut block[..HEADER]);
+                    let codes = fitted.codes(simd, x, &block[..HEADER], &SEARCH);
+                    pack_nibbles(&codes, &mut block[HEADER..]);
+                }
+                None => encode(x, batch.importance.map(|w| &w[b][..]), block),
+            }
+        }
+    }
 }
 
 fn dot_ref(w: &[u8], act: &[u8]) -> f32 {

@@ -8,9 +8,10 @@
 //!       +-----+-----------------+-------------------------------+
 //! ```
 
+use super::lanes::{Portable, Simd};
 use super::num::{c_int, f16_at, inverse, put_f16, signed_extreme};
-use super::weighted::encode_symmetric;
-use super::{TypeId, TypeInfo, q8_0};
+use super::weighted::Row;
+use super::{Field, Format, Part, TypeId, TypeInfo, q8_0};
 
 const BLOCK: usize = 32;
 const BYTES: usize = 22;
@@ -23,6 +24,12 @@ pub const INFO: TypeInfo = TypeInfo {
     name: "q5_0",
     block: BLOCK,
     bytes: BYTES,
+    fields: &[
+        Field::new(Part::Scale, Format::F16, 0),
+        Field::new(Part::HighBits, Format::Bits, 2),
+        Field::new(Part::Codes, Format::Bits, 2 + BLOCK / 8),
+    ],
+    codebook: None,
     act: Some(TypeId::Q8_0),
     decode: Some(decode),
     encode: Some(encode),
@@ -30,13 +37,14 @@ pub const INFO: TypeInfo = TypeInfo {
 };
 
 /// Splits 5-bit codes into the 20 bytes of fifth bits and nibbles that Q5_0 and Q5_1 end with.
+#[inline(always)]
 pub(super) fn pack_codes(codes: &[u8; BLOCK], tail: &mut [u8]) {
     let (high_bits, nibbles) = tail.split_at_mut(BLOCK / 8);
-    let qh = codes
-        .iter()
-        .enumerate()
-        .fold(0u32, |qh, (j, c)| qh | u32::from(c >> 4 & 1) << j);
-    high_bits.copy_from_slice(&qh.to_le_bytes());
+    for (bits, codes) in high_bits.iter_mut().zip(codes.as_chunks().0) {
+        // The factor has a bit at 56 - 7 j, which takes bit 8 j to 56 + j: eight bytes of 0 or 1 become one of bits.
+        let fifths = u64::from_le_bytes(*codes) >> 4 & 0x0101_0101_0101_0101;
+        *bits = (fifths.wrapping_mul(0x0102_0408_1020_4080) >> 56) as u8;
+    }
     for (j, q) in nibbles.iter_mut().enumerate() {
         *q = (codes[j] & 15) | (codes[j + HALF] & 15) << 4;
     }
@@ -68,13 +76,20 @@ fn decode(row: &[u8], out: &mut [f32]) {
 }
 
 fn encode(x: &[f32], importance: Option<&[f32]>, row: &mut [u8]) {
+    encode_on(Portable, x, importance, row);
+}
+
+/// [`INFO`]'s `encode` on an instruction set.
+#[inline(always)]
+pub fn encode_on<S: Simd>(simd: S, x: &[f32], importance: Option<&[f32]>, row: &mut [u8]) {
     match importance {
         None => encode_plain(x, row),
-        Some(w) => encode_weighted(x, w, row),
+        Some(importance) => encode_weighted(simd, x, importance, row),
     }
 }
 
 /// The extreme element becomes code 0, so that its sign has the longer side of the range.
+#[inline(always)]
 fn encode_plain(x: &[f32], row: &mut [u8]) {
     for (x, b) in x
         .as_chunks::<BLOCK>()
@@ -94,13 +109,17 @@ fn encode_plain(x: &[f32], row: &mut [u8]) {
 }
 
 /// The scale that loses least, weighted with importance.
-fn encode_weighted(x: &[f32], importance: &[f32], row: &mut [u8]) {
-    let mut blocks = row.as_chunks_mut::<BYTES>().0.iter_mut();
-    encode_symmetric(x, importance, 16.0, |d, codes| {
-        if let Some(b) = blocks.next() {
-            put_f16(b, 0, d);
-            pack_codes(codes, &mut b[2..]);
-        }
+#[inline(always)]
+fn encode_weighted<S: Simd>(simd: S, x: &[f32], importance: &[f32], row: &mut [u8]) {
+    let row = Row::<BYTES> {
+        x,
+        importance,
+        out: row,
+        definition: encode,
+    };
+    row.encode_symmetric(simd, 16.0, |b, d, codes| {
+        put_f16(b, 0, d);
+        pack_codes(codes, &mut b[2..]);
     });
 }
 

@@ -8,10 +8,11 @@
 //!       +-----+------+-----------------+-------------------------------+
 //! ```
 
+use super::lanes::{Portable, Simd};
 use super::num::{c_int, f16_at, inverse, min_max, put_f16};
 use super::q5_0::{pack_codes, unpack_codes};
-use super::weighted::encode_affine;
-use super::{TypeId, TypeInfo, q8_1};
+use super::weighted::Row;
+use super::{Field, Format, Part, TypeId, TypeInfo, q8_1};
 
 const BLOCK: usize = 32;
 const BYTES: usize = 24;
@@ -23,6 +24,13 @@ pub const INFO: TypeInfo = TypeInfo {
     name: "q5_1",
     block: BLOCK,
     bytes: BYTES,
+    fields: &[
+        Field::new(Part::Scale, Format::F16, 0),
+        Field::new(Part::Min, Format::F16, 2),
+        Field::new(Part::HighBits, Format::Bits, 4),
+        Field::new(Part::Codes, Format::Bits, 4 + BLOCK / 8),
+    ],
+    codebook: None,
     act: Some(TypeId::Q8_1),
     decode: Some(decode),
     encode: Some(encode),
@@ -44,14 +52,21 @@ fn decode(row: &[u8], out: &mut [f32]) {
 }
 
 fn encode(x: &[f32], importance: Option<&[f32]>, row: &mut [u8]) {
+    encode_on(Portable, x, importance, row);
+}
+
+/// [`INFO`]'s `encode` on an instruction set.
+#[inline(always)]
+pub fn encode_on<S: Simd>(simd: S, x: &[f32], importance: Option<&[f32]>, row: &mut [u8]) {
     match importance {
         None => encode_plain(x, row),
-        Some(w) => encode_weighted(x, w, row),
+        Some(importance) => encode_weighted(simd, x, importance, row),
     }
 }
 
 /// Spreads the codes evenly between the smallest and the largest element. Unlike Q4_1 nothing clamps:
 /// the low five bits of the rounded quotient are kept.
+#[inline(always)]
 fn encode_plain(x: &[f32], row: &mut [u8]) {
     for (x, b) in x
         .as_chunks::<BLOCK>()
@@ -69,14 +84,18 @@ fn encode_plain(x: &[f32], row: &mut [u8]) {
 }
 
 /// The scale and offset that lose least, weighted with importance; the offset is never positive.
-fn encode_weighted(x: &[f32], importance: &[f32], row: &mut [u8]) {
-    let mut blocks = row.as_chunks_mut::<BYTES>().0.iter_mut();
-    encode_affine(x, importance, 31.0, |d, min, codes| {
-        if let Some(b) = blocks.next() {
-            put_f16(b, 0, d);
-            put_f16(b, 2, min);
-            pack_codes(codes, &mut b[4..]);
-        }
+#[inline(always)]
+fn encode_weighted<S: Simd>(simd: S, x: &[f32], importance: &[f32], row: &mut [u8]) {
+    let row = Row::<BYTES> {
+        x,
+        importance,
+        out: row,
+        definition: encode,
+    };
+    row.encode_affine(simd, 31.0, |b, d, min, codes| {
+        put_f16(b, 0, d);
+        put_f16(b, 2, min);
+        pack_codes(codes, &mut b[4..]);
     });
 }
 

@@ -9,10 +9,11 @@
 //! ```
 
 use super::k_affine::{self, Dot, GROUP, HEADER, Search};
-use super::k_block::{self, BLOCK};
+use super::k_block::{self, BLOCK, Rows};
+use super::lanes::{Portable, Simd};
 use super::q4_k::{pack_nibbles, unpack_nibbles};
 use super::search::AffineGrid;
-use super::{TypeId, TypeInfo};
+use super::{Field, Format, Part, TypeId, TypeInfo};
 
 const BYTES: usize = 176;
 const QS: usize = HEADER + BLOCK / 8;
@@ -24,6 +25,14 @@ pub const INFO: TypeInfo = TypeInfo {
     name: "q5_K",
     block: BLOCK,
     bytes: BYTES,
+    fields: &[
+        Field::new(Part::Scale, Format::F16, 0),
+        Field::new(Part::Min, Format::F16, 2),
+        Field::new(Part::GroupScales, Format::Bits, 4),
+        Field::new(Part::HighBits, Format::Bits, HEADER),
+        Field::new(Part::Codes, Format::Bits, QS),
+    ],
+    codebook: None,
     act: Some(TypeId::Q8_K),
     decode: Some(decode),
     encode: Some(encode),
@@ -56,13 +65,15 @@ fn unpack_codes(block: &[u8; BYTES]) -> [u8; BLOCK] {
     codes
 }
 
+#[inline(always)]
 fn pack_codes(codes: &[u8; BLOCK], block: &mut [u8; BYTES]) {
-    block[HEADER..QS].fill(0);
-    for (p, codes) in codes.as_chunks::<32>().0.iter().enumerate() {
-        for (high, c) in block[HEADER..QS].iter_mut().zip(codes) {
-            *high |= c >> 4 << p;
+    let mut high = [0; QS - HEADER];
+    for codes in codes.as_chunks::<32>().0.iter().rev() {
+        for (high, c) in high.iter_mut().zip(codes) {
+            *high = *high << 1 | c >> 4;
         }
     }
+    block[HEADER..QS].copy_from_slice(&high);
     pack_nibbles(codes, &mut block[QS..]);
 }
 
@@ -82,15 +93,30 @@ fn decode(row: &[u8], out: &mut [f32]) {
 }
 
 fn encode(x: &[f32], importance: Option<&[f32]>, row: &mut [u8]) {
-    k_block::encode_blocks(
-        x,
-        importance,
-        row,
-        |x, importance, block: &mut [u8; BYTES]| {
-            let codes = k_affine::encode(x, importance, &mut block[..HEADER], &SEARCH);
-            pack_codes(&codes, block);
-        },
-    );
+    encode_on(Portable, x, importance, row);
+}
+
+/// [`INFO`]'s `encode` on an instruction set.
+#[inline(always)]
+pub fn encode_on<S: Simd>(simd: S, x: &[f32], importance: Option<&[f32]>, row: &mut [u8]) {
+    let mut rows = Rows::<BYTES>::new(x, importance, row);
+    while let Some(batch) = rows.take(k_affine::BATCH) {
+        if !batch.suit::<S>() {
+            batch.define(encode);
+            continue;
+        }
+        let fitted = k_affine::fit(simd, batch.x, batch.importance, &SEARCH);
+        for (b, (x, block)) in batch.x.iter().zip(batch.out).enumerate() {
+            match fitted.block(b) {
+                Some(fitted) => {
+                    fitted.write_header(&mut block[..HEADER]);
+                    let codes = fitted.codes(simd, x, &block[..HEADER], &SEARCH);
+                    pack_codes(&codes, block);
+                }
+                None => encode(x, batch.importance.map(|w| &w[b][..]), block),
+            }
+        }
+    }
 }
 
 fn dot_ref(w: &[u8], act: &[u8]) -> f32 {

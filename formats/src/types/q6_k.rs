@@ -9,11 +9,12 @@
 //! x[e] = (d * scale_j) * (code[e] - 32)                     group j = elements 16 j .. 16 j + 15
 //! ```
 
-use super::k_block::{self, BLOCK};
+use super::k_block::{self, BLOCK, Rows};
+use super::lanes::{Portable, Simd};
 use super::num::{f16_at, nearest_int, put_f16, signed_extreme};
 use super::q8_k;
-use super::search::{self, GROUP_EPS, SymmetricFit, fit_symmetric};
-use super::{TypeId, TypeInfo};
+use super::search::{GROUP_EPS, SymmetricFit, fit_symmetric, side_by_side};
+use super::{Field, Format, Part, TypeId, TypeInfo};
 
 const BYTES: usize = 210;
 const GROUP: usize = 16;
@@ -23,9 +24,6 @@ const SCALES: usize = QH + BLOCK / 4;
 const D: usize = SCALES + GROUPS;
 const _: () = assert!(D + 2 == BYTES);
 
-/// Groups that are searched side by side, and the vectors they fill.
-const LANES: usize = 8;
-const V: usize = LANES / 4;
 /// The code of zero.
 const HALF: i32 = 32;
 
@@ -35,6 +33,13 @@ pub const INFO: TypeInfo = TypeInfo {
     name: "q6_K",
     block: BLOCK,
     bytes: BYTES,
+    fields: &[
+        Field::new(Part::Codes, Format::Bits, 0),
+        Field::new(Part::HighBits, Format::Bits, QH),
+        Field::new(Part::GroupScales, Format::I8, SCALES),
+        Field::new(Part::Scale, Format::F16, D),
+    ],
+    codebook: None,
     act: Some(TypeId::Q8_K),
     decode: Some(decode),
     encode: Some(encode),
@@ -61,6 +66,7 @@ fn unpack_codes(block: &[u8; BYTES]) -> [i8; BLOCK] {
     codes
 }
 
+#[inline(always)]
 fn pack_codes(codes: &[u8; BLOCK], block: &mut [u8; BYTES]) {
     let (ql, qh) = block.split_at_mut(QH);
     let bytes = ql
@@ -101,53 +107,63 @@ fn decode(row: &[u8], out: &mut [f32]) {
 }
 
 fn encode(x: &[f32], importance: Option<&[f32]>, row: &mut [u8]) {
-    k_block::encode_blocks(
-        x,
-        importance,
-        row,
-        |x, importance, block: &mut [u8; BYTES]| {
-            let weights = match importance {
-                None => x.map(|v| v * v),
-                Some(qw) => *qw,
-            };
-            let fits: [SymmetricFit<V>; 2] = [0, 128].map(|from| {
-                fit_symmetric::<GROUP, V>(
-                    &search::tile(&x[from..]),
-                    &search::tile(&weights[from..]),
-                    HALF as f32,
-                )
-            });
-            let scales: [f32; GROUPS] =
-                std::array::from_fn(|j| fits[j / LANES].scale.as_flattened()[j % LANES]);
-            let extreme = signed_extreme(&scales);
-            if extreme.abs() < GROUP_EPS {
-                block.fill(0);
-                return;
-            }
-            let inverse = -128.0 / extreme;
-            for (sc, s) in block[SCALES..D].iter_mut().zip(&scales) {
-                *sc = nearest_int(inverse * s).min(127) as u8;
-            }
-            put_f16(block, D, 1.0 / inverse);
+    encode_on(Portable, x, importance, row);
+}
 
-            let d = f16_at(block, D);
-            let mut codes = [0; BLOCK];
-            let groups = codes
-                .as_chunks_mut::<GROUP>()
-                .0
-                .iter_mut()
-                .zip(x.as_chunks::<GROUP>().0);
-            for (j, ((codes, x), sc)) in groups.zip(unpack_scales(block)).enumerate() {
-                let dl = d * sc as f32;
-                if dl == 0.0 {
-                    *codes = x.map(|v| fits[j / LANES].code(j % LANES, v));
-                } else {
-                    k_block::round_symmetric(x, dl, HALF, codes);
+/// [`INFO`]'s `encode` on an instruction set.
+#[inline(always)]
+pub fn encode_on<S: Simd>(simd: S, x: &[f32], importance: Option<&[f32]>, row: &mut [u8]) {
+    let mut rows = Rows::<BYTES>::new(x, importance, row);
+    while let Some(batch) = rows.take(1) {
+        if !batch.suit::<S>() {
+            batch.define(encode);
+            continue;
+        }
+        for (b, (x, block)) in batch.x.iter().zip(batch.out).enumerate() {
+            let groups = side_by_side::<S, GROUP>(simd, x);
+            let mut w = groups;
+            match batch.importance {
+                None => {
+                    for w in &mut w {
+                        *w = *w * *w;
+                    }
                 }
+                Some(importance) => w = side_by_side(simd, &importance[b]),
             }
-            pack_codes(&codes, block);
-        },
-    );
+            let fit = fit_symmetric(simd, &groups, &w, HALF as f32);
+            write_block(simd, x, &fit, block);
+        }
+    }
+}
+
+/// Writes the scales, the one of largest magnitude as -128, and the codes that are nearest with those. A group
+/// whose rounded scale is zero keeps the codes of the search.
+#[inline(always)]
+fn write_block<S: Simd>(simd: S, x: &[f32; BLOCK], fit: &SymmetricFit, block: &mut [u8; BYTES]) {
+    let extreme = signed_extreme(&fit.scale);
+    if extreme.abs() < GROUP_EPS {
+        block.fill(0);
+        return;
+    }
+    let inverse = -128.0 / extreme;
+    for (sc, s) in block[SCALES..D].iter_mut().zip(&fit.scale) {
+        *sc = nearest_int(inverse * s).min(127) as u8;
+    }
+    put_f16(block, D, 1.0 / inverse);
+
+    let d = f16_at(block, D);
+    let scales = unpack_scales(block);
+    let mut codes = [0; BLOCK];
+    let groups = codes.as_chunks_mut::<GROUP>().0.iter_mut();
+    for (j, (codes, x)) in groups.zip(x.as_chunks::<GROUP>().0).enumerate() {
+        let dl = d * scales[j] as f32;
+        if dl == 0.0 {
+            *codes = fit.codes(simd, j, x);
+        } else {
+            *codes = k_block::round_symmetric(simd, x, dl, HALF as f32);
+        }
+    }
+    pack_codes(&codes, block);
 }
 
 fn dot_ref(w: &[u8], act: &[u8]) -> f32 {

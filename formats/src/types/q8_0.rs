@@ -9,7 +9,7 @@
 //! ```
 
 use super::num::{amax, c_int, f16_at, inverse, put_f16, round_half_away, round_small};
-use super::{TypeId, TypeInfo};
+use super::{Field, Format, Part, TypeId, TypeInfo};
 
 const BLOCK: usize = 32;
 const BYTES: usize = 34;
@@ -21,6 +21,11 @@ pub const INFO: TypeInfo = TypeInfo {
     name: "q8_0",
     block: BLOCK,
     bytes: BYTES,
+    fields: &[
+        Field::new(Part::Scale, Format::F16, 0),
+        Field::new(Part::Codes, Format::I8, 2),
+    ],
+    codebook: None,
     act: Some(TypeId::Q8_0),
     decode: Some(decode),
     encode: Some(encode),

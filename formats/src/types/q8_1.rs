@@ -11,7 +11,7 @@
 //! ggml has neither a decoder nor a dot product with Q8_1 weights: it is only made from activations.
 
 use super::num::{f16_at, put_f16};
-use super::{TypeId, TypeInfo, q8_0};
+use super::{Field, Format, Part, TypeId, TypeInfo, q8_0};
 
 const BLOCK: usize = 32;
 const BYTES: usize = 36;
@@ -23,6 +23,12 @@ pub const INFO: TypeInfo = TypeInfo {
     name: "q8_1",
     block: BLOCK,
     bytes: BYTES,
+    fields: &[
+        Field::new(Part::Scale, Format::F16, 0),
+        Field::new(Part::Sums, Format::F16, 2),
+        Field::new(Part::Codes, Format::I8, 4),
+    ],
+    codebook: None,
     act: None,
     decode: None,
     encode: Some(encode),

@@ -10,7 +10,7 @@
 
 use super::k_block::{self, BLOCK};
 use super::num::{nearest_int, signed_extreme};
-use super::{TypeId, TypeInfo};
+use super::{Field, Format, Part, TypeId, TypeInfo};
 
 /// Bytes of a block.
 pub(super) const BYTES: usize = 292;
@@ -24,6 +24,12 @@ pub const INFO: TypeInfo = TypeInfo {
     name: "q8_K",
     block: BLOCK,
     bytes: BYTES,
+    fields: &[
+        Field::new(Part::Scale, Format::F32, 0),
+        Field::new(Part::Codes, Format::I8, QS),
+        Field::new(Part::Sums, Format::I16, BSUMS),
+    ],
+    codebook: None,
     act: None,
     decode: Some(decode),
     encode: Some(encode),
@@ -61,12 +67,13 @@ fn decode(row: &[u8], out: &mut [f32]) {
 }
 
 fn encode(x: &[f32], _importance: Option<&[f32]>, row: &mut [u8]) {
-    k_block::encode_blocks(x, None, row, |x, _, block: &mut [u8; BYTES]| {
+    let blocks = row.as_chunks_mut::<BYTES>().0.iter_mut();
+    for (block, x) in blocks.zip(x.as_chunks::<BLOCK>().0) {
         let extreme = signed_extreme(x);
         if extreme == 0.0 {
             // ggml leaves the sums as it found them; here they are the sums.
             block.fill(0);
-            return;
+            continue;
         }
         let inverse = -127.0 / extreme;
         for (q, v) in block[QS..BSUMS].iter_mut().zip(x) {
@@ -80,7 +87,7 @@ fn encode(x: &[f32], _importance: Option<&[f32]>, row: &mut [u8]) {
             block[BSUMS + 2 * j..BSUMS + 2 * j + 2].copy_from_slice(&(sum as i16).to_le_bytes());
         }
         block[..QS].copy_from_slice(&(1.0 / inverse).to_le_bytes());
-    });
+    }
 }
 
 #[cfg(test)]

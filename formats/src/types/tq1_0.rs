@@ -17,7 +17,7 @@
 
 use super::num::{f16_at, put_f16};
 use super::tq2_0::codes;
-use super::{TypeId, TypeInfo, q8_k};
+use super::{Field, Format, Part, TypeId, TypeInfo, q8_k};
 
 const BLOCK: usize = 256;
 const BYTES: usize = 54;
@@ -30,6 +30,11 @@ pub const INFO: TypeInfo = TypeInfo {
     name: "tq1_0",
     block: BLOCK,
     bytes: BYTES,
+    fields: &[
+        Field::new(Part::Codes, Format::Bits, 0),
+        Field::new(Part::Scale, Format::F16, SCALE_AT),
+    ],
+    codebook: None,
     act: Some(TypeId::Q8_K),
     decode: Some(decode),
     encode: Some(encode),

@@ -14,7 +14,7 @@
 //! Code 3 is never written; it decodes to `2 * d`, here as in every ggml kernel.
 
 use super::num::{amax, f16_at, inverse, lround_low32, put_f16};
-use super::{TypeId, TypeInfo, q8_k};
+use super::{Field, Format, Part, TypeId, TypeInfo, q8_k};
 
 const BLOCK: usize = 256;
 const BYTES: usize = 66;
@@ -30,6 +30,11 @@ pub const INFO: TypeInfo = TypeInfo {
     name: "tq2_0",
     block: BLOCK,
     bytes: BYTES,
+    fields: &[
+        Field::new(Part::Codes, Format::Bits, 0),
+        Field::new(Part::Scale, Format::F16, CODES),
+    ],
+    codebook: None,
     act: Some(TypeId::Q8_K),
     decode: Some(decode),
     encode: Some(encode),

@@ -1,91 +1,113 @@
 //! Encoding with importance for the types of 32-weight blocks: Q4_0, Q4_1, Q5_0 and Q5_1.
 //!
 //! The error of element `j` weighs `importance[j] * sqrt(sigma2 + x[j]^2)`, `sigma2` the mean square of
-//! the whole row: large weights matter more, and small ones are not forgotten.
+//! the whole row.
 //!
 //! A NaN anywhere in a row makes every scale of it NaN in Q4_0 and Q5_0, as in ggml (whose file writer
 //! refuses such a tensor). The bytes are ggml's except for the sign of that NaN when NaNs of both signs
 //! meet: which of two NaN operands an addition returns is undefined in C and in Rust.
 
-use super::search::{AffineGrid, fit_affine, fit_symmetric, tile};
+use super::EncodeFn;
+use super::lanes::{LANES, Simd};
+use super::num::are_finite;
+use super::search::{AffineGrid, error_weights, fit_affine, fit_symmetric, side_by_side};
 
 /// Weights per block.
 const BLOCK: usize = 32;
 
-/// Blocks that are fitted side by side. A short group at the end is filled up with zeros.
-const LANES: usize = 8;
-const VECTORS: usize = LANES / 4;
-
-/// The candidates for scale and offset that ggml tries for Q4_1 and Q5_1.
-const GRID_FROM: f32 = -0.9;
-const GRID_STEP: f32 = 0.05;
-const GRID_LAST: i32 = 36;
-
-/// Mean square of a row: summed in order, divided by the length as a float.
-fn mean_square(x: &[f32]) -> f32 {
-    let mut sum = 0.0f32;
-    for v in x {
-        sum += v * v;
-    }
-    sum / x.len() as f32
-}
-
-/// Walks a row in groups of `LANES` blocks: elements and their error weights.
-fn for_each_group(x: &[f32], importance: &[f32], mut f: impl FnMut(&[f32], &[f32])) {
-    let sigma2 = mean_square(x);
-    let mut weight = [0.0; BLOCK * LANES];
-    for (x, qw) in x
-        .chunks(BLOCK * LANES)
-        .zip(importance.chunks(BLOCK * LANES))
-    {
-        for ((w, v), q) in weight.iter_mut().zip(x).zip(qw) {
-            *w = q * (sigma2 + v * v).sqrt();
-        }
-        f(x, &weight[..x.len()]);
-    }
-}
-
-/// Fits each block of a row to `scale * (code - half)` and hands scale and codes (`0..2 * half`) to
-/// `write`, in order.
-pub(super) fn encode_symmetric(
-    x: &[f32],
-    importance: &[f32],
-    half: f32,
-    mut write: impl FnMut(f32, &[u8; BLOCK]),
-) {
-    for_each_group(x, importance, |x, weight| {
-        let fit = fit_symmetric::<BLOCK, VECTORS>(&tile(x), &tile(weight), half);
-        let blocks = x.as_chunks::<BLOCK>().0.iter().enumerate();
-        for ((k, x), &scale) in blocks.zip(fit.scale.as_flattened()) {
-            write(scale, &x.map(|v| fit.code(k, v)));
-        }
-    });
-}
-
-/// Fits each block of a row to `scale * code + min` and hands scale, min and codes (`0..=top`) to
-/// `write`, in order.
-pub(super) fn encode_affine(
-    x: &[f32],
-    importance: &[f32],
-    top: f32,
-    mut write: impl FnMut(f32, f32, &[u8; BLOCK]),
-) {
-    let grid = AffineGrid {
+/// The candidates for scale and offset that ggml tries for Q4_1 and Q5_1, with codes up to `top`.
+const fn grid(top: f32) -> AffineGrid {
+    AffineGrid {
         top,
-        from: GRID_FROM,
-        step: GRID_STEP,
-        last: GRID_LAST,
-    };
-    for_each_group(x, importance, |x, weight| {
-        let fit = fit_affine::<BLOCK, VECTORS, false>(&tile(x), &tile(weight), grid);
-        let blocks = x.as_chunks::<BLOCK>().0.iter().enumerate();
-        let lines = fit
-            .scale
-            .as_flattened()
-            .iter()
-            .zip(fit.neg_min.as_flattened());
-        for ((k, x), (&scale, &neg_min)) in blocks.zip(lines) {
-            write(scale, -neg_min, &x.map(|v| fit.code(k, v)));
+        from: -0.9,
+        step: 0.05,
+        last: 36,
+    }
+}
+
+/// A row whose blocks are fitted sixteen at a time, a lane for each.
+pub(super) struct Row<'a, const BYTES: usize> {
+    pub x: &'a [f32],
+    pub importance: &'a [f32],
+    pub out: &'a mut [u8],
+    /// Encodes rows with values that the instruction set does not suit.
+    pub definition: EncodeFn,
+}
+
+impl<const BYTES: usize> Row<'_, BYTES> {
+    /// Whether the instruction set computes the bits of the definition for these values.
+    #[inline(always)]
+    fn suits<S: Simd>(&self) -> bool {
+        S::IS_TOTAL || are_finite(self.x) && are_finite(self.importance)
+    }
+
+    /// Hands the row to the definition. All of it, because its mean square is that of the whole row.
+    fn define(self) {
+        (self.definition)(self.x, Some(self.importance), self.out);
+    }
+
+    /// Sum of squares in order, divided by the length.
+    fn mean_square(&self) -> f32 {
+        let mut sum = 0.0f32;
+        for v in self.x {
+            sum += v * v;
         }
-    });
+        sum / self.x.len() as f32
+    }
+
+    /// Fits each block to `scale * (code - half)` and has `write` put scale and codes (`0..2 * half`) into it.
+    #[inline(always)]
+    pub fn encode_symmetric<S: Simd>(
+        self,
+        simd: S,
+        half: f32,
+        write: impl Fn(&mut [u8; BYTES], f32, &[u8; BLOCK]),
+    ) {
+        if !self.suits::<S>() {
+            return self.define();
+        }
+        let sigma2 = simd.splat(self.mean_square());
+        let batches = self.x.chunks(LANES * BLOCK);
+        let batches = batches.zip(self.importance.chunks(LANES * BLOCK));
+        let out = self.out.as_chunks_mut().0.chunks_mut(LANES);
+        for ((x, importance), out) in batches.zip(out) {
+            let lanes = side_by_side::<S, BLOCK>(simd, x);
+            let w = error_weights(&lanes, &side_by_side(simd, importance), sigma2);
+            let fit = fit_symmetric(simd, &lanes, &w, half);
+            let blocks = x.as_chunks::<BLOCK>().0.iter().zip(out);
+            for (k, (x, out)) in blocks.enumerate() {
+                write(out, fit.scale[k], &fit.codes(simd, k, x));
+            }
+        }
+    }
+
+    /// Fits each block to `scale * code + min` and has `write` put scale, min and codes (`0..=top`) into it.
+    #[inline(always)]
+    pub fn encode_affine<S: Simd>(
+        self,
+        simd: S,
+        top: f32,
+        write: impl Fn(&mut [u8; BYTES], f32, f32, &[u8; BLOCK]),
+    ) {
+        if !self.suits::<S>() {
+            return self.define();
+        }
+        let sigma2 = simd.splat(self.mean_square());
+        let batches = self.x.chunks(LANES * BLOCK);
+        let batches = batches.zip(self.importance.chunks(LANES * BLOCK));
+        let out = self.out.as_chunks_mut().0.chunks_mut(LANES);
+        for ((x, importance), out) in batches.zip(out) {
+            let lanes = side_by_side::<S, BLOCK>(simd, x);
+            let w = error_weights(&lanes, &side_by_side(simd, importance), sigma2);
+            let [fit] = fit_affine::<S, BLOCK, 1, false>(simd, &[lanes], &[w], grid(top));
+            let Some(fit) = fit else {
+                return self.define();
+            };
+            let blocks = x.as_chunks::<BLOCK>().0.iter().zip(out);
+            for (k, (x, out)) in blocks.enumerate() {
+                let codes = fit.codes(simd, k, x);
+                write(out, fit.scale[k], -fit.neg_min[k], &codes);
+            }
+        }
+    }
 }

@@ -1,6 +1,7 @@
-//! Eight `f64` lanes: what the sums ask of an instruction set.
+//! Half floats widened to `f64`, and the lanes of [`Doubles`] in portable Rust.
 
 use super::Line;
+use crate::simd::Doubles;
 
 /// Rows of sums that AVX2's registers hold: 16 of 4 `f64`, less the words, their widened form and a coefficient.
 pub const AVX2_ROWS: usize = 4;
@@ -17,39 +18,10 @@ pub const fn widening(brain: bool) -> (i32, u64) {
     if brain { (3, BRAIN_MASK) } else { (6, MASK) }
 }
 
-/// Vectors of eight lanes.
-///
-/// # Safety
-/// All functions ask for the instruction set; pointers are to as much as is read or written,
-/// aligned or not.
-pub trait Lanes {
-    /// Rows whose sums are kept in registers together.
-    const ROWS: usize;
-    /// A line.
-    type Words: Copy;
-    /// Eight `f64`.
-    type Sums: Copy;
-
-    /// Lines likewise, of so many rows.
-    fn lines(rows: usize) -> usize;
-    unsafe fn zero() -> Self::Sums;
-    unsafe fn words(p: *const Line) -> Self::Words;
-    unsafe fn no_words() -> Self::Words;
-    /// Asks for a line, which need not be there.
-    unsafe fn prefetch(p: *const Line);
-    /// Field `K` of every word, a half float or a bfloat, widened.
-    unsafe fn field<const K: usize, const BRAIN: bool>(words: Self::Words) -> Self::Sums;
-    /// `acc + w * c`, where the product is exact.
-    unsafe fn add(acc: Self::Sums, w: Self::Sums, c: *const f64) -> Self::Sums;
-    unsafe fn load(p: *const f64) -> Self::Sums;
-    unsafe fn store(p: *mut f64, v: Self::Sums);
-    unsafe fn store_f32(p: *mut f32, v: Self::Sums);
-}
-
 /// Portable.
 pub struct Scalar;
 
-impl Lanes for Scalar {
+impl Doubles for Scalar {
     const ROWS: usize = 1;
     type Words = [u64; 8];
     type Sums = [f64; 8];

@@ -3,10 +3,11 @@
 // Indices, so that every loop unrolls and its arrays become registers.
 #![allow(clippy::needless_range_loop)]
 
-use super::lanes::{Lanes, Scalar};
+use super::lanes::Scalar;
 use super::{BLOCK, LINE, Line, STEPS};
 #[cfg(target_arch = "x86_64")]
 use crate::arch::x86_64::halves::{Avx2, Avx512};
+use crate::simd::Doubles;
 use crate::{Isa, Level};
 
 /// Lines to ask for in advance. With one row the loop waits for nothing but memory and the processor runs
@@ -30,7 +31,7 @@ struct Words {
 /// All rows run over a line that was widened once; the order of the loops keeps the sums, one field of
 /// `L` lines and nothing else in registers.
 #[inline(always)]
-unsafe fn add_block<S: Lanes, const L: usize, const R: usize, const BRAIN: bool>(
+unsafe fn add_block<S: Doubles, const L: usize, const R: usize, const BRAIN: bool>(
     acc: &mut [[S::Sums; L]; R],
     words: Words,
     (mut from, to): (usize, usize),
@@ -80,10 +81,10 @@ unsafe fn add_block<S: Lanes, const L: usize, const R: usize, const BRAIN: bool>
 pub trait Target: Copy {
     /// # Safety
     /// Eight lanes from `lane` of row `row` are inside the target, and the processor has the instruction set.
-    unsafe fn load<S: Lanes>(self, row: usize, lane: usize) -> S::Sums;
+    unsafe fn load<S: Doubles>(self, row: usize, lane: usize) -> S::Sums;
     /// # Safety
     /// As for `load`.
-    unsafe fn store<S: Lanes>(self, row: usize, lane: usize, sums: S::Sums);
+    unsafe fn store<S: Doubles>(self, row: usize, lane: usize, sums: S::Sums);
 }
 
 /// From zero, rounded once at the end.
@@ -95,12 +96,12 @@ pub struct Rounded {
 
 impl Target for Rounded {
     #[inline(always)]
-    unsafe fn load<S: Lanes>(self, _: usize, _: usize) -> S::Sums {
+    unsafe fn load<S: Doubles>(self, _: usize, _: usize) -> S::Sums {
         // SAFETY: `load` asks for the instruction set.
         unsafe { S::zero() }
     }
     #[inline(always)]
-    unsafe fn store<S: Lanes>(self, row: usize, lane: usize, sums: S::Sums) {
+    unsafe fn store<S: Doubles>(self, row: usize, lane: usize, sums: S::Sums) {
         // SAFETY: the caller says that eight lanes from here on are inside the target.
         unsafe { S::store_f32(self.out.add(row * self.stride + lane), sums) }
     }
@@ -115,12 +116,12 @@ pub struct InPlace {
 
 impl Target for InPlace {
     #[inline(always)]
-    unsafe fn load<S: Lanes>(self, row: usize, lane: usize) -> S::Sums {
+    unsafe fn load<S: Doubles>(self, row: usize, lane: usize) -> S::Sums {
         // SAFETY: the caller says that eight lanes from here on are inside the target.
         unsafe { S::load(self.acc.add(row * self.stride + lane)) }
     }
     #[inline(always)]
-    unsafe fn store<S: Lanes>(self, row: usize, lane: usize, sums: S::Sums) {
+    unsafe fn store<S: Doubles>(self, row: usize, lane: usize, sums: S::Sums) {
         // SAFETY: the caller says that eight lanes from here on are inside the target.
         unsafe { S::store(self.acc.add(row * self.stride + lane), sums) }
     }
@@ -181,7 +182,7 @@ impl<T: Target, const BRAIN: bool> Call<T, BRAIN> {
 
     /// All rows, in even turns of as many as the registers hold.
     #[inline(always)]
-    unsafe fn all<S: Lanes>(self) {
+    unsafe fn all<S: Doubles>(self) {
         let turns = self.rows.div_ceil(S::ROWS);
         let mut row = 0;
         for turn in 0..turns {
@@ -201,7 +202,7 @@ impl<T: Target, const BRAIN: bool> Call<T, BRAIN> {
     }
 
     #[inline(always)]
-    unsafe fn turn<S: Lanes, const R: usize>(self, row: usize) {
+    unsafe fn turn<S: Doubles, const R: usize>(self, row: usize) {
         for from in (self.from..self.to).step_by(self.at_once) {
             let quads = (from, self.to.min(from + self.at_once));
             for block in (self.line..self.line_end).step_by(BLOCK) {
@@ -235,7 +236,7 @@ impl<T: Target, const BRAIN: bool> Call<T, BRAIN> {
     }
 
     #[inline(always)]
-    unsafe fn block<S: Lanes, const L: usize, const R: usize>(
+    unsafe fn block<S: Doubles, const L: usize, const R: usize>(
         self,
         words: Words,
         quads: (usize, usize),

@@ -202,14 +202,14 @@ impl Job<'_> {
         let (cut, converter) = (Cut::of(row), Converter::new(row, None, self.isa));
         let reader = &self.readers[row.source.shard];
         let buffers = || (Vec::new(), Scratch::default());
-        (0..cut.pieces())
+        (0..cut.chunks())
             .into_par_iter()
-            .map(|i| cut.piece(i))
-            .try_for_each_init(buffers, |(bytes, scratch), piece| {
-                let data = reader.read_piece(row, piece.from, piece.from_bytes, bytes)?;
-                let converted = converter.convert(piece, data, scratch);
+            .map(|i| cut.chunk(i))
+            .try_for_each_init(buffers, |(bytes, scratch), chunk| {
+                let data = reader.read_chunk(row, chunk.from, chunk.from_bytes, bytes)?;
+                let converted = converter.convert(chunk, data, scratch);
                 let (out, _) = converted.map_err(|fault| blame(row, fault))?;
-                Ok::<(), ApError>(writer.write(tensor, piece.to, out)?)
+                Ok::<(), ApError>(writer.write(tensor, chunk.to, out)?)
             })?;
         progress.advance(row.bytes_from);
         Ok(())
@@ -255,7 +255,7 @@ impl Matrix<'_> {
             let count = step.min(rows - first_row);
             let reader = &job.readers[row.source.shard];
             let (start, len) = (first_row * row_bytes, (count * row_bytes) as usize);
-            let data = reader.read_piece(row, start, len, &mut buffer)?;
+            let data = reader.read_chunk(row, start, len, &mut buffer)?;
             check_finite(row, first_row, data)?;
             let weights = decode(row.from, work.columns, data);
             let own = sensitivity.rows(row, first_row, count)?;

@@ -1,42 +1,45 @@
 //! Scale alone: codes on both sides of zero.
 
-use super::{DESCENT_ROUNDS, GROUP_EPS, Tile};
-use crate::types::lanes::{F4, Mask};
-use crate::types::num::nearest_int;
+use super::{DESCENT_ROUNDS, GROUP_EPS};
+use crate::types::lanes::{LANES, Mask, Simd, Vector};
 
 /// `x ~ scale * (code - half)` per group, `code` in `0..2 * half`.
 #[derive(Clone, Copy)]
-pub(in crate::types) struct SymmetricFit<const V: usize> {
+pub(in crate::types) struct SymmetricFit {
     /// Step between neighbouring codes; its sign is such that the extreme element gets code 0.
-    pub scale: [[f32; 4]; V],
-    inverse: [[f32; 4]; V],
-    magnitude: [[f32; 4]; V],
+    pub scale: [f32; LANES],
+    inverse: [f32; LANES],
+    magnitude: [f32; LANES],
     half: f32,
 }
 
-impl<const V: usize> SymmetricFit<V> {
-    /// The code that the search gave to element `x` of group `k`. All-zero groups get code 0, not the
+impl SymmetricFit {
+    /// The codes that the search gave to the elements of group `k`. All-zero groups get code 0, not the
     /// code of zero: the reference leaves them so, and their scale is 0.
-    pub fn code(&self, k: usize, x: f32) -> u8 {
-        let (v, l) = (k / 4, k % 4);
-        if self.magnitude[v][l] < GROUP_EPS {
-            return 0;
+    #[inline(always)]
+    pub fn codes<S: Simd, const N: usize>(&self, simd: S, k: usize, x: &[f32; N]) -> [u8; N] {
+        let mut codes = [0; N];
+        if self.magnitude[k] < GROUP_EPS {
+            return codes;
         }
-        let half = self.half as i32;
-        (nearest_int(self.inverse[v][l] * x).clamp(-half, half - 1) + half) as u8
+        let (inverse, half) = (simd.splat(self.inverse[k]), simd.splat(self.half));
+        let highest = half - simd.splat(1.0);
+        for (to, x) in codes.as_chunks_mut().0.iter_mut().zip(x.as_chunks().0) {
+            let l = (inverse * simd.load(x)).nearest();
+            *to = (l.or_below(highest).or_above(-half) + half).to_codes();
+        }
+        codes
     }
 }
 
 /// Largest magnitude per group and the element that has it, the first of equals; NaN is passed over.
 #[inline(always)]
-fn extremes<const N: usize, const V: usize>(x: &Tile<N, V>) -> ([F4; V], [F4; V]) {
-    let (mut magnitude, mut extreme) = ([F4::splat(0.0); V], [F4::splat(0.0); V]);
-    for row in x {
-        for v in 0..V {
-            let larger = row[v].abs().gt(magnitude[v]);
-            extreme[v] = larger.select(row[v], extreme[v]);
-            magnitude[v] = larger.select(row[v].abs(), magnitude[v]);
-        }
+fn extremes<S: Simd, const N: usize>(simd: S, x: &[S::F; N]) -> (S::F, S::F) {
+    let (mut magnitude, mut extreme) = (simd.splat(0.0), simd.splat(0.0));
+    for &x in x {
+        let larger = x.abs().gt(magnitude);
+        extreme = S::F::select(larger, x, extreme);
+        magnitude = S::F::select(larger, x.abs(), magnitude);
     }
     (magnitude, extreme)
 }
@@ -44,115 +47,126 @@ fn extremes<const N: usize, const V: usize>(x: &Tile<N, V>) -> ([F4; V], [F4; V]
 /// Weighted fit of one scale: the extreme element is mapped to `-half`, then to 18 points around it in
 /// steps of a tenth; for each rounding the best scale is `sum(w x l) / sum(w l l)`.
 ///
+/// Of finite elements nothing that is rounded is larger than `half + 1`, except in groups that are all but zero,
+/// whose scale is 0 whatever the search finds.
+///
 /// Source: ggml `make_qx_quants` with `rmse_type` 1.
-#[inline(never)]
-pub(in crate::types) fn fit_symmetric<const N: usize, const V: usize>(
-    x: &Tile<N, V>,
-    w: &Tile<N, V>,
+#[inline(always)]
+pub(in crate::types) fn fit_symmetric<S: Simd, const N: usize>(
+    simd: S,
+    x: &[S::F; N],
+    w: &[S::F; N],
     half: f32,
-) -> SymmetricFit<V> {
-    let zero = F4::splat(0.0);
-    let (magnitude, extreme) = extremes(x);
+) -> SymmetricFit {
+    let zero = simd.splat(0.0);
+    let (magnitude, extreme) = extremes(simd, x);
     let mut wx = *w;
     for i in 0..N {
-        for v in 0..V {
-            wx[i][v] = w[i][v] * x[i][v];
-        }
+        wx[i] = w[i] * x[i];
     }
-    let sums = |inverse: &[F4; V]| {
-        let (lowest, highest) = (F4::splat(-half), F4::splat(half - 1.0));
-        let (mut sum_lx, mut sum_l2) = ([zero; V], [zero; V]);
-        for i in 0..N {
-            for v in 0..V {
-                let l = (inverse[v] * x[i][v])
-                    .nearest()
-                    .or_below(highest)
-                    .or_above(lowest);
-                sum_lx[v] = sum_lx[v] + wx[i][v] * l;
-                sum_l2[v] = sum_l2[v] + w[i][v] * l * l;
-            }
-        }
-        (sum_lx, sum_l2)
-    };
-
-    let mut inverse: [F4; V] = std::array::from_fn(|v| F4::splat(-half) / extreme[v]);
-    let (sum_lx, sum_l2) = sums(&inverse);
-    let (mut scale, mut best) = ([zero; V], [zero; V]);
-    for v in 0..V {
-        scale[v] = sum_l2[v].ne(zero).select(sum_lx[v] / sum_l2[v], zero);
-        best[v] = scale[v] * sum_lx[v];
-    }
-    for step in -9..=9 {
+    let mut inverse = simd.splat(-half) / extreme;
+    let (sum_lx, sum_l2) = projections(simd, x, w, &wx, inverse, half);
+    let mut scale = S::F::select(sum_l2.ne(zero), sum_lx / sum_l2, zero);
+    let mut best = scale * sum_lx;
+    for step in -9..=9i8 {
         if step == 0 {
             continue;
         }
-        let numerator = F4::splat(-(half + 0.1 * step as f32));
-        let inv: [F4; V] = std::array::from_fn(|v| numerator / extreme[v]);
-        let (sum_lx, sum_l2) = sums(&inv);
-        for v in 0..V {
-            let better = sum_l2[v].gt(zero) & (sum_lx[v] * sum_lx[v]).gt(best[v] * sum_l2[v]);
-            inverse[v] = better.select(inv[v], inverse[v]);
-            scale[v] = better.select(sum_lx[v] / sum_l2[v], scale[v]);
-            best[v] = better.select(scale[v] * sum_lx[v], best[v]);
-        }
+        let inv = simd.splat(-(half + 0.1 * f32::from(step))) / extreme;
+        let (sum_lx, sum_l2) = projections(simd, x, w, &wx, inv, half);
+        let better = sum_l2.gt(zero) & (sum_lx * sum_lx).gt(best * sum_l2);
+        inverse = S::F::select(better, inv, inverse);
+        scale = S::F::select(better, sum_lx / sum_l2, scale);
+        best = S::F::select(better, scale * sum_lx, best);
     }
-    let eps = F4::splat(GROUP_EPS);
-    let scale: [F4; V] = std::array::from_fn(|v| eps.gt(magnitude[v]).select(zero, scale[v]));
+    let is_zero = simd.splat(GROUP_EPS).gt(magnitude);
     SymmetricFit {
-        scale: scale.map(F4::to_array),
-        inverse: inverse.map(F4::to_array),
-        magnitude: magnitude.map(F4::to_array),
+        scale: S::F::select(is_zero, zero, scale).to_array(),
+        inverse: inverse.to_array(),
+        magnitude: magnitude.to_array(),
         half,
     }
 }
 
-/// Scale and codes (`0..2 * half`) per group, weights `x * x`: starts from the extreme element at
-/// `-half`, then changes one code at a time where that raises `sum(w x l)^2 / sum(w l l)`.
-/// A group without a change in one round has none in the next, so all lanes go on together.
+/// `sum(w x l)` and `sum(w l l)` of the codes `l` that an inverse scale gives.
+#[inline(always)]
+fn projections<S: Simd, const N: usize>(
+    simd: S,
+    x: &[S::F; N],
+    w: &[S::F; N],
+    wx: &[S::F; N],
+    inverse: S::F,
+    half: f32,
+) -> (S::F, S::F) {
+    let (lowest, highest) = (simd.splat(-half), simd.splat(half - 1.0));
+    let (mut sum_lx, mut sum_l2) = (simd.splat(0.0), simd.splat(0.0));
+    for i in 0..N {
+        let l = (inverse * x[i]).round();
+        let l = l.or_below(highest).or_above(lowest);
+        sum_lx = sum_lx + wx[i] * l;
+        sum_l2 = sum_l2 + w[i] * l * l;
+    }
+    (sum_lx, sum_l2)
+}
+
+/// Scales and codes (`0..2 * half`) of groups of `N`.
+#[derive(Clone, Copy)]
+pub(in crate::types) struct DescentFit<const N: usize> {
+    /// Per group.
+    pub scale: [f32; LANES],
+    /// Per element, then group.
+    pub codes: [[f32; LANES]; N],
+}
+
+/// Scale and codes per group, weights `x * x`: starts from the extreme element at `-half`, then changes one
+/// code at a time where that raises `sum(w x l)^2 / sum(w l l)`.
+/// A group without a change in one round has none in the next, so all lanes go on together. Each step waits for
+/// the one before, so that several vectors are searched in the time of one.
 ///
 /// Source: ggml `make_q3_quants` with `do_rmse`.
-#[inline(never)]
-pub(in crate::types) fn fit_descent<const N: usize, const V: usize>(
-    x: &Tile<N, V>,
+#[inline(always)]
+pub(in crate::types) fn fit_descent<S: Simd, const N: usize, const VECTORS: usize>(
+    simd: S,
+    x: &[[S::F; N]; VECTORS],
     half: f32,
-) -> ([[f32; 4]; V], [[[f32; 4]; V]; N]) {
-    let zero = F4::splat(0.0);
-    let (lowest, highest) = (F4::splat(-half), F4::splat(half - 1.0));
-    let (magnitude, extreme) = extremes(x);
-    let mut codes = [[zero; V]; N];
-    let (mut sum_lx, mut sum_l2) = ([zero; V], [zero; V]);
-    for v in 0..V {
-        let inverse = lowest / extreme[v];
+) -> [DescentFit<N>; VECTORS] {
+    let zero = simd.splat(0.0);
+    let (lowest, highest) = (simd.splat(-half), simd.splat(half - 1.0));
+    let mut codes = [[zero; N]; VECTORS];
+    let (mut sum_lx, mut sum_l2) = ([zero; VECTORS], [zero; VECTORS]);
+    let mut magnitudes = [zero; VECTORS];
+    for v in 0..VECTORS {
+        let (magnitude, extreme) = extremes(simd, &x[v]);
+        magnitudes[v] = magnitude;
+        let inverse = lowest / extreme;
         for i in 0..N {
-            let e = x[i][v];
+            let e = x[v][i];
             let l = (inverse * e).nearest().or_below(highest).or_above(lowest);
             let w = e * e;
             sum_lx[v] = sum_lx[v] + w * e * l;
             sum_l2[v] = sum_l2[v] + w * l * l;
-            codes[i][v] = l;
+            codes[v][i] = l;
         }
     }
     for _ in 0..DESCENT_ROUNDS {
-        let mut changed = zero.ne(zero);
+        let mut changed = zero.gt(zero);
         for i in 0..N {
-            for v in 0..V {
-                let (e, l) = (x[i][v], codes[i][v]);
+            for v in 0..VECTORS {
+                let (e, l) = (x[v][i], codes[v][i]);
                 let w = e * e;
                 let lx_without = sum_lx[v] - w * e * l;
                 let l2_without = sum_l2[v] - w * l * l;
-                let new = (e * l2_without / lx_without)
-                    .nearest()
-                    .or_below(highest)
-                    .or_above(lowest);
+                let new = (e * l2_without / lx_without).nearest();
+                let new = new.or_below(highest).or_above(lowest);
                 let lx = lx_without + w * e * new;
                 let l2 = l2_without + w * new * new;
-                let better: Mask = lx_without.gt(zero)
+                let better = lx_without.gt(zero)
                     & new.ne(l)
                     & l2.gt(zero)
                     & (lx * lx * sum_l2[v]).gt(sum_lx[v] * sum_lx[v] * l2);
-                codes[i][v] = better.select(new, l);
-                sum_lx[v] = better.select(lx, sum_lx[v]);
-                sum_l2[v] = better.select(l2, sum_l2[v]);
+                codes[v][i] = S::F::select(better, new, l);
+                sum_lx[v] = S::F::select(better, lx, sum_lx[v]);
+                sum_l2[v] = S::F::select(better, l2, sum_l2[v]);
                 changed = changed | better;
             }
         }
@@ -160,17 +174,17 @@ pub(in crate::types) fn fit_descent<const N: usize, const V: usize>(
             break;
         }
     }
-    let mut scale = [zero; V];
-    for v in 0..V {
-        let flat = F4::splat(GROUP_EPS).gt(magnitude[v]);
-        let fitted = sum_l2[v].gt(zero).select(sum_lx[v] / sum_l2[v], zero);
-        scale[v] = flat.select(zero, fitted);
-        for row in &mut codes {
-            row[v] = flat.select(zero, row[v] + F4::splat(half));
+    let mut fits = [DescentFit {
+        scale: [0.0; LANES],
+        codes: [[0.0; LANES]; N],
+    }; VECTORS];
+    for v in 0..VECTORS {
+        let is_zero = simd.splat(GROUP_EPS).gt(magnitudes[v]);
+        let fitted = S::F::select(sum_l2[v].gt(zero), sum_lx[v] / sum_l2[v], zero);
+        fits[v].scale = S::F::select(is_zero, zero, fitted).to_array();
+        for (to, &l) in fits[v].codes.iter_mut().zip(&codes[v]) {
+            *to = S::F::select(is_zero, zero, l + simd.splat(half)).to_array();
         }
     }
-    (
-        scale.map(F4::to_array),
-        codes.map(|row| row.map(F4::to_array)),
-    )
+    fits
 }

@@ -2,6 +2,8 @@
 
 use std::arch::x86_64::*;
 
+use trine_formats::types::{Part, info};
+
 use super::codes::{Act, BlockCodes, BlockStep, load16, load32};
 
 /// 32 quants as 8 dwords; dword g is quants `4g..4g + 4`, ready to be broadcast.
@@ -56,7 +58,7 @@ impl Act {
         match self {
             Act::Q8_0 => (34, 2),
             Act::Q8_1 => (36, 4),
-            Act::Q8K => (292, 4),
+            Act::Q8K => (info::Q8_K.bytes, info::Q8_K.at(Part::Codes)),
         }
     }
 
@@ -174,7 +176,10 @@ impl Acts {
                     self.s[i] = f16_at(b, 2);
                 }
                 if C::STEP == BlockStep::MinusMins {
-                    self.bsums[i] = I32x8::new(_mm256_set_m128i(load16(b, 276), load16(b, 260)));
+                    self.bsums[i] = {
+                        const SUMS: usize = info::Q8_K.at(Part::Sums);
+                        I32x8::new(_mm256_set_m128i(load16(b, SUMS + 16), load16(b, SUMS)))
+                    };
                 }
             }
         }

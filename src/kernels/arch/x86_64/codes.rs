@@ -5,6 +5,8 @@
 
 use std::arch::x86_64::*;
 
+use trine_formats::types::{Part, info};
+
 /// The block step of a type: what is added to the row's sum.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum BlockStep {
@@ -136,24 +138,26 @@ fn with_fifth_bit(nibbles: __m256i, bits: u32) -> __m256i {
 }
 
 macro_rules! codes {
-    ($(#[$doc:meta])* $name:ident: $bytes:literal bytes, $subs:literal x 32, minus $offset:literal, max $max:literal,
-     $form:ident, $act:ident, scale at $scale:literal $(, min at $min:literal)? $(, e8m0 $e8m0:literal)?;
+    ($(#[$doc:meta])* $name:ident: $ty:ident, $subs:literal x 32, minus $offset:literal, max $max:literal,
+     $form:ident, $act:ident $(, with $min:ident)? $(, e8m0 $e8m0:literal)?;
      $unpack:expr $(; mins $mins:expr)?) => {
         $(#[$doc])*
         pub(super) struct $name;
         impl BlockCodes for $name {
-            const BYTES: usize = $bytes;
+            const BYTES: usize = info::$ty.bytes;
             const SUBS: usize = $subs;
             const OFFSET: i32 = $offset;
             const MAX: i32 = $max;
             const STEP: BlockStep = BlockStep::$form;
             const ACT: Act = Act::$act;
-            const SCALE_AT: usize = $scale;
-            $(const MIN_AT: usize = $min;)?
+            const SCALE_AT: usize = info::$ty.at(Part::Scale);
+            $(const MIN_AT: usize = info::$ty.at(Part::$min);)?
             $(const E8M0: bool = $e8m0;)?
             #[inline]
             #[target_feature(enable = "avx2,fma,f16c")]
             unsafe fn unpack(block: &[u8]) -> [__m256i; 8] {
+                #[allow(dead_code, reason = "for the types that unpack in a line")]
+                const CODES: usize = info::$ty.at(Part::Codes);
                 $unpack(block)
             }
             $(
@@ -167,31 +171,31 @@ macro_rules! codes {
     };
 }
 
-codes!(Q8_0: 34 bytes, 1 x 32, minus 128, max 255, ScaleFirst, Q8_0, scale at 0;
-    |b| alone(_mm256_xor_si256(load32(b, 2), _mm256_set1_epi8(-128))));
-codes!(Q4_0: 18 bytes, 1 x 32, minus 8, max 15, SumFirst, Q8_0, scale at 0; |b| alone(nibbles(b, 2)));
-codes!(Q4_1: 20 bytes, 1 x 32, minus 0, max 15, PlusOffset, Q8_1, scale at 0, min at 2; |b| alone(nibbles(b, 4)));
-codes!(Q5_0: 22 bytes, 1 x 32, minus 16, max 31, ScaleFirst, Q8_0, scale at 0;
-    |b| alone(with_fifth_bit(nibbles(b, 6), u32_at(b, 2))));
-codes!(Q5_1: 24 bytes, 1 x 32, minus 0, max 31, PlusOffset, Q8_1, scale at 0, min at 2;
-    |b| alone(with_fifth_bit(nibbles(b, 8), u32_at(b, 4))));
+codes!(Q8_0: Q8_0, 1 x 32, minus 128, max 255, ScaleFirst, Q8_0;
+    |b| alone(_mm256_xor_si256(load32(b, CODES), _mm256_set1_epi8(-128))));
+codes!(Q4_0: Q4_0, 1 x 32, minus 8, max 15, SumFirst, Q8_0; |b| alone(nibbles(b, CODES)));
+codes!(Q4_1: Q4_1, 1 x 32, minus 0, max 15, PlusOffset, Q8_1, with Min; |b| alone(nibbles(b, CODES)));
+codes!(Q5_0: Q5_0, 1 x 32, minus 16, max 31, ScaleFirst, Q8_0;
+    |b| alone(with_fifth_bit(nibbles(b, CODES), u32_at(b, const { info::Q5_0.at(Part::HighBits) }))));
+codes!(Q5_1: Q5_1, 1 x 32, minus 0, max 31, PlusOffset, Q8_1, with Min;
+    |b| alone(with_fifth_bit(nibbles(b, CODES), u32_at(b, const { info::Q5_1.at(Part::HighBits) }))));
 codes!(
     /// The codebook plus 128.
-    Iq4Nl: 18 bytes, 1 x 32, minus 128, max 241, ScaleFirst, Q8_0, scale at 0;
-    |b| alone(looked_up([1, 24, 45, 63, 79, 93, 106, 118, 129, 141, 153, 166, 181, 197, 217, 241], nibbles(b, 2))));
+    Iq4Nl: IQ4_NL, 1 x 32, minus 128, max 241, ScaleFirst, Q8_0;
+    |b| alone(looked_up(const { info::IQ4_NL.raised_codebook(128) }, nibbles(b, CODES))));
 codes!(
     /// Twice the E2M1 values, plus 12; the scale is halved instead.
-    Mxfp4: 17 bytes, 1 x 32, minus 12, max 24, ScaleFirst, Q8_0, scale at 0, e8m0 true;
-    |b| alone(looked_up([12, 13, 14, 15, 16, 18, 20, 24, 12, 11, 10, 9, 8, 6, 4, 0], nibbles(b, 1))));
+    Mxfp4: MXFP4, 1 x 32, minus 12, max 24, ScaleFirst, Q8_0, e8m0 true;
+    |b| alone(looked_up(const { info::MXFP4.raised_codebook(12) }, nibbles(b, CODES))));
 codes!(
     /// Bits 0 and 1 to codes 0 and 2: the weights are -1 and +1.
-    Q1_0: 18 bytes, 4 x 32, minus 1, max 2, Nested, Q8_0, scale at 0; unpack_q1_0);
-codes!(Q2_0: 18 bytes, 2 x 32, minus 1, max 3, Nested, Q8_0, scale at 0; unpack_q2_0);
-codes!(Tq2_0: 66 bytes, 8 x 32, minus 1, max 3, ScaleFirst, Q8K, scale at 64; unpack_tq2_0);
-codes!(Tq1_0: 54 bytes, 8 x 32, minus 1, max 2, ScaleFirst, Q8K, scale at 52; unpack_tq1_0);
+    Q1_0: Q1_0, 4 x 32, minus 1, max 2, Nested, Q8_0; unpack_q1_0);
+codes!(Q2_0: Q2_0, 2 x 32, minus 1, max 3, Nested, Q8_0; unpack_q2_0);
+codes!(Tq2_0: TQ2_0, 8 x 32, minus 1, max 3, ScaleFirst, Q8K; unpack_tq2_0);
+codes!(Tq1_0: TQ1_0, 8 x 32, minus 1, max 2, ScaleFirst, Q8K; unpack_tq1_0);
 codes!(
     /// Codes times their 4-bit scales: at most 3 * 15.
-    Q2K: 84 bytes, 8 x 32, minus 0, max 45, MinusMins, Q8K, scale at 80, min at 82; unpack_q2_k;
+    Q2K: Q2_K, 8 x 32, minus 0, max 45, MinusMins, Q8K, with Min; unpack_q2_k;
     mins |b| _mm256_cvtepu8_epi16(_mm_and_si128(_mm_srli_epi16::<4>(load16(b, 0)), _mm_set1_epi8(15))));
 
 #[inline]

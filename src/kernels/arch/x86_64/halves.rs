@@ -2,8 +2,9 @@
 
 use std::arch::x86_64::*;
 
-use crate::halves::lanes::{AVX2_ROWS, AVX512_ROWS, Lanes, widening};
+use crate::halves::lanes::{AVX2_ROWS, AVX512_ROWS, widening};
 use crate::halves::{LANES, Line, SCALE};
+use crate::simd::Doubles;
 
 /// AVX2 and FMA: two vectors of four.
 pub struct Avx2;
@@ -27,7 +28,7 @@ fn widen256<const K: usize, const BRAIN: bool>(x: __m256i) -> __m256d {
     _mm256_castsi256_pd(_mm256_and_si256(shifted, mask))
 }
 
-impl Lanes for Avx2 {
+impl Doubles for Avx2 {
     const ROWS: usize = AVX2_ROWS;
     type Words = [__m256i; 2];
     type Sums = [__m256d; 2];
@@ -110,7 +111,7 @@ impl Lanes for Avx2 {
 /// AVX-512 F and DQ.
 pub struct Avx512;
 
-impl Lanes for Avx512 {
+impl Doubles for Avx512 {
     const ROWS: usize = AVX512_ROWS;
     type Words = __m512i;
     type Sums = __m512d;

@@ -6,13 +6,15 @@
 
 use std::arch::x86_64::*;
 
+use trine_formats::types::{Part, info};
+
 use super::act::{I32x8, f16_at};
 use super::chain::{Avx2, Avx512, Level, load8, reduce8, store8};
 use super::codes::{load16, load32, u32_at};
 use super::{Call, Scratch};
 
 /// Bytes of a Q8_K block.
-const ACT_BYTES: usize = 292;
+const ACT_BYTES: usize = info::Q8_K.bytes;
 /// Rows unpacked together.
 const ROWS: usize = 8;
 /// Tokens that run over a panel together; with the rows' codes they stay in the first-level cache.
@@ -34,7 +36,7 @@ pub(super) trait LaneCodes {
     const BYTES: usize;
     /// What a code exceeds its weight by; at most 64.
     const OFFSET: i32;
-    /// Whether blocks have minima (and an f16 scale for them at byte 2).
+    /// Whether blocks have minima (and an f16 scale for them).
     const MINS: bool;
     /// Byte offset of the f16 scale.
     const SCALE_AT: usize;
@@ -72,10 +74,17 @@ fn join(low: u32, high: u32) -> u64 {
     u64::from(low) | u64::from(high) << 32
 }
 
-/// The eight 6-bit scales and eight 6-bit minima of Q4_K and Q5_K, at byte 4.
+/// Where Q4_K and Q5_K have their header: the minima's scale, and scales and minima of the groups.
+const DMIN: usize = info::Q4_K.at(Part::Min);
+const HEADER_SCALES: usize = info::Q4_K.at(Part::GroupScales);
+const _: () =
+    assert!(info::Q5_K.at(Part::Min) == DMIN && info::Q5_K.at(Part::GroupScales) == HEADER_SCALES);
+
+/// The eight 6-bit scales and eight 6-bit minima of Q4_K and Q5_K.
 #[inline]
 fn scales_and_mins(b: &[u8]) -> (u64, u64) {
-    let (a, b, c) = (u32_at(b, 4), u32_at(b, 8), u32_at(b, 12));
+    let at = HEADER_SCALES;
+    let (a, b, c) = (u32_at(b, at), u32_at(b, at + 4), u32_at(b, at + 8));
     let upper = |v: u32| (v >> 6 & 0x0303_0303) << 4;
     let scales = join(a & 0x3F3F_3F3F, c & 0x0F0F_0F0F | upper(a));
     let mins = join(b & 0x3F3F_3F3F, c >> 4 & 0x0F0F_0F0F | upper(b));
@@ -100,10 +109,10 @@ pub(super) struct Q6K;
 pub(super) struct Q3K;
 
 impl LaneCodes for Q4K {
-    const BYTES: usize = 144;
+    const BYTES: usize = info::Q4_K.bytes;
     const OFFSET: i32 = 0;
     const MINS: bool = true;
-    const SCALE_AT: usize = 0;
+    const SCALE_AT: usize = info::Q4_K.at(Part::Scale);
 
     #[inline]
     #[target_feature(enable = "avx2,fma,f16c")]
@@ -111,7 +120,7 @@ impl LaneCodes for Q4K {
         let (scales, mins) = scales_and_mins(b);
         let mut codes = [_mm256_setzero_si256(); 8];
         for p in 0..4 {
-            let q = permute(load32(b, 16 + 32 * p));
+            let q = permute(load32(b, const { info::Q4_K.at(Part::Codes) } + 32 * p));
             codes[2 * p] = low_nibbles(q);
             codes[2 * p + 1] = high_nibbles(q);
         }
@@ -124,19 +133,19 @@ impl LaneCodes for Q4K {
 }
 
 impl LaneCodes for Q5K {
-    const BYTES: usize = 176;
+    const BYTES: usize = info::Q5_K.bytes;
     const OFFSET: i32 = 0;
     const MINS: bool = true;
-    const SCALE_AT: usize = 0;
+    const SCALE_AT: usize = info::Q5_K.at(Part::Scale);
 
     #[inline]
     #[target_feature(enable = "avx2,fma,f16c")]
     unsafe fn unpack(b: &[u8]) -> Block {
         let (scales, mins) = scales_and_mins(b);
-        let mut fifth = permute(load32(b, 16));
+        let mut fifth = permute(load32(b, const { info::Q5_K.at(Part::HighBits) }));
         let mut codes = [_mm256_setzero_si256(); 8];
         for p in 0..4 {
-            let q = permute(load32(b, 48 + 32 * p));
+            let q = permute(load32(b, const { info::Q5_K.at(Part::Codes) } + 32 * p));
             // Bits 2p and 2p + 1 are the fifth bits of groups 2p and 2p + 1; they are bits 0 and 1 by now.
             let first = _mm256_and_si256(_mm256_slli_epi16::<4>(fifth), _mm256_set1_epi8(16));
             let second = _mm256_and_si256(_mm256_slli_epi16::<3>(fifth), _mm256_set1_epi8(16));
@@ -153,10 +162,10 @@ impl LaneCodes for Q5K {
 }
 
 impl LaneCodes for Q6K {
-    const BYTES: usize = 210;
+    const BYTES: usize = info::Q6_K.bytes;
     const OFFSET: i32 = 32;
     const MINS: bool = false;
-    const SCALE_AT: usize = 208;
+    const SCALE_AT: usize = info::Q6_K.at(Part::Scale);
 
     #[inline]
     #[target_feature(enable = "avx2,fma,f16c")]
@@ -166,7 +175,10 @@ impl LaneCodes for Q6K {
         for half in 0..2 {
             let first = permute(load32(b, 64 * half));
             let second = permute(load32(b, 64 * half + 32));
-            let h = permute(load32(b, 128 + 32 * half));
+            let h = permute(load32(
+                b,
+                const { info::Q6_K.at(Part::HighBits) } + 32 * half,
+            ));
             let bits = [
                 _mm256_slli_epi16::<4>(h),
                 _mm256_slli_epi16::<2>(h),
@@ -183,7 +195,7 @@ impl LaneCodes for Q6K {
                 codes[4 * half + j] = _mm256_or_si256(low, _mm256_and_si256(bits, upper));
             }
         }
-        let scales = _mm256_cvtepi8_epi16(load16(b, 192));
+        let scales = _mm256_cvtepi8_epi16(load16(b, const { info::Q6_K.at(Part::GroupScales) }));
         Block {
             codes,
             scales,
@@ -193,10 +205,10 @@ impl LaneCodes for Q6K {
 }
 
 impl LaneCodes for Q3K {
-    const BYTES: usize = 110;
+    const BYTES: usize = info::Q3_K.bytes;
     const OFFSET: i32 = 4;
     const MINS: bool = false;
-    const SCALE_AT: usize = 108;
+    const SCALE_AT: usize = info::Q3_K.at(Part::Scale);
 
     #[inline]
     #[target_feature(enable = "avx2,fma,f16c")]
@@ -214,7 +226,8 @@ impl LaneCodes for Q3K {
             _mm256_srli_epi16::<4>(h),
             _mm256_srli_epi16::<5>(h),
         ];
-        let (q0, q1) = (permute(load32(b, 32)), permute(load32(b, 64)));
+        const CODES: usize = info::Q3_K.at(Part::Codes);
+        let (q0, q1) = (permute(load32(b, CODES)), permute(load32(b, CODES + 32)));
         let low = [
             q0,
             _mm256_srli_epi16::<2>(q0),
@@ -230,7 +243,12 @@ impl LaneCodes for Q3K {
             *code = _mm256_or_si256(_mm256_and_si256(low, three), _mm256_and_si256(third, four));
         }
         // 16 scales of 6 bits: four low bits in two dwords of nibbles, two high bits in the third.
-        let (s0, s1, s2) = (u32_at(b, 96), u32_at(b, 100), u32_at(b, 104));
+        const SCALES: usize = info::Q3_K.at(Part::GroupScales);
+        let (s0, s1, s2) = (
+            u32_at(b, SCALES),
+            u32_at(b, SCALES + 4),
+            u32_at(b, SCALES + 8),
+        );
         let scale = |low: u32, high: u32| (low & 0x0F0F_0F0F) | (high & 0x0303_0303) << 4;
         let first = join(scale(s0, s2), scale(s1, s2 >> 2));
         let second = join(scale(s0 >> 4, s2 >> 4), scale(s1 >> 4, s2 >> 6));
@@ -283,7 +301,7 @@ impl LaneActs {
             for (b, block) in row.chunks_exact(ACT_BYTES).enumerate() {
                 let i = b * padded + t;
                 for j in 0..8 {
-                    let q = permute(load32(block, 4 + 32 * j));
+                    let q = permute(load32(block, const { info::Q8_K.at(Part::Codes) } + 32 * j));
                     self.q[i][j] = I32x8::new(q);
                     if C::OFFSET != 0 {
                         let offset = _mm256_set1_epi8(C::OFFSET as i8);
@@ -291,7 +309,7 @@ impl LaneActs {
                     }
                 }
                 if C::MINS {
-                    self.bsums[i] = I32x8::new(load32(block, 260));
+                    self.bsums[i] = I32x8::new(load32(block, const { info::Q8_K.at(Part::Sums) }));
                 }
                 self.d[i] = f32::from_bits(u32_at(block, 0));
             }
@@ -357,7 +375,7 @@ unsafe fn by_row<C: LaneCodes, L: Level>(call: Call<'_>, scratch: &mut Scratch) 
                     lanes = _mm256_add_ps(lanes, _mm256_mul_ps(d, _mm256_cvtepi32_ps(sums)));
                     if C::MINS {
                         let sums = _mm256_madd_epi16(block.mins, acts.bsums[i].get());
-                        minus -= (f16_at(b, 2) * dx) * super::act::sum_lanes(sums) as f32;
+                        minus -= (f16_at(b, DMIN) * dx) * super::act::sum_lanes(sums) as f32;
                     }
                 }
                 *out = add_lanes(minus, lanes);
@@ -396,7 +414,7 @@ impl LanePanel {
                 self.mins[i] = I32x8::new(block.mins);
                 self.d[i] = [
                     f16_at(bytes, C::SCALE_AT),
-                    if C::MINS { f16_at(bytes, 2) } else { 0.0 },
+                    if C::MINS { f16_at(bytes, DMIN) } else { 0.0 },
                 ];
             }
         }

@@ -21,6 +21,7 @@ mod panel;
 pub(crate) mod probe;
 mod quantize;
 mod quantize512;
+mod simd;
 pub(crate) mod ternary;
 
 use codes::BlockCodes;

@@ -4,6 +4,7 @@
 use std::arch::x86_64::*;
 
 use trine_formats::types::{EncodeFn, TypeId};
+use trine_formats::types::{Part, info};
 
 use super::act::I32x8;
 use super::chain::load8;
@@ -81,7 +82,10 @@ fn q8_block(x: &[f32]) -> Option<(__m256i, f32)> {
 
 #[target_feature(enable = "avx2,fma,f16c")]
 fn q8_0_blocks(x: &[f32], out: &mut [u8]) {
-    for (x, out) in x.chunks_exact(32).zip(out.chunks_exact_mut(34)) {
+    for (x, out) in x
+        .chunks_exact(32)
+        .zip(out.chunks_exact_mut(info::Q8_0.bytes))
+    {
         match q8_block(x) {
             Some((q, d)) => {
                 out[..2].copy_from_slice(&f16_bytes(d));
@@ -94,7 +98,10 @@ fn q8_0_blocks(x: &[f32], out: &mut [u8]) {
 
 #[target_feature(enable = "avx2,fma,f16c")]
 fn q8_1_blocks(x: &[f32], out: &mut [u8]) {
-    for (x, out) in x.chunks_exact(32).zip(out.chunks_exact_mut(36)) {
+    for (x, out) in x
+        .chunks_exact(32)
+        .zip(out.chunks_exact_mut(info::Q8_1.bytes))
+    {
         match q8_block(x) {
             Some((q, d)) => {
                 let pairs = _mm256_maddubs_epi16(_mm256_set1_epi8(1), q);
@@ -125,7 +132,10 @@ pub(super) fn first_extreme(x: &[f32], amax: f32) -> f32 {
 
 #[target_feature(enable = "avx2,fma,f16c")]
 fn q8_k_blocks(x: &[f32], out: &mut [u8]) {
-    for (x, out) in x.chunks_exact(256).zip(out.chunks_exact_mut(292)) {
+    for (x, out) in x
+        .chunks_exact(256)
+        .zip(out.chunks_exact_mut(info::Q8_K.bytes))
+    {
         let amax = finite_amax(x).unwrap_or(0.0);
         let inverse = -127.0 / first_extreme(x, amax);
         if amax == 0.0 || !inverse.is_finite() {
@@ -142,7 +152,7 @@ fn q8_k_blocks(x: &[f32], out: &mut [u8]) {
                 *q = _mm256_cvtps_epi32(_mm256_mul_ps(inverse, load8(x)));
             }
             let q = pack32(q);
-            store32(&mut out[4 + 32 * k..], q);
+            store32(&mut out[info::Q8_K.at(Part::Codes) + 32 * k..], q);
             // Bytes plus 128 add up within each eight; each sixteen has 16 * 128 too much.
             let sad = _mm256_sad_epu8(
                 _mm256_xor_si256(q, _mm256_set1_epi8(-128)),
@@ -152,7 +162,10 @@ fn q8_k_blocks(x: &[f32], out: &mut [u8]) {
             sums[2 * k] = (sad[0] + sad[2] - 2048) as i16;
             sums[2 * k + 1] = (sad[4] + sad[6] - 2048) as i16;
         }
-        for (to, sum) in out[260..].chunks_exact_mut(2).zip(sums) {
+        for (to, sum) in out[info::Q8_K.at(Part::Sums)..]
+            .chunks_exact_mut(2)
+            .zip(sums)
+        {
             to.copy_from_slice(&sum.to_le_bytes());
         }
     }

@@ -3,6 +3,7 @@
 use std::arch::x86_64::*;
 
 use trine_formats::types::TypeId;
+use trine_formats::types::info;
 
 use super::quantize::{check_lengths, definition, f16_bytes};
 
@@ -93,9 +94,11 @@ fn q8_block(x: &[f32], inverse: f32) -> [__m512i; 2] {
 
 #[target_feature(enable = "avx2,fma,f16c,avx512f,avx512dq")]
 fn q8_0_blocks(x: &[f32], out: &mut [u8]) {
-    for (x, out) in x.chunks(16 * 32).zip(out.chunks_mut(16 * 34)) {
+    for (x, out) in x.chunks(16 * 32).zip(out.chunks_mut(16 * info::Q8_0.bytes)) {
         let scales = Scales::new(x);
-        let blocks = x.chunks_exact(32).zip(out.chunks_exact_mut(34));
+        let blocks = x
+            .chunks_exact(32)
+            .zip(out.chunks_exact_mut(info::Q8_0.bytes));
         for (i, (x, out)) in blocks.enumerate() {
             if !scales.inverse[i].is_finite() {
                 definition(TypeId::Q8_0)(x, None, out);
@@ -111,9 +114,11 @@ fn q8_0_blocks(x: &[f32], out: &mut [u8]) {
 
 #[target_feature(enable = "avx2,fma,f16c,avx512f,avx512dq")]
 fn q8_1_blocks(x: &[f32], out: &mut [u8]) {
-    for (x, out) in x.chunks(16 * 32).zip(out.chunks_mut(16 * 36)) {
+    for (x, out) in x.chunks(16 * 32).zip(out.chunks_mut(16 * info::Q8_1.bytes)) {
         let scales = Scales::new(x);
-        let blocks = x.chunks_exact(32).zip(out.chunks_exact_mut(36));
+        let blocks = x
+            .chunks_exact(32)
+            .zip(out.chunks_exact_mut(info::Q8_1.bytes));
         for (i, (x, out)) in blocks.enumerate() {
             if !scales.inverse[i].is_finite() {
                 definition(TypeId::Q8_1)(x, None, out);
@@ -145,7 +150,10 @@ fn first_extreme(x: &[f32], amax: f32) -> f32 {
 
 #[target_feature(enable = "avx512f,avx512bw")]
 fn q8_k_blocks(x: &[f32], out: &mut [u8]) {
-    for (x, out) in x.chunks_exact(256).zip(out.chunks_exact_mut(292)) {
+    for (x, out) in x
+        .chunks_exact(256)
+        .zip(out.chunks_exact_mut(info::Q8_K.bytes))
+    {
         let amax = finite_amax(x).unwrap_or(0.0);
         let inverse = -127.0 / first_extreme(x, amax);
         if amax == 0.0 || !inverse.is_finite() {

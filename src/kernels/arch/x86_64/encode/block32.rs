@@ -1,23 +1,18 @@
 //! Q4_0, Q4_1, Q5_0, Q5_1: blocks of 32 with one scale, and an offset or none.
+//!
+//! Without importance nothing is searched: the ends of a block decide its scale. With importance the search is the
+//! one of `trine_formats`, on the vectors of the instruction set.
 
 use std::arch::x86_64::*;
 
-use trine_formats::types::TypeId;
-use trine_formats::types::num::put_f16;
+use trine_formats::types::{TypeId, encode_on, info};
 
 use super::super::chain::load8;
 use super::super::quantize::{definition, f16_bytes, finite_amax, first_extreme, pack32};
-use super::k_block::{gather, weigh};
-use super::search::{Grid, fit_affine, fit_symmetric};
-use super::vector::{Eight, Sixteen, Vector, tile};
+use super::super::simd::{Avx2, Avx512};
 
 /// Weights per block.
 const BLOCK: usize = 32;
-
-/// The candidates for scale and offset with importance.
-const FROM: f32 = -0.9;
-const STEP: f32 = 0.05;
-const LAST: u8 = 36;
 
 /// Writes the codes of a block: fifth bits where there are any, then nibbles.
 #[inline]
@@ -130,119 +125,47 @@ fn plain_affine<const FIVE: bool, const BYTES: usize>(
     write_codes::<FIVE>(codes, &mut out[4..]);
 }
 
-/// Mean square of a row: summed in order, divided by the length as a float.
-fn mean_square(x: &[f32]) -> f32 {
-    x.iter().fold(0.0, |sum, v| sum + v * v) / x.len() as f32
-}
-
-/// What the weighted fit makes of up to `V::LANES` blocks; false where that is left to the definition.
-///
-/// # Safety
-/// The processor has the instruction set.
-#[inline(always)]
-unsafe fn weighted<V: Vector, const AFFINE: bool, const FIVE: bool, const BYTES: usize>(
-    x: &[f32],
-    importance: &[f32],
-    sigma2: f32,
-    out: &mut [[u8; BYTES]],
-) -> bool {
-    // SAFETY: as the caller says.
-    unsafe {
-        let tiled = tile::<V, BLOCK>(x);
-        let w = weigh::<V, BLOCK>(&tiled, &tile::<V, BLOCK>(importance), V::splat(sigma2));
-        let blocks = x.as_chunks::<BLOCK>().0.iter().zip(out).enumerate();
-        if AFFINE {
-            let grid = Grid {
-                top: if FIVE { 31.0 } else { 15.0 },
-                from: FROM,
-                step: STEP,
-                last: LAST,
-            };
-            let [Some(fit)] = fit_affine::<V, BLOCK, 1, false>(&[tiled], &[w], grid) else {
-                return false;
-            };
-            for (k, (x, out)) in blocks {
-                put_f16(out, 0, fit.scale[k]);
-                put_f16(out, 2, -fit.neg_min[k]);
-                let mut codes = [0; BLOCK];
-                for (c, x) in codes.iter_mut().zip(x) {
-                    *c = fit.code(k, *x);
-                }
-                write_codes::<FIVE>(gather(&codes), &mut out[4..]);
-            }
-        } else {
-            let half = if FIVE { 16.0 } else { 8.0 };
-            let fit = fit_symmetric::<V, BLOCK>(&tiled, &w, half);
-            for (k, (x, out)) in blocks {
-                put_f16(out, 0, fit.scale[k]);
-                let mut codes = [0; BLOCK];
-                for (c, x) in codes.iter_mut().zip(x) {
-                    *c = fit.code(k, *x);
-                }
-                write_codes::<FIVE>(gather(&codes), &mut out[2..]);
-            }
-        }
-        true
-    }
-}
-
-/// # Safety
-/// The processor has the instruction set.
-#[inline(always)]
-unsafe fn encode<V: Vector, const AFFINE: bool, const FIVE: bool, const BYTES: usize>(
+/// A row without importance.
+#[inline]
+#[target_feature(enable = "avx2,fma,f16c")]
+fn encode_plain<const AFFINE: bool, const FIVE: bool, const BYTES: usize>(
     ty: TypeId,
     x: &[f32],
-    importance: Option<&[f32]>,
     row: &mut [u8],
 ) {
-    let out = row.as_chunks_mut::<BYTES>().0;
-    // SAFETY: as the caller says.
-    unsafe {
-        let Some(w) = importance else {
-            for (x, out) in x.as_chunks::<BLOCK>().0.iter().zip(out) {
-                if AFFINE {
-                    plain_affine::<FIVE, BYTES>(ty, x, out);
-                } else {
-                    plain_symmetric::<FIVE, BYTES>(ty, x, out);
-                }
-            }
-            return;
-        };
-        let whole = x.len() == w.len() && x.len() == out.len() * BLOCK;
-        let ordinary = whole && finite_amax(x).is_some() && finite_amax(w).is_some();
-        let sigma2 = mean_square(x);
-        let step = V::LANES * BLOCK;
-        let groups = x.chunks(step).zip(w.chunks(step));
-        let mut fitted = ordinary;
-        for ((x, w), out) in groups.zip(out.chunks_mut(V::LANES)) {
-            fitted = fitted && weighted::<V, AFFINE, FIVE, BYTES>(x, w, sigma2, out);
-        }
-        if !fitted {
-            // The mean square is that of the row, so the definition needs all of it.
-            definition(ty)(x, importance, row);
+    let blocks = row.as_chunks_mut::<BYTES>().0.iter_mut();
+    for (out, x) in blocks.zip(x.as_chunks::<BLOCK>().0) {
+        if AFFINE {
+            plain_affine::<FIVE, BYTES>(ty, x, out);
+        } else {
+            plain_symmetric::<FIVE, BYTES>(ty, x, out);
         }
     }
 }
 
 macro_rules! encoders {
-    ($($avx2:ident $avx512:ident: $ty:ident, $affine:literal, $five:literal, $bytes:literal;)*) => { $(
+    ($($name:ident $avx2:ident $avx512:ident: $ty:ident, $affine:literal, $five:literal;)*) => { $(
         #[target_feature(enable = "avx2,fma,f16c")]
         pub(super) fn $avx2(x: &[f32], importance: Option<&[f32]>, row: &mut [u8]) {
-            // SAFETY: the instruction set of this function.
-            unsafe { encode::<Eight, $affine, $five, $bytes>(TypeId::$ty, x, importance, row) }
+            match importance {
+                None => encode_plain::<$affine, $five, { info::$ty.bytes }>(TypeId::$ty, x, row),
+                Some(_) => encode_on::$name(Avx2::here(), x, importance, row),
+            }
         }
 
-        #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512vnni")]
+        #[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512vl,avx512dq,avx512vnni")]
         pub(super) fn $avx512(x: &[f32], importance: Option<&[f32]>, row: &mut [u8]) {
-            // SAFETY: as above.
-            unsafe { encode::<Sixteen, $affine, $five, $bytes>(TypeId::$ty, x, importance, row) }
+            match importance {
+                None => encode_plain::<$affine, $five, { info::$ty.bytes }>(TypeId::$ty, x, row),
+                Some(_) => encode_on::$name(Avx512::here(), x, importance, row),
+            }
         }
     )* };
 }
 
 encoders! {
-    q4_0_avx2 q4_0_avx512: Q4_0, false, false, 18;
-    q4_1_avx2 q4_1_avx512: Q4_1, true, false, 20;
-    q5_0_avx2 q5_0_avx512: Q5_0, false, true, 22;
-    q5_1_avx2 q5_1_avx512: Q5_1, true, true, 24;
+    q4_0 q4_0_avx2 q4_0_avx512: Q4_0, false, false;
+    q4_1 q4_1_avx2 q4_1_avx512: Q4_1, true, false;
+    q5_0 q5_0_avx2 q5_0_avx512: Q5_0, false, true;
+    q5_1 q5_1_avx2 q5_1_avx512: Q5_1, true, true;
 }

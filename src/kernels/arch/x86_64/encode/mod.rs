@@ -11,14 +11,8 @@ use crate::{CompareRows, Isa, Level, scalar};
 
 mod block32;
 mod decode;
-mod k_block;
-mod q2_k;
-mod q3_k;
-mod q45_k;
-mod q6_k;
-mod search;
+mod searched;
 mod ternary;
-mod vector;
 
 /// Hands a kernel out as a safe function.
 macro_rules! safe {
@@ -76,16 +70,16 @@ pub(crate) fn encode_rows(ty: TypeId, isa: Isa) -> Option<EncodeFn> {
         (TypeId::Q5_0, Level::Avx512) => kernel!(block32::q5_0_avx512),
         (TypeId::Q5_1, Level::Avx2) => kernel!(block32::q5_1_avx2),
         (TypeId::Q5_1, Level::Avx512) => kernel!(block32::q5_1_avx512),
-        (TypeId::Q2_K, Level::Avx2) => kernel!(q2_k::avx2),
-        (TypeId::Q2_K, Level::Avx512) => kernel!(q2_k::avx512),
-        (TypeId::Q3_K, Level::Avx2) => kernel!(q3_k::avx2),
-        (TypeId::Q3_K, Level::Avx512) => kernel!(q3_k::avx512),
-        (TypeId::Q4_K, Level::Avx2) => kernel!(q45_k::q4_k_avx2),
-        (TypeId::Q4_K, Level::Avx512) => kernel!(q45_k::q4_k_avx512),
-        (TypeId::Q5_K, Level::Avx2) => kernel!(q45_k::q5_k_avx2),
-        (TypeId::Q5_K, Level::Avx512) => kernel!(q45_k::q5_k_avx512),
-        (TypeId::Q6_K, Level::Avx2) => kernel!(q6_k::avx2),
-        (TypeId::Q6_K, Level::Avx512) => kernel!(q6_k::avx512),
+        (TypeId::Q2_K, Level::Avx2) => kernel!(searched::q2_k_avx2),
+        (TypeId::Q2_K, Level::Avx512) => kernel!(searched::q2_k_avx512),
+        (TypeId::Q3_K, Level::Avx2) => kernel!(searched::q3_k_avx2),
+        (TypeId::Q3_K, Level::Avx512) => kernel!(searched::q3_k_avx512),
+        (TypeId::Q4_K, Level::Avx2) => kernel!(searched::q4_k_avx2),
+        (TypeId::Q4_K, Level::Avx512) => kernel!(searched::q4_k_avx512),
+        (TypeId::Q5_K, Level::Avx2) => kernel!(searched::q5_k_avx2),
+        (TypeId::Q5_K, Level::Avx512) => kernel!(searched::q5_k_avx512),
+        (TypeId::Q6_K, Level::Avx2) => kernel!(searched::q6_k_avx2),
+        (TypeId::Q6_K, Level::Avx512) => kernel!(searched::q6_k_avx512),
         _ => return None,
     })
 }

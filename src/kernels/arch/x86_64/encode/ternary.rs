@@ -4,6 +4,7 @@ use std::arch::x86_64::*;
 
 use trine_formats::types::TypeId;
 use trine_formats::types::num::f16_at;
+use trine_formats::types::{Part, info};
 
 use super::super::chain::load8;
 use super::super::codes::load32;
@@ -11,8 +12,8 @@ use super::super::quantize::{definition, f16_bytes, finite_amax, pack32, store32
 
 /// Weights per block of both types.
 const BLOCK: usize = 256;
-const TQ2_0: usize = 66;
-const TQ1_0: usize = 54;
+const TQ2_0: usize = info::TQ2_0.bytes;
+const TQ1_0: usize = info::TQ1_0.bytes;
 
 /// The codes of a block and its scale, or `None` where a value is not finite or the scale so small that its
 /// inverse is not.
@@ -60,7 +61,7 @@ pub(super) fn encode_tq2_0(x: &[f32], _importance: Option<&[f32]>, row: &mut [u8
             let high = _mm256_or_si256(_mm256_slli_epi16::<4>(c[2]), _mm256_slli_epi16::<6>(c[3]));
             store32(out, _mm256_or_si256(low, high));
         }
-        out[64..].copy_from_slice(&f16_bytes(d));
+        out[info::TQ2_0.at(Part::Scale)..].copy_from_slice(&f16_bytes(d));
     }
 }
 
@@ -118,7 +119,7 @@ pub(super) fn encode_tq1_0(x: &[f32], _importance: Option<&[f32]>, row: &mut [u8
             let digits = (0..4).fold(0, |n, t| 3 * n + u32::from(codes[16 + 4 * t + m]));
             *out = (3 * digits * 256).div_ceil(243) as u8;
         }
-        out[52..].copy_from_slice(&f16_bytes(d));
+        out[info::TQ1_0.at(Part::Scale)..].copy_from_slice(&f16_bytes(d));
     }
 }
 
@@ -154,7 +155,7 @@ pub(super) fn decode_tq2_0(row: &[u8], out: &mut [f32]) {
     let three = _mm256_set1_epi8(3);
     let blocks = row.as_chunks::<TQ2_0>().0.iter();
     for (block, y) in blocks.zip(out.as_chunks_mut::<BLOCK>().0) {
-        let levels = levels(f16_at(block, 64));
+        let levels = levels(f16_at(block, info::TQ2_0.at(Part::Scale)));
         for (h, y) in y.as_chunks_mut::<128>().0.iter_mut().enumerate() {
             let q = load32(block, 32 * h);
             let codes = [
@@ -209,7 +210,7 @@ pub(super) fn decode_tq1_0(row: &[u8], out: &mut [f32]) {
                 rest[80 + 4 * t..80 + 4 * (t + 1)].copy_from_slice(&bytes[16..20]);
             }
         }
-        let levels = levels(f16_at(block, 52));
+        let levels = levels(f16_at(block, info::TQ1_0.at(Part::Scale)));
         for (codes, y) in codes.as_chunks::<32>().0.iter().zip(y.as_chunks_mut().0) {
             store_levels(load32(codes, 0), levels, y);
         }

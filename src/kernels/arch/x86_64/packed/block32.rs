@@ -18,6 +18,7 @@ use std::arch::x86_64::*;
 
 use trine_formats::types::TypeId;
 use trine_formats::types::num::f16_to_f32;
+use trine_formats::types::{Part, TypeInfo, info};
 
 use super::check;
 use crate::packed::{Encoding, Layout};
@@ -38,13 +39,18 @@ enum PackedStep {
 
 /// How a type's blocks are laid out.
 trait Block32 {
+    /// What is known of the type.
+    const INFO: TypeInfo;
     /// Bytes of a block of one row in the file.
-    const BYTES: usize;
+    const BYTES: usize = Self::INFO.bytes;
     /// Where its scale, offset, fifth bits and codes are.
-    const SCALE_AT: usize = 0;
-    const OFFSET_AT: usize = 2;
+    const SCALE_AT: usize = Self::INFO.at(Part::Scale);
+    const OFFSET_AT: usize = match Self::STEP {
+        PackedStep::PlusOffset => Self::INFO.at(Part::Min),
+        _ => 0,
+    };
     const FIFTH_AT: Option<usize> = None;
-    const CODES_AT: usize;
+    const CODES_AT: usize = Self::INFO.at(Part::Codes);
     /// Bytes of a scale; one byte is a power of two.
     const SCALE_BYTES: usize = 2;
     /// Whole bytes or nibbles.
@@ -81,61 +87,51 @@ struct Iq4Nl;
 struct Mxfp4;
 
 impl Block32 for Q8_0 {
-    const BYTES: usize = 34;
-    const CODES_AT: usize = 2;
+    const INFO: TypeInfo = info::Q8_0;
     const LINES: usize = 8;
     const BIAS: i32 = 128;
     const STEP: PackedStep = PackedStep::ScaleFirst;
 }
 
 impl Block32 for Q4_0 {
-    const BYTES: usize = 18;
-    const CODES_AT: usize = 2;
+    const INFO: TypeInfo = info::Q4_0;
     const BIAS: i32 = 8;
     const STEP: PackedStep = PackedStep::SumFirst;
 }
 
 impl Block32 for Q4_1 {
-    const BYTES: usize = 20;
-    const CODES_AT: usize = 4;
+    const INFO: TypeInfo = info::Q4_1;
     const BIAS: i32 = 0;
     const STEP: PackedStep = PackedStep::PlusOffset;
 }
 
 impl Block32 for Q5_0 {
-    const BYTES: usize = 22;
-    const FIFTH_AT: Option<usize> = Some(2);
-    const CODES_AT: usize = 6;
+    const INFO: TypeInfo = info::Q5_0;
+    const FIFTH_AT: Option<usize> = Some(info::Q5_0.at(Part::HighBits));
     const BIAS: i32 = 16;
     const STEP: PackedStep = PackedStep::ScaleFirst;
 }
 
 impl Block32 for Q5_1 {
-    const BYTES: usize = 24;
-    const FIFTH_AT: Option<usize> = Some(4);
-    const CODES_AT: usize = 8;
+    const INFO: TypeInfo = info::Q5_1;
+    const FIFTH_AT: Option<usize> = Some(info::Q5_1.at(Part::HighBits));
     const BIAS: i32 = 0;
     const STEP: PackedStep = PackedStep::PlusOffset;
 }
 
 impl Block32 for Iq4Nl {
-    const BYTES: usize = 18;
-    const CODES_AT: usize = 2;
+    const INFO: TypeInfo = info::IQ4_NL;
     const BIAS: i32 = 128;
-    const TABLE: Option<[u8; 16]> = Some([
-        1, 24, 45, 63, 79, 93, 106, 118, 129, 141, 153, 166, 181, 197, 217, 241,
-    ]);
+    const TABLE: Option<[u8; 16]> = Some(Self::INFO.raised_codebook(128));
     const STEP: PackedStep = PackedStep::ScaleFirst;
 }
 
 /// Twice the E2M1 values; the scale is halved instead.
 impl Block32 for Mxfp4 {
-    const BYTES: usize = 17;
-    const CODES_AT: usize = 1;
+    const INFO: TypeInfo = info::MXFP4;
     const SCALE_BYTES: usize = 1;
     const BIAS: i32 = 12;
-    const TABLE: Option<[u8; 16]> =
-        Some([12, 13, 14, 15, 16, 18, 20, 24, 12, 11, 10, 9, 8, 6, 4, 0]);
+    const TABLE: Option<[u8; 16]> = Some(Self::INFO.raised_codebook(12));
     const STEP: PackedStep = PackedStep::ScaleFirst;
 }
 

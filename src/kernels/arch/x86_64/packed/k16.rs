@@ -20,6 +20,7 @@
 use std::arch::x86_64::*;
 
 use trine_formats::types::TypeId;
+use trine_formats::types::{Part, info};
 
 use super::check;
 use super::lanes::{
@@ -177,7 +178,10 @@ fn arrange_block<C: CodesOf16>(act: &[u8; Q8_K], out: &mut [u8]) {
     let low_units = _cvtu32_mask16(((1 << C::LOW) - 1) * 0x101);
     let offset = i32::from(C::OFFSET) * 0x0101_0101;
     let excess = _mm512_mask_set1_epi32(_mm512_set1_epi8(32), low_units, offset);
-    for (i, q) in by_lane(&act[4..].as_chunks().0[0]).into_iter().enumerate() {
+    for (i, q) in by_lane(&act[info::Q8_K.at(Part::Codes)..].as_chunks().0[0])
+        .into_iter()
+        .enumerate()
+    {
         store(&mut lines[i], q);
         let sums = _mm512_maddubs_epi16(excess, q);
         let correction = _mm512_sub_epi16(_mm512_setzero_si512(), sums);

@@ -5,7 +5,9 @@
 //! 32s + l + 8i, i = 0..4, one broadcast of activations each.
 
 use std::arch::x86_64::*;
+
 use std::mem::MaybeUninit;
+use trine_formats::types::info;
 
 /// Rows of a group.
 pub(super) const ROWS: usize = 16;
@@ -14,7 +16,7 @@ pub(super) const BLOCK: usize = 256;
 /// Chains of a row.
 pub(super) const CHAINS: usize = 8;
 /// Bytes of a Q8_K block.
-pub(super) const Q8_K: usize = 292;
+pub(super) const Q8_K: usize = info::Q8_K.bytes;
 /// Tokens whose chains are kept side by side in the first-level cache.
 pub(super) const TILE: usize = 32;
 

@@ -19,6 +19,7 @@
 use std::arch::x86_64::*;
 
 use trine_formats::types::TypeId;
+use trine_formats::types::{Part, info};
 
 use super::check;
 use super::lanes::{
@@ -27,7 +28,7 @@ use super::lanes::{
 use crate::packed::{Encoding, Layout};
 
 /// Offsets in a block of the file.
-const FILE: usize = 84;
+const FILE: usize = info::Q2_K.bytes;
 const FILE_CODES: usize = 16;
 const FILE_D: usize = 80;
 /// Offsets in a block of the group.
@@ -92,9 +93,12 @@ fn arrange(act: &[u8], n: usize, out: &mut [u8]) {
     assert_eq!(act.len(), n / BLOCK * Q8_K, "activation row");
     let blocks = act.as_chunks::<Q8_K>().0;
     for (act, out) in blocks.iter().zip(out.as_chunks_mut::<ACT>().0) {
-        out[..SUMS].copy_from_slice(&act[4..260]);
+        out[..SUMS].copy_from_slice(&act[info::Q8_K.at(Part::Codes)..info::Q8_K.at(Part::Sums)]);
         let sums = out[SUMS..SCALE].as_chunks_mut::<8>().0;
-        for (out, sums) in sums.iter_mut().zip(act[260..].as_chunks::<8>().0) {
+        for (out, sums) in sums
+            .iter_mut()
+            .zip(act[info::Q8_K.at(Part::Sums)..].as_chunks::<8>().0)
+        {
             let [a, b, c, d, e, f, g, h] = *sums;
             *out = [a, b, e, f, c, d, g, h];
         }

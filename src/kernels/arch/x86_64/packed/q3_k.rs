@@ -16,6 +16,8 @@
 
 use std::arch::x86_64::*;
 
+use trine_formats::types::info;
+
 use super::k16::{Acts, CodesOf16, Product, SCALE, at, layout, pair_scales};
 use super::lanes::{BLOCK, CHAINS, ROWS, Tile, broadcast, finish, load, scales, step, unroll};
 use crate::packed::Layout;
@@ -29,7 +31,7 @@ struct Q3K;
 
 impl CodesOf16 for Q3K {
     const NAME: &'static str = "q3_k x16";
-    const FILE: usize = 110;
+    const FILE: usize = info::Q3_K.bytes;
     const FILE_SCALES: usize = 96;
     const FILE_D: usize = 108;
     const SCALE_LINES: usize = 3;

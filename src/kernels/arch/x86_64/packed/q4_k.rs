@@ -24,6 +24,7 @@
 use std::arch::x86_64::*;
 
 use trine_formats::types::TypeId;
+use trine_formats::types::{Part, info};
 
 use super::check;
 use super::lanes::{
@@ -74,7 +75,7 @@ struct Q5K;
 
 impl CodesOf32 for Q4K {
     const NAME: &'static str = "q4_k x16";
-    const FILE: usize = 144;
+    const FILE: usize = info::Q4_K.bytes;
     const SHIFT: u32 = 12;
     const BIAS: i32 = 8192;
 
@@ -100,7 +101,7 @@ impl CodesOf32 for Q4K {
 
 impl CodesOf32 for Q5K {
     const NAME: &'static str = "q5_k x16";
-    const FILE: usize = 176;
+    const FILE: usize = info::Q5_K.bytes;
     const SHIFT: u32 = 13;
     const BIAS: i32 = 16384;
 
@@ -211,11 +212,16 @@ fn arrange(act: &[u8], n: usize, out: &mut [u8]) {
 
 #[target_feature(enable = "avx512f,avx512bw")]
 fn arrange_block(act: &[u8; Q8_K], out: &mut [u8; ACT]) {
-    let quants = by_lane(&act[4..].as_chunks().0[0]);
+    let quants = by_lane(&act[info::Q8_K.at(Part::Codes)..].as_chunks().0[0]);
     for (out, q) in out.as_chunks_mut().0.iter_mut().zip(quants) {
         store(out, q);
     }
-    for (j, sums) in act[260..].as_chunks::<4>().0.iter().enumerate() {
+    for (j, sums) in act[info::Q8_K.at(Part::Sums)..]
+        .as_chunks::<4>()
+        .0
+        .iter()
+        .enumerate()
+    {
         let [a, b, c, d] = *sums;
         let sum = i32::from(i16::from_le_bytes([a, b])) + i32::from(i16::from_le_bytes([c, d]));
         // Only sums that no quants have need the rest.

@@ -3,6 +3,8 @@
 
 use std::arch::x86_64::*;
 
+use trine_formats::types::info;
+
 use super::k16::{CodesOf16, layout};
 use super::lanes::{BLOCK, load};
 use crate::packed::Layout;
@@ -13,7 +15,7 @@ struct Q6K;
 
 impl CodesOf16 for Q6K {
     const NAME: &'static str = "q6_k x16";
-    const FILE: usize = 210;
+    const FILE: usize = info::Q6_K.bytes;
     const FILE_SCALES: usize = 192;
     const FILE_D: usize = 208;
     const SCALE_LINES: usize = 4;

@@ -26,6 +26,7 @@
 use std::arch::x86_64::*;
 
 use trine_formats::types::TypeId;
+use trine_formats::types::{Part, info};
 
 use super::{check, dword};
 use crate::packed::{Encoding, Layout};
@@ -41,10 +42,10 @@ pub(super) const UNIT_BYTES: usize = ROWS * UNIT_ROW;
 /// The f16 scales before two units of TQ2_0.
 pub(super) const SCALES: usize = 2 * ROWS;
 /// Bytes of a TQ2_0 block of one row, its codes first.
-const BLOCK_ROW: usize = 66;
+const BLOCK_ROW: usize = info::TQ2_0.bytes;
 pub(super) const BLOCK: usize = SCALES + 2 * UNIT_BYTES;
 /// Bytes of a Q8_K block.
-pub(super) const Q8_K: usize = 292;
+pub(super) const Q8_K: usize = info::Q8_K.bytes;
 /// Tokens of a call: a few of those that share registers.
 const TILE: usize = 16;
 /// Units whose sums stay in one set of accumulators when planes follow each other.
@@ -161,9 +162,10 @@ pub(super) fn arrange_q8_k(act: &[u8], n: usize, out: &mut [u8]) {
     let (q, rest) = out.split_at_mut(n);
     let (scales, sums) = rest.split_at_mut(4 * blocks);
     for (b, act) in act.chunks_exact(Q8_K).enumerate() {
-        q[256 * b..][..256].copy_from_slice(&act[4..260]);
+        q[256 * b..][..256]
+            .copy_from_slice(&act[info::Q8_K.at(Part::Codes)..info::Q8_K.at(Part::Sums)]);
         scales[4 * b..][..4].copy_from_slice(&act[..4]);
-        let sums_of_16 = act[260..].chunks_exact(2);
+        let sums_of_16 = act[info::Q8_K.at(Part::Sums)..].chunks_exact(2);
         let sum: i32 = sums_of_16
             .map(|s| i32::from(i16::from_le_bytes([s[0], s[1]])))
             .sum();

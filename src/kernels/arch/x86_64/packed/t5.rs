@@ -24,6 +24,7 @@ use std::cell::RefCell;
 use std::sync::LazyLock;
 
 use trine_formats::types::TypeId;
+use trine_formats::types::info;
 
 use super::t2::{self, Act, Halves, PLANES, ROWS, SCALES, UNIT_BYTES, load};
 use super::{check, dword};
@@ -42,7 +43,7 @@ const DIGITS: usize = CHUNKS * 2 * 64;
 /// Bytes of a block with scales.
 const BLOCK: usize = SCALES + DIGITS;
 /// Bytes of a TQ1_0 block of one row: 52 of digits, then the scale.
-const TQ1_0_ROW: usize = 54;
+const TQ1_0_ROW: usize = info::TQ1_0.bytes;
 
 /// What the last two digits (or the middle two) can be besides (2, 2).
 const PAIRS: [(u8, u8); 8] = [

@@ -30,10 +30,15 @@ pub fn read(path: &Path) -> Vec<u8> {
 }
 
 pub fn model_file(bytes: Vec<u8>) -> ModelFile {
+    model_file_at(Path::new(""), bytes)
+}
+
+/// A model whose bytes are those of the file at `path`.
+pub fn model_file_at(path: &Path, bytes: Vec<u8>) -> ModelFile {
     let gguf = Gguf::parse(&bytes, &Limits::default()).expect("a valid header");
     let bytes: Bytes = Arc::new(bytes);
     ModelFile::new(vec![Shard {
-        path: PathBuf::new(),
+        path: path.to_owned(),
         gguf,
         bytes,
     }])

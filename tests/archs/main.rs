@@ -1,0 +1,203 @@
+//! Small random models of many architectures have the reference's logits, in every position and four tensor types.
+//!
+//! The models are made here from listings of their keys and tensors; that the hash of each file is the reference's
+//! proves that it is the file which the reference evaluated.
+#![allow(missing_docs)]
+
+mod golden;
+mod listing;
+mod weights;
+
+use std::fs;
+use std::path::Path;
+
+use golden::Golden;
+use listing::Listing;
+use trine::Isa;
+use trine::model::{LoadOptions, Model};
+use trine::pool::Pool;
+use trine::quant::{Plan, Recipe, RunOptions, Target};
+use trine::step::{Session, SessionOptions};
+use trine_formats::gguf::Limits;
+use trine_testkit::sha256;
+
+/// Models that the engine refuses or computes otherwise. One that becomes equal must leave this list.
+const NOT_YET: &[&str] = &[
+    "gemma2-dense",
+    "gemma2-long",
+    "gemma3-dense",
+    "granite-dense",
+    "granite-long",
+    "granite-moe",
+    "granitemoe-moe",
+    "granitemoe-shared",
+    "llama-8x2",
+    "llama-dense",
+    "llama-moe",
+    "mistral3-dense",
+    "mistral3-moe",
+    "olmo2-dense",
+    "phi3-dense",
+    "phi3-long",
+    "phi3-short",
+    "qwen2-dense",
+    "qwen3-dense",
+    "qwen3moe-30x4",
+    "qwen3moe-moe",
+    "qwen3moe-ties",
+    "stablelm-dense",
+    "stablelm-parallel",
+];
+
+/// Tensor types the models are evaluated in; the first is that of the files as they are made.
+const TYPES: [&str; 4] = ["F32", "F16", "Q8_0", "Q4_K_M"];
+
+macro_rules! models {
+    ($($test:ident $name:literal,)*) => {
+        const MODELS: &[&str] = &[$($name),*];
+        $(#[test] fn $test() { check($name) })*
+    };
+}
+
+models! {
+    bitnet_25_long "bitnet-25-long",
+    bitnet_b158_long "bitnet-b1.58-long",
+    bitnet_long "bitnet-long",
+    gemma2_dense "gemma2-dense",
+    gemma2_long "gemma2-long",
+    gemma3_dense "gemma3-dense",
+    gemma3_long "gemma3-long",
+    granite_dense "granite-dense",
+    granite_long "granite-long",
+    granite_moe "granite-moe",
+    granitemoe_moe "granitemoe-moe",
+    granitemoe_shared "granitemoe-shared",
+    llama_8x2 "llama-8x2",
+    llama_dense "llama-dense",
+    llama_long "llama-long",
+    llama_moe "llama-moe",
+    mistral3_dense "mistral3-dense",
+    mistral3_moe "mistral3-moe",
+    olmo2_dense "olmo2-dense",
+    olmo2_long "olmo2-long",
+    phi3_dense "phi3-dense",
+    phi3_long "phi3-long",
+    phi3_short "phi3-short",
+    qwen2_dense "qwen2-dense",
+    qwen2_long "qwen2-long",
+    qwen3_dense "qwen3-dense",
+    qwen3_long "qwen3-long",
+    qwen3moe_30x4 "qwen3moe-30x4",
+    qwen3moe_moe "qwen3moe-moe",
+    qwen3moe_ties "qwen3moe-ties",
+    stablelm_dense "stablelm-dense",
+    stablelm_parallel "stablelm-parallel",
+}
+
+#[test]
+fn every_golden_model_is_tested() {
+    let golden = golden::read();
+    let mut names = MODELS.to_vec();
+    names.sort_unstable();
+    assert!(golden.keys().eq(&names), "{names:?}");
+    assert!(NOT_YET.iter().all(|name| MODELS.contains(name)));
+}
+
+/// Writes the models for a reference program to read, to the directory that `TRINE_ARCHS` names.
+#[test]
+#[ignore = "writes files, see testdata/archs/README.md"]
+fn write_the_models() {
+    let dir = std::env::var_os("TRINE_ARCHS").expect("TRINE_ARCHS names no directory");
+    for entry in fs::read_dir(trine_testkit::testdata("archs")).expect("the listings") {
+        let path = entry.expect("a listing").path();
+        if path.extension().is_some_and(|e| e == "txt") {
+            let name = path.file_stem().expect("a name").to_str().expect("UTF-8");
+            let file = Path::new(&dir).join(format!("{name}.gguf"));
+            fs::write(file, made(name)).expect("a writable directory");
+        }
+    }
+}
+
+fn made(name: &str) -> Vec<u8> {
+    let path = trine_testkit::testdata(&format!("archs/{name}.txt"));
+    Listing::parse(&fs::read_to_string(path).expect("a listing")).file()
+}
+
+#[track_caller]
+fn check(name: &str) {
+    let golden = &golden::read()[name];
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let source = dir.path().join("F32.gguf");
+    fs::write(&source, made(name)).expect("room for the model");
+    let mut differences = Vec::new();
+    for ty in TYPES {
+        let form = &golden.forms[ty];
+        let path = dir.path().join(format!("{ty}.gguf"));
+        if ty != TYPES[0] {
+            quantize(&source, ty, &path);
+        }
+        let bytes = trine_testkit::read(&path);
+        assert_eq!(sha256(&bytes), form.file, "{name} {ty}: the file");
+        differences.extend(difference(golden, ty, bytes).map(|d| format!("{name} {ty}: {d}")));
+    }
+    match (NOT_YET.contains(&name), differences.first()) {
+        (true, Some(difference)) => eprintln!("SKIPPED {difference}"),
+        (true, None) => panic!("{name} equals the reference: take it off the list"),
+        (false, Some(_)) => panic!("{}", differences.join("\n")),
+        (false, None) => {}
+    }
+}
+
+/// Quantizes as `llama-quantize SOURCE OUT TYPE` does.
+fn quantize(source: &Path, ty: &str, out: &Path) {
+    let mut recipe = Recipe::new(Target::parse(ty).expect("a type"));
+    recipe.fallback = true;
+    let bytes = trine_testkit::read(source);
+    let model = trine_testkit::gguf::model_at(source.to_owned(), bytes, &Limits::default());
+    let plan = Plan::new(&model, &recipe).expect("a plan");
+    let options = RunOptions {
+        threads: 2,
+        force: false,
+        isa: Isa::detect(),
+    };
+    trine::quant::run(&model, &plan, out, options, &mut ()).expect("a quantized file");
+}
+
+/// What the engine does otherwise than the reference.
+fn difference(golden: &Golden, ty: &str, bytes: Vec<u8>) -> Option<String> {
+    let options = LoadOptions::default();
+    let model = match Model::load(&trine_testkit::gguf::model(bytes), &options) {
+        Ok(model) => model,
+        Err(e) => return Some(e.to_string()),
+    };
+    let want = &golden.forms[ty].logits;
+    let got = logits(&model, golden);
+    assert_eq!(got.len(), want.len());
+    let first = got.iter().zip(want).position(|(got, want)| got != want)?;
+    let wrong = got.iter().zip(want).filter(|(got, want)| got != want);
+    let (wrong, all) = (wrong.count(), want.len());
+    let position = first * golden.positions;
+    Some(format!(
+        "logits differ from position {position} on, in {wrong} of {all} hashes"
+    ))
+}
+
+/// The hashes of the logits.
+fn logits(model: &Model, golden: &Golden) -> Vec<String> {
+    let n_ctx = golden.tokens.len();
+    let n_ubatch = 512;
+    let pool = Pool::new(2).expect("threads");
+    let mut session = Session::new(model, &pool, SessionOptions { n_ctx, n_ubatch });
+    let mut groups = Vec::new();
+    session
+        .eval(&golden.tokens, 0, &mut |position, logits| {
+            if position % golden.positions == 0 {
+                groups.push(Vec::new());
+            }
+            let group: &mut Vec<u8> = groups.last_mut().expect("a group");
+            group.extend(logits.iter().flat_map(|v| v.to_le_bytes()));
+        })
+        .expect("room for the tokens");
+    let short = |group: &Vec<u8>| sha256(group)[..16].to_owned();
+    groups.iter().map(short).collect()
+}

@@ -4,7 +4,7 @@ use super::base_file::BaseWriter;
 use super::perplexity::{Estimate, perplexity};
 use super::{Chunks, EvalError};
 use crate::handle::Model;
-use crate::model::SessionOptions;
+use crate::step::SessionOptions;
 
 /// Tokens that go through the model together.
 const BATCH: usize = 512;

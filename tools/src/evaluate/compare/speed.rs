@@ -74,12 +74,12 @@ impl Evaluator for Timed {
 ///
 /// # Errors
 /// Ctrl-C.
-pub fn generation(model: &Model, pool: &Pool, bits: Option<u8>) -> Result<f64> {
+pub fn generation(model: &Model, bits: Option<u8>) -> Result<f64> {
     let options = SessionOptions {
         n_ctx: WARMUP + TIMED,
         n_ubatch: 1,
     };
-    let mut session = Session::new(model, pool, options);
+    let mut session = model.session(options);
     if let Some(bits) = bits {
         session.set_bits(bits)?;
     }

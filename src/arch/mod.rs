@@ -22,7 +22,7 @@ use crate::ops::activation::Activation;
 use crate::ops::experts::Gating;
 use crate::ops::rope::Pairing;
 
-pub use checkpoint::{Checkpoint, HeadDim};
+pub use checkpoint::{Checkpoint, HeadDim, RopeScaling, SpacePrefix};
 pub use parts::Group;
 pub use tensor::{Extent, Role, Sizes, Tensor};
 

@@ -28,6 +28,7 @@ pub const BITNET: Arch = Arch {
         partial: true,
         ..Arch::DENSE.rope
     },
+    ffn_scales: true,
     checkpoint: Some(&Checkpoint {
         activations: &["silu"],
         rope_scaling: RopeScaling::One,

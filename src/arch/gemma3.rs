@@ -5,6 +5,7 @@
 
 use super::parts::{
     ATTN_NORM, ATTN_OUT, ATTN_POST_NORM, FFN_POST_NORM, GATED_FFN, HEAD_NORMS, PRE_FFN_NORM, QKV,
+    QKV_BIAS_OPTIONAL,
 };
 use super::{
     Arch, Checkpoint, EmbeddingScale, HeadDim, RopeRule, ScoreScale, SpacePrefix, WindowRope,
@@ -25,6 +26,7 @@ pub const GEMMA3: Arch = Arch {
         PRE_FFN_NORM,
         GATED_FFN,
         FFN_POST_NORM,
+        QKV_BIAS_OPTIONAL,
     ],
     rope: RopeRule {
         partial: true,
@@ -39,6 +41,8 @@ pub const GEMMA3: Arch = Arch {
     activation: Activation::Gelu,
     embedding_scale: EmbeddingScale::RootOfWidth,
     logit_softcap: true,
+    // layers of embedding models
+    ignored: &["dense_2.weight", "dense_3.weight"],
     checkpoint: Some(&Checkpoint {
         classes: &["Gemma3ForCausalLM", "Gemma3ForConditionalGeneration"],
         activations: &["gelu_pytorch_tanh"],

@@ -35,6 +35,7 @@ pub const LLAMA: Arch = Arch {
         pairing: Pairing::Adjacent,
         ..Arch::DENSE.rope
     },
+    ffn_scales: true,
     checkpoint: Some(&Checkpoint {
         classes: &["LlamaForCausalLM", "LLaMAForCausalLM", "MistralForCausalLM"],
         activations: &["silu", "swish"],

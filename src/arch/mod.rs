@@ -60,11 +60,16 @@ pub struct Arch {
     pub score_scale: ScoreScale,
     /// The gate's function: `down(f(gate(x)) * up(x))`.
     pub activation: Activation,
+    /// Whether the graph applies the per-tensor factors (`.scale`) of gate, up and down projection; where it does not,
+    /// the reference loads and ignores them.
+    pub ffn_scales: bool,
     /// How experts are chosen and weighed.
     pub router: Router,
     /// Whether the key `expert_feed_forward_length` gives the width of an expert, which is otherwise that of the
     /// feed-forward network.
     pub expert_width_key: bool,
+    /// Tensors for other uses of a model, which the text model ignores.
+    pub ignored: &'static [&'static str],
     /// Factor on the token embeddings.
     pub embedding_scale: EmbeddingScale,
     /// Whether what attention and feed-forward network add to the residual stream is multiplied by the key
@@ -155,11 +160,13 @@ impl Arch {
         window: None,
         score_scale: ScoreScale::HeadSize,
         activation: Activation::Silu,
+        ffn_scales: false,
         router: Router {
             gating: Gating::SoftMax,
             normalize: true,
         },
         expert_width_key: false,
+        ignored: &[],
         embedding_scale: EmbeddingScale::One,
         residual_scale: false,
         logit_scale: false,

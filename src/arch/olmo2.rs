@@ -3,6 +3,7 @@
 
 use super::parts::{
     ATTN_OUT, ATTN_POST_NORM, ENDS, FFN_POST_NORM, GATED_FFN, OUTPUT_REQUIRED, QK_NORMS, QKV,
+    QKV_BIAS_OPTIONAL,
 };
 use super::{Arch, Checkpoint, HeadDim, WindowRope, WindowRule};
 
@@ -18,6 +19,7 @@ pub const OLMO2: Arch = Arch {
         ATTN_POST_NORM,
         GATED_FFN,
         FFN_POST_NORM,
+        QKV_BIAS_OPTIONAL,
     ],
     window: Some(WindowRule {
         period: 4,

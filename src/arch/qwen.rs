@@ -2,7 +2,7 @@
 
 use super::parts::{
     ATTN_NORM, ATTN_OUT, ATTN_OUT_BIAS_OPTIONAL, ENDS, EXPERTS, FFN_NORM, GATED_FFN, HEAD_NORMS,
-    OUTPUT_BIAS, OUTPUT_OR_TIED, QKV, QKV_BIAS, QKV_BIAS_OPTIONAL,
+    OUTPUT_BIAS, OUTPUT_OR_TIED, QKV, QKV_BIAS_OPTIONAL,
 };
 use super::{Arch, Checkpoint, HeadDim};
 
@@ -11,7 +11,7 @@ pub const QWEN2: Arch = Arch {
     name: "qwen2",
     models: "Qwen 2, Qwen 2.5",
     ends: &[ENDS, OUTPUT_OR_TIED, OUTPUT_BIAS],
-    block: &[ATTN_NORM, QKV, ATTN_OUT, FFN_NORM, GATED_FFN, QKV_BIAS],
+    block: &[ATTN_NORM, QKV, ATTN_OUT, FFN_NORM, GATED_FFN, QKV_BIAS_OPTIONAL],
     checkpoint: Some(&Checkpoint {
         classes: &["Qwen2ForCausalLM"],
         context: 32768,
@@ -35,6 +35,9 @@ pub const QWEN3: Arch = Arch {
         QKV_BIAS_OPTIONAL,
         ATTN_OUT_BIAS_OPTIONAL,
     ],
+    ffn_scales: true,
+    // the head of rerankers
+    ignored: &["cls.output.weight"],
     checkpoint: Some(&Checkpoint {
         classes: &["Qwen3ForCausalLM"],
         context: 32768,
@@ -57,6 +60,7 @@ pub const QWEN3MOE: Arch = Arch {
         EXPERTS,
         QKV_BIAS_OPTIONAL,
     ],
+    ffn_scales: true,
     expert_width_key: true,
     ..Arch::DENSE
 };

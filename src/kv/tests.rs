@@ -1,0 +1,141 @@
+//! Pages: budgets, sharing, copies of what is not full.
+
+use super::*;
+use crate::kernels::Isa;
+
+const LAYOUT: PageLayout = PageLayout {
+    n_layer: 2,
+    n_head: 3,
+    head_dim: 8,
+    positions: 32,
+};
+const WIDTH: usize = 24;
+
+/// The key of a position in layer 1, and its value.
+fn row(position: usize, salt: usize) -> Vec<f32> {
+    let value = |i: usize| ((position * 31 + i * 7 + salt) % 2039) as f32;
+    (0..WIDTH).map(value).collect()
+}
+
+fn append(seq: &mut Sequence, salts: &[usize]) {
+    seq.reserve(salts.len()).expect("pages");
+    let first = seq.len();
+    let rows = |extra: usize| -> Vec<f32> {
+        let rows = salts.iter().enumerate();
+        rows.flat_map(|(i, salt)| row(first + i, salt + extra)).collect()
+    };
+    let mut parts = [Rows {
+        seq,
+        rows: 0..salts.len(),
+    }];
+    store(Isa::detect(), 1, &mut parts, &rows(0), &rows(5));
+    seq.advance(salts.len());
+}
+
+/// The words of all keys and values of a sequence's full tiles in layer 1.
+fn words(seq: &Sequence) -> Vec<[u64; 8]> {
+    let mut out = Vec::new();
+    for tile in 0..seq.len() / TILE {
+        for head in 0..LAYOUT.n_head {
+            let (page, tile) = seq.tile(1, head, tile);
+            out.extend(page.keys(tile).iter().map(|line| line.0));
+            let values = page.values(tile, 0..1, 1);
+            out.extend(values.words[..values.lines * values.quads].iter().map(|l| l.0));
+        }
+    }
+    out
+}
+
+#[test]
+fn pages_are_bounded_in_bytes() {
+    assert_eq!(PageLayout::new(30, 3, 64).positions, 128);
+    let large = PageLayout::new(30, 24, 128);
+    assert_eq!(large.positions, 32);
+    assert_eq!(large.bytes(), 30 * 24 * 128 * 32 * 2 * 2);
+}
+
+#[test]
+fn a_sequence_grown_one_by_one_holds_what_one_grown_at_once_does() {
+    let pool = PagePool::new(LAYOUT, 8);
+    let (mut whole, mut grown) = (pool.sequence(), pool.sequence());
+    append(&mut whole, &[1; 96]);
+    (0..96).for_each(|_| append(&mut grown, &[1]));
+    assert!(words(&whole) == words(&grown));
+    assert_eq!((grown.pages(), pool.free()), (3, 2));
+}
+
+#[test]
+fn forks_share_pages_and_copy_the_one_that_is_not_full() {
+    let pool = PagePool::new(LAYOUT, 6);
+    let mut first = pool.sequence();
+    append(&mut first, &[1; 80]);
+    let mut second = first.fork(80);
+    let mut third = first.fork(40);
+    assert_eq!(pool.free(), 3, "forks take no page");
+    assert_eq!((second.pages_for(1), third.pages_for(1)), (1, 1));
+    append(&mut second, &[2; 16]);
+    append(&mut third, &[3; 56]);
+    append(&mut first, &[1; 16]);
+    let alone = |salts: &[usize]| {
+        let mut seq = PagePool::new(LAYOUT, 4).sequence();
+        append(&mut seq, salts);
+        words(&seq)
+    };
+    assert!(words(&first) == alone(&[1; 96]));
+    assert!(words(&second) == alone(&[[1; 80].as_slice(), &[2; 16]].concat()));
+    assert!(words(&third) == alone(&[[1; 40].as_slice(), &[3; 56]].concat()));
+    drop((first, second, third));
+    assert_eq!(pool.free(), 6);
+}
+
+#[test]
+fn a_spent_budget_takes_nothing() {
+    let pool = PagePool::new(LAYOUT, 3);
+    let (mut a, mut b) = (pool.sequence(), pool.sequence());
+    append(&mut a, &[1; 64]);
+    let error = OutOfPages {
+        wanted: 2,
+        free: 1,
+        budget: 3,
+        positions: 32,
+    };
+    assert_eq!(b.reserve(33), Err(error));
+    assert_eq!((b.pages(), pool.free()), (0, 1));
+    // A page that two hold is copied, and the copy needs room too.
+    let mut fork = a.fork(50);
+    append(&mut b, &[1; 32]);
+    assert!(fork.reserve(1).is_err());
+    assert_eq!(fork.len(), 50);
+    drop(a);
+    fork.reserve(1).expect("its pages are its own now");
+    fork.release_reserved();
+    b.truncate(0);
+    assert_eq!(pool.free(), 1);
+}
+
+#[test]
+fn an_infinity_marks_its_tile_until_the_tile_begins_anew() {
+    let pool = PagePool::new(LAYOUT, 2);
+    let mut seq = pool.sequence();
+    append(&mut seq, &[1; 40]);
+    let mut bad = row(40, 1);
+    bad[2 * 8] = f32::NAN;
+    seq.reserve(1).expect("pages");
+    let mut parts = [Rows {
+        seq: &mut seq,
+        rows: 0..1,
+    }];
+    store(Isa::detect(), 1, &mut parts, &bad, &row(40, 6));
+    seq.advance(1);
+    let marked = |seq: &Sequence, head, tile| {
+        let (page, tile) = seq.tile(1, head, tile);
+        page.is_special(tile)
+    };
+    assert!(marked(&seq, 2, 1) && !marked(&seq, 1, 1) && !marked(&seq, 2, 0));
+    let fork = seq.fork(41);
+    append(&mut seq, &[1; 1]);
+    assert!(marked(&seq, 2, 1) && marked(&fork, 2, 1));
+    seq.truncate(32);
+    append(&mut seq, &[1; 1]);
+    assert!(!marked(&seq, 2, 1));
+}

@@ -270,9 +270,15 @@ impl<'a> Loader<'a> {
         Linear {
             weight: self.matrix(&tensor, cols, rows),
             tensor: Some(tensor),
-            scale: self.optional_vector(&at("scale"), 1).map(|s| s[0]),
+            scale: self.factors(name, &at("scale"), 1).map(|s| s[0]),
             bias: self.vector(Some(layer), &format!("{name}.bias")),
         }
+    }
+
+    /// The factors on a projection's outputs, where the graph applies them.
+    fn factors(&mut self, projection: &str, name: &str, n: usize) -> Option<Vec<f32>> {
+        let applied = !projection.starts_with("ffn_") || self.arch.ffn_scales;
+        self.optional_vector(name, n).filter(|_| applied)
     }
 
     /// Rows `range` of an unpacked projection as one of their own. Only that of the first rows is observed.
@@ -349,7 +355,8 @@ impl<'a> Loader<'a> {
                 None
             }
         };
-        let scales = self.optional_vector(&full_name(Some(layer), &format!("{name}.scale")), experts);
+        let scales = full_name(Some(layer), &format!("{name}.scale"));
+        let scales = self.factors(name, &scales, experts);
         let Some(all) = all else {
             self.missing(&weight);
             return (vec![Matrix::empty(); experts], scales);
@@ -374,10 +381,15 @@ impl<'a> Loader<'a> {
         matrix
     }
 
-    /// Marks tensors that the reference loads and never uses.
-    pub fn ignore_unused_scales(&mut self) {
-        let unused = self.file.tensors().filter(|t| t.name.ends_with(".input_scale"));
-        let names: Vec<String> = unused.map(|t| t.name.clone()).collect();
+    /// Marks tensors that the reference loads and never uses: factors of projections whose graph has none, those of
+    /// activations, and what serves other uses of a model.
+    pub fn ignore_unused(&mut self) {
+        let ignored = self.arch.ignored;
+        let unused = self.file.tensors().map(|t| &t.name).filter(|name| {
+            name.starts_with("blk.") && (name.ends_with(".input_scale") || name.ends_with(".scale"))
+                || ignored.contains(&name.as_str())
+        });
+        let names: Vec<String> = unused.cloned().collect();
         self.used.extend(names);
     }
 }

@@ -148,7 +148,7 @@ impl Model {
         let layers = 0..config.n_layer;
         let blocks = layers.map(|layer| Block::load(&mut loader, &config, layer));
         let blocks = blocks.collect();
-        loader.ignore_unused_scales();
+        loader.ignore_unused();
         let layouts = loader.finish()?;
         let sections = anyprec.as_ref().map(|a| load::sections(file, a));
         let inner = Inner {

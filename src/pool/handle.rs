@@ -18,7 +18,7 @@ pub struct Pool {
     crew: Arc<Crew>,
 }
 
-/// The helpers of a pool. They hold `shared`, not their crew: so it is dropped with the last handle.
+/// The helpers of a pool. Their threads hold `shared` and not the crew, so that the crew goes with the last handle.
 struct Crew {
     shared: Arc<Shared>,
     helpers: Vec<JoinHandle<()>>,

@@ -4,6 +4,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
+use std::time::Duration;
 
 use super::region::SPIN;
 use super::*;
@@ -128,7 +129,7 @@ fn a_caught_panic_leaves_the_pool_installed() {
 
 #[test]
 fn helpers_end_with_the_last_handle() {
-    for rest in [SPIN * 0, SPIN * 10] {
+    for rest in [Duration::ZERO, SPIN * 10] {
         for regions in [0, 3] {
             let pool = Pool::new(3).expect("threads");
             let shared = Arc::downgrade(pool.shared());

@@ -11,8 +11,6 @@
 
 mod engine;
 mod session;
-#[cfg(test)]
-mod tests;
 
 pub use crate::kv::{OutOfPages, PagePool, Sequence};
 pub use engine::{Engine, Segment, StepError, StepOptions};

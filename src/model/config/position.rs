@@ -115,8 +115,7 @@ pub fn windows(k: &mut Keys<'_>, arch: &Arch, n_layer: usize) -> (Option<usize>,
     }
     let key = k.name("attention.sliding_window_pattern");
     let layers = if let Some(Value::Array(_)) = k.meta.get(&key) {
-        let read = k.meta.get_bools(&key).map(|v| v.map(<[bool]>::to_vec));
-        let per_layer = k.note(read).unwrap_or_default();
+        let per_layer = flags(k, &key);
         if per_layer.len() != n_layer {
             k.problems.push(format!(
                 "{key} has {} entries for {n_layer} layers",
@@ -133,4 +132,13 @@ pub fn windows(k: &mut Keys<'_>, arch: &Arch, n_layer: usize) -> (Option<usize>,
             .collect()
     };
     (window.map(|n| n as usize), layers)
+}
+
+/// An array of flags, which some writers store as numbers.
+fn flags(k: &mut Keys<'_>, key: &str) -> Vec<bool> {
+    if let Ok(Some(numbers)) = k.meta.get_u32s(key) {
+        return numbers.iter().map(|&n| n != 0).collect();
+    }
+    let read = k.meta.get_bools(key).map(|v| v.map(<[bool]>::to_vec));
+    k.note(read).unwrap_or_default()
 }

@@ -199,6 +199,13 @@ fn callers_beyond_the_slots_work_alone() {
     assert_eq!(pool.shared().callers(), 0);
 }
 
+/// Work that is the same machine code wherever it is called from.
+#[inline(never)]
+fn multiply(i: usize, steps: usize) {
+    let step = |x: usize, _| x.wrapping_mul(0x5851_F42D) ^ (x >> 7);
+    black_box((0..steps).fold(black_box(i), step));
+}
+
 #[test]
 #[ignore = "prints speeds: cargo test --release --lib pool:: -- --ignored --nocapture"]
 fn regions_per_second() {
@@ -210,9 +217,7 @@ fn regions_per_second() {
             thread::scope(|s| {
                 for _ in 0..callers {
                     s.spawn(|| {
-                        let task = |i| {
-                            (0..work).fold(i, |x, _| black_box(x ^ i));
-                        };
+                        let task = |i| multiply(i, work);
                         pool.install(|| (0..regions).for_each(|_| for_each(tasks, task)));
                     });
                 }

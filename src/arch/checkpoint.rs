@@ -38,8 +38,8 @@ pub struct Checkpoint {
     pub rope_scaling: RopeScaling,
     /// The file states `vocab_size` and `rope.dimension_count`.
     pub states_sizes: bool,
-    /// Numbers of `config.json` and the keys of the file that take them, where they are there and not 0.
-    pub numbers: &'static [(&'static str, &'static str)],
+    /// Numbers of `config.json`, the keys of the file that take them, and what is assumed; a 0 is not written.
+    pub numbers: &'static [(&'static str, &'static str, f32)],
     /// Whether texts begin with a space.
     pub space_prefix: SpacePrefix,
 }

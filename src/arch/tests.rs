@@ -40,13 +40,13 @@ fn sizes_give_every_extent_its_number() {
     let sizes = Sizes {
         embd: 10,
         heads: 4,
-        kv_heads: 2,
+        kv_heads: u64::MAX,
         head_dim: 3,
-        ff: u64::MAX,
+        rope_dim: 2,
         ..Sizes::default()
     };
-    assert_eq!(sizes.extent(Extent::Qkv), 24);
-    assert_eq!(sizes.extent(Extent::GateUp), u64::MAX);
+    assert_eq!(sizes.extent(Extent::Kv), u64::MAX);
+    assert_eq!(sizes.extent(Extent::RopePairs), 1);
     let q = &parts::QKV[0];
     assert_eq!(sizes.shape(q), [12, 10]);
     assert_eq!(sizes.gguf_shape(q), [10, 12]);

@@ -88,8 +88,9 @@ pub(super) fn write(
         let window = h.u32("sliding_window")?.unwrap_or(window);
         set("attention.sliding_window", Value::U32(window));
     }
-    for (stated, key) in checkpoint.numbers {
-        if let Some(number) = h.f32(stated)?.filter(|n| *n != 0.0) {
+    for (stated, key, assumed) in checkpoint.numbers {
+        let number = h.f32(stated)?.unwrap_or(*assumed);
+        if number != 0.0 {
             set(key, Value::F32(number));
         }
     }

@@ -3,9 +3,9 @@
 use crate::chat::ChatError;
 use crate::eval;
 use crate::generate::GenerateError;
-use crate::step;
 use crate::open::OpenError;
 use crate::quant::{PlanError, QuantError};
+use crate::step;
 use crate::tokenizer::TokenizerError;
 
 /// Any error of the functions that the front page names, so that `?` works on all of them. Displayed it is one line.

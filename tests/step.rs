@@ -2,8 +2,8 @@
 
 use std::sync::{Arc, Mutex};
 
+use trine::CancelToken;
 use trine::Isa;
-use trine::cancel::CancelToken;
 use trine::kv::{PageLayout, PagePool};
 use trine::model::{LoadOptions, Model};
 use trine::ops::observe::ActivationObserver;
@@ -279,5 +279,8 @@ fn what_cannot_be_done_is_refused_before_anything_is_computed() {
         bits: Some(4),
         ..StepOptions::default()
     };
-    assert!(matches!(engine.step(&mut [], &width, sink), Err(StepError::Width(_))));
+    assert!(matches!(
+        engine.step(&mut [], &width, sink),
+        Err(StepError::Width(_))
+    ));
 }

@@ -7,7 +7,7 @@
 use super::parts::{
     ATTN_NORM, ATTN_OUT, ATTN_SUB_NORM, ENDS, FFN_NORM, FFN_SUB_NORM, GATED_FFN, QKV,
 };
-use super::{Arch, Checkpoint, RopeRule};
+use super::{Arch, Checkpoint, RopeRule, RopeScaling};
 use crate::ops::activation::Activation;
 
 /// `bitnet`.
@@ -31,6 +31,7 @@ pub const BITNET: Arch = Arch {
     ffn_scales: true,
     checkpoint: Some(&Checkpoint {
         activations: &["silu"],
+        rope_scaling: RopeScaling::One,
         ..CHECKPOINT
     }),
     ..Arch::DENSE
@@ -52,6 +53,7 @@ pub const BITNET_B158: Arch = Arch {
     activation: Activation::SquaredRelu,
     checkpoint: Some(&Checkpoint {
         activations: &["relu2"],
+        states_sizes: true,
         ..CHECKPOINT
     }),
     ..BITNET
@@ -59,6 +61,7 @@ pub const BITNET_B158: Arch = Arch {
 
 const CHECKPOINT: Checkpoint = Checkpoint {
     classes: &["BitNetForCausalLM", "BitnetForCausalLM"],
+    latent: true,
     tied: true,
     // names of the first checkpoints (1bitLLM)
     aliases: &[
@@ -69,5 +72,6 @@ const CHECKPOINT: Checkpoint = Checkpoint {
         ("mlp.ffn_layernorm.weight", "mlp.ffn_sub_norm.weight"),
     ],
     rms_eps: 1e-5,
+    rope_scaling: RopeScaling::None,
     ..Checkpoint::USUAL
 };

@@ -8,7 +8,8 @@ use super::parts::{
     QKV_BIAS_OPTIONAL,
 };
 use super::{
-    Arch, Checkpoint, EmbeddingScale, HeadDim, RopeRule, ScoreScale, WindowRope, WindowRule,
+    Arch, Checkpoint, EmbeddingScale, HeadDim, RopeRule, ScoreScale, SpacePrefix, WindowRope,
+    WindowRule,
 };
 use crate::ops::activation::Activation;
 
@@ -46,10 +47,16 @@ pub const GEMMA3: Arch = Arch {
         classes: &["Gemma3ForCausalLM", "Gemma3ForConditionalGeneration"],
         activations: &["gelu_pytorch_tanh"],
         norms_plus_one: true,
+        padded_embedding: true,
         tied: true,
+        vocab: Some(262_208),
+        heads: Some(8),
+        kv_heads: Some(4),
+        head_dim: HeadDim::Fixed(256),
         context: 131_072,
         rope_theta: 1_000_000.0,
-        head_dim: HeadDim::Fixed(256),
+        window: Some(4096),
+        space_prefix: SpacePrefix::Never,
         ..Checkpoint::USUAL
     }),
     ..Arch::DENSE

@@ -4,7 +4,7 @@ use super::parts::{
     ATTN_NORM, ATTN_OUT, ATTN_OUT_BIAS_OPTIONAL, ENDS, EXPERTS, FFN_BIAS_OPTIONAL, FFN_NORM,
     GATED_FFN, OUTPUT_OR_TIED, QKV, QKV_BIAS_OPTIONAL, ROPE_FACTORS,
 };
-use super::{Arch, Checkpoint, RopeRule};
+use super::{Arch, Checkpoint, RopeRule, SpacePrefix};
 use crate::ops::rope::Pairing;
 
 /// `llama`.
@@ -39,6 +39,8 @@ pub const LLAMA: Arch = Arch {
     checkpoint: Some(&Checkpoint {
         classes: &["LlamaForCausalLM", "LLaMAForCausalLM", "MistralForCausalLM"],
         activations: &["silu", "swish"],
+        states_sizes: true,
+        space_prefix: SpacePrefix::Config,
         ..Checkpoint::USUAL
     }),
     ..Arch::DENSE

@@ -22,7 +22,7 @@ use crate::ops::activation::Activation;
 use crate::ops::experts::Gating;
 use crate::ops::rope::Pairing;
 
-pub use checkpoint::{Checkpoint, HeadDim};
+pub use checkpoint::{Checkpoint, HeadDim, RopeScaling, SpacePrefix};
 pub use parts::Group;
 pub use tensor::{Extent, Role, Sizes, Tensor};
 
@@ -92,6 +92,9 @@ pub struct RopeRule {
     pub partial: bool,
     /// Whether positions may be scaled by YaRN.
     pub yarn: bool,
+    /// Whether the key `rope.scaling.finetuned` turns RoPE off where it is false. trine has no models without positions
+    /// and refuses such a file; the key means nothing elsewhere.
+    pub switch: bool,
 }
 
 /// Which layers see only the last positions.
@@ -156,6 +159,7 @@ impl Arch {
             pairing: Pairing::Halves,
             partial: false,
             yarn: true,
+            switch: false,
         },
         window: None,
         score_scale: ScoreScale::HeadSize,
@@ -183,6 +187,11 @@ impl Arch {
     pub fn names() -> String {
         let names: Vec<&str> = ARCHITECTURES.iter().map(|a| a.name).collect();
         names.join(", ")
+    }
+
+    /// Whether the graph multiplies what a projection, such as `attn_q`, gives by its per-tensor factors (`.scale`).
+    pub fn applies_factors(&self, projection: &str) -> bool {
+        self.ffn_scales || !projection.starts_with("ffn_")
     }
 
     /// Tensors outside the blocks.

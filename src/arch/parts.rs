@@ -3,12 +3,8 @@
 //! An architecture's block is a list of such groups, and says with them which operations it has: a norm that is not
 //! listed is not computed, a bias that is not listed is an error in the file.
 
-use super::tensor::Extent::{
-    Embd, ExpertFf, Experts, Ff, GateUp, Head, Kv, Q, Qkv, RopePairs, Vocab,
-};
-use super::tensor::Role::{
-    Bias, ByColumns, ByRows, Embedding, Norm, Output, RopeFactors, Router,
-};
+use super::tensor::Extent::{Embd, ExpertFf, Experts, Ff, Head, Kv, Q, RopePairs, Vocab};
+use super::tensor::Role::{Bias, ByColumns, ByRows, Embedding, Norm, Output, RopeFactors, Router};
 use super::tensor::{Extent, Role, Tensor};
 
 const fn tensor(
@@ -75,13 +71,6 @@ pub const QKV: Group = &[
         ByRows,
     ),
 ];
-/// The three in one matrix, as Phi 3's checkpoints have them.
-pub const FUSED_QKV: Group = &[tensor(
-    "attn_qkv.weight",
-    "self_attn.qkv_proj.weight",
-    &[Qkv, Embd],
-    ByRows,
-)];
 
 const Q_BIAS: Tensor = tensor("attn_q.bias", "self_attn.q_proj.bias", &[Q], Bias).rope_rows();
 const K_BIAS: Tensor = tensor("attn_k.bias", "self_attn.k_proj.bias", &[Kv], Bias).rope_rows();
@@ -157,21 +146,6 @@ pub const GATED_FFN: Group = &[
         ByRows,
     ),
     tensor("ffn_up.weight", "mlp.up_proj.weight", &[Ff, Embd], ByRows),
-    tensor(
-        "ffn_down.weight",
-        "mlp.down_proj.weight",
-        &[Embd, Ff],
-        ByColumns,
-    ),
-];
-/// Gate and up projection in one matrix (the gate's rows first) and down projection.
-pub const FUSED_GATED_FFN: Group = &[
-    tensor(
-        "ffn_up.weight",
-        "mlp.gate_up_proj.weight",
-        &[GateUp, Embd],
-        ByRows,
-    ),
     tensor(
         "ffn_down.weight",
         "mlp.down_proj.weight",

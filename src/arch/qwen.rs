@@ -11,7 +11,14 @@ pub const QWEN2: Arch = Arch {
     name: "qwen2",
     models: "Qwen 2, Qwen 2.5",
     ends: &[ENDS, OUTPUT_OR_TIED, OUTPUT_BIAS],
-    block: &[ATTN_NORM, QKV, ATTN_OUT, FFN_NORM, GATED_FFN, QKV_BIAS_OPTIONAL],
+    block: &[
+        ATTN_NORM,
+        QKV,
+        ATTN_OUT,
+        FFN_NORM,
+        GATED_FFN,
+        QKV_BIAS_OPTIONAL,
+    ],
     checkpoint: Some(&Checkpoint {
         classes: &["Qwen2ForCausalLM"],
         context: 32768,

@@ -10,14 +10,10 @@ pub enum Extent {
     Embd,
     /// Width of the feed-forward network.
     Ff,
-    /// Gate and up projection in one, the gate first.
-    GateUp,
     /// All query heads.
     Q,
     /// All key or value heads.
     Kv,
-    /// Query, key and value heads in one.
-    Qkv,
     /// One head.
     Head,
     /// Pairs of elements that RoPE turns.
@@ -137,16 +133,12 @@ pub struct Sizes {
 impl Sizes {
     /// The number that an extent stands for; products of absurd sizes saturate.
     pub const fn extent(&self, extent: Extent) -> u64 {
-        let q = self.heads.saturating_mul(self.head_dim);
-        let kv = self.kv_heads.saturating_mul(self.head_dim);
         match extent {
             Extent::Vocab => self.vocab,
             Extent::Embd => self.embd,
             Extent::Ff => self.ff,
-            Extent::GateUp => self.ff.saturating_mul(2),
-            Extent::Q => q,
-            Extent::Kv => kv,
-            Extent::Qkv => q.saturating_add(kv).saturating_add(kv),
+            Extent::Q => self.heads.saturating_mul(self.head_dim),
+            Extent::Kv => self.kv_heads.saturating_mul(self.head_dim),
             Extent::Head => self.head_dim,
             Extent::RopePairs => self.rope_dim / 2,
             Extent::Experts => self.experts,

@@ -24,13 +24,23 @@ fn every_architecture_has_a_name_of_its_own_and_the_tensors_of_a_decoder() {
 
 #[test]
 fn checkpoints_are_told_apart_by_class_and_activation() {
-    let all = || ARCHITECTURES.iter().filter_map(|a| Some((a.name, a.checkpoint?)));
+    let all = || {
+        ARCHITECTURES
+            .iter()
+            .filter_map(|a| Some((a.name, a.checkpoint?)))
+    };
     for (name, checkpoint) in all() {
         assert!(!checkpoint.classes.is_empty() && !checkpoint.activations.is_empty());
         for (other, c) in all().filter(|(n, _)| *n != name) {
             let class = c.classes.iter().any(|x| checkpoint.classes.contains(x));
-            let same = c.activations.iter().any(|x| checkpoint.activations.contains(x));
-            assert!(!(class && same), "{name} and {other} read the same checkpoints");
+            let same = c
+                .activations
+                .iter()
+                .any(|x| checkpoint.activations.contains(x));
+            assert!(
+                !(class && same),
+                "{name} and {other} read the same checkpoints"
+            );
         }
     }
 }
@@ -40,13 +50,13 @@ fn sizes_give_every_extent_its_number() {
     let sizes = Sizes {
         embd: 10,
         heads: 4,
-        kv_heads: 2,
+        kv_heads: u64::MAX,
         head_dim: 3,
-        ff: u64::MAX,
+        rope_dim: 2,
         ..Sizes::default()
     };
-    assert_eq!(sizes.extent(Extent::Qkv), 24);
-    assert_eq!(sizes.extent(Extent::GateUp), u64::MAX);
+    assert_eq!(sizes.extent(Extent::Kv), u64::MAX);
+    assert_eq!(sizes.extent(Extent::RopePairs), 1);
     let q = &parts::QKV[0];
     assert_eq!(sizes.shape(q), [12, 10]);
     assert_eq!(sizes.gguf_shape(q), [10, 12]);

@@ -3,11 +3,11 @@
 use serde_json::Value as Json;
 use trine_formats::gguf::{Array, Metadata, StrArray, Value};
 
-use super::arch::Arch;
 use super::card::Card;
 use super::error::ConvertError;
 use super::folder::Folder;
 use super::name::{self, Parts};
+use crate::arch::Arch;
 
 /// Keys of `generation_config.json` and what they are called in GGUF; the last says whether it is whole.
 const SAMPLING: &[(&[&str], &str, bool)] = &[

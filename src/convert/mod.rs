@@ -5,7 +5,6 @@
 //! gives, in its order; for float models the file is the same byte for byte. What a ternary checkpoint's
 //! latent or packed weights mean is decided from `config.json` or said by the caller, never guessed.
 
-mod arch;
 mod card;
 mod error;
 mod folder;
@@ -18,17 +17,22 @@ mod params;
 mod plan;
 mod rope;
 mod run;
+mod source;
 pub(crate) mod stored;
 mod values;
 mod vocab;
 
+use crate::arch::Arch;
+use crate::ops::rope::Pairing;
+
 pub use error::{ConvertError, Problems};
 pub use outtype::OutType;
-pub use plan::{Options, PackedScale, Plan, Row, Ternary, known_classes, plan};
+pub use plan::{Options, PackedScale, Plan, Row, Ternary, plan};
 pub use run::{Progress, run};
+pub use source::known_classes;
 
 /// Whether the rows of `q` and `k` change places in models of this architecture; `None` when it is not known.
 pub(crate) fn reorders_heads(architecture: &str) -> Option<bool> {
-    let family = arch::FAMILIES.iter().find(|f| f.name == architecture);
-    family.map(|f| f.adjacent_pairs)
+    let arch = Arch::find(architecture)?;
+    Some(arch.rope.pairing == Pairing::Adjacent)
 }

@@ -8,14 +8,15 @@ use trine_formats::gguf::Metadata;
 use trine_formats::safetensors::{Dtype, Tensor};
 use trine_formats::types::TypeId;
 
-use super::arch::{Arch, FAMILIES, GLOBAL, Kind, Place, Template};
 use super::error::{ConvertError, Problems};
 use super::folder::{Files, Folder};
 use super::hparams::HParams;
 use super::outtype::OutType;
 use super::rope::RopeScaling;
+use super::source::{Place, Source};
 use super::values::{Rule, Stored, is_float};
 use super::{general, params, vocab};
+use crate::arch::{Role, Tensor as Described};
 
 /// What the weights of attention and feed-forward matrices are.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -125,14 +126,6 @@ impl Plan {
     }
 }
 
-/// Names of the model classes that can be converted, with the architecture of each.
-pub fn known_classes() -> Vec<(&'static str, &'static str)> {
-    FAMILIES
-        .iter()
-        .flat_map(|f| f.classes.iter().map(|c| (*c, f.name)))
-        .collect()
-}
-
 /// Reads the folder's JSON files and headers and decides everything. Weights are read only where a
 /// ternary type has to be proved to hold them.
 ///
@@ -148,11 +141,11 @@ pub fn plan(path: &Path, options: &Options) -> Result<Plan, ConvertError> {
             hint: "give the folder of a checkpoint, the one that holds config.json",
         })?;
     let h = HParams::new(config.clone())?;
-    let arch = Arch::new(&h)?;
-    let rope = RopeScaling::new(&h, &arch)?;
+    let source = Source::new(&h)?;
+    let rope = RopeScaling::new(&h, &source)?;
     let folder = Folder::open(path, !options.vocab_only)?;
     let mut notes = Vec::new();
-    let vocab = vocab::convert(&folder, &h, &arch, options.pre.as_deref(), &mut notes)?;
+    let vocab = vocab::convert(&folder, &h, &source, options.pre.as_deref(), &mut notes)?;
     let outtype = options.outtype.unwrap_or_else(|| {
         let matrices = folder.tensors.iter().filter(|s| s.tensor.shape.len() > 1);
         OutType::of_matrices(matrices.map(|s| s.tensor.dtype))
@@ -160,7 +153,7 @@ pub fn plan(path: &Path, options: &Options) -> Result<Plan, ConvertError> {
     let mut work = Planner {
         folder: &folder,
         h: &h,
-        arch: &arch,
+        source: &source,
         options,
         outtype,
         notes,
@@ -190,11 +183,11 @@ pub fn plan(path: &Path, options: &Options) -> Result<Plan, ConvertError> {
         &mut meta,
         &folder,
         &config,
-        &arch,
+        source.arch,
         parameters,
         options.name.as_deref(),
     )?;
-    params::write(&mut meta, &h, &arch, &rope, outtype)?;
+    params::write(&mut meta, &h, &source, &rope, outtype)?;
     vocab
         .into_iter()
         .for_each(|(key, value)| meta.set(&key, value));
@@ -205,7 +198,7 @@ pub fn plan(path: &Path, options: &Options) -> Result<Plan, ConvertError> {
         .chain(folder.shards.iter().cloned())
         .collect();
     Ok(Plan {
-        arch: arch.name,
+        arch: source.arch.name,
         outtype,
         meta,
         rows,
@@ -218,7 +211,7 @@ pub fn plan(path: &Path, options: &Options) -> Result<Plan, ConvertError> {
 struct Planner<'a> {
     folder: &'a Folder,
     h: &'a HParams,
-    arch: &'a Arch,
+    source: &'a Source,
     options: &'a Options,
     outtype: OutType,
     notes: Vec<String>,
@@ -234,6 +227,7 @@ struct Weights {
 impl Planner<'_> {
     fn rows(&mut self, rows: &mut Vec<Row>) -> Result<(), ConvertError> {
         let folder = self.folder;
+        let arch = self.source.arch.name;
         let mut problems = Problems::default();
         let mut scales: BTreeMap<&str, usize> = BTreeMap::new();
         for (i, s) in folder.tensors.iter().enumerate() {
@@ -258,28 +252,30 @@ impl Planner<'_> {
                 }
                 continue;
             }
-            let (prefix, template) = match self.arch.place(&t.name) {
+            let (prefix, described) = match self.source.place(&t.name) {
                 Place::Ignored => continue,
                 Place::Unknown => {
                     problems.push(format!(
                         "'{}' has no place in a {} model of {} blocks",
-                        t.name, self.arch.name, self.arch.layers
+                        t.name, arch, self.source.layers
                     ));
                     continue;
                 }
-                Place::Global(template) => (String::new(), template),
-                Place::Block(n, template) => (format!("blk.{n}."), template),
-            };
-            if template.kind == Kind::Output && self.arch.family.name == "bitnet" {
-                if self.arch.tied {
+                Place::TiedOutput if self.source.tied => {
                     self.notes
                         .push("lm_head.weight left out: the embedding serves as output".into());
-                } else {
-                    problems.push("'lm_head.weight' is separate, and bitnet models use the embedding as output");
+                    continue;
                 }
-                continue;
-            }
-            let name = format!("{prefix}{}", template.gguf);
+                Place::TiedOutput => {
+                    problems.push(format!(
+                        "'lm_head.weight' is separate, and {arch} models use the embedding as output"
+                    ));
+                    continue;
+                }
+                Place::End(tensor) => (String::new(), tensor),
+                Place::Block(n, tensor) => (format!("blk.{n}."), tensor),
+            };
+            let name = format!("{prefix}{}", described.gguf);
             if let Some(other) = found.insert(name.clone(), t.name.clone()) {
                 problems.push(format!("'{other}' and '{}' are the same tensor", t.name));
                 continue;
@@ -294,8 +290,8 @@ impl Planner<'_> {
                 },
                 None => None,
             };
-            match self.stored(t, s.shard, template, &weights, scale) {
-                Ok(stored) => rows.push(self.row(name, t, template, stored)),
+            match self.stored(t, s.shard, described, &weights, scale) {
+                Ok(stored) => rows.push(self.row(name, t, described, stored)),
                 Err(problem) => problems.push(problem),
             }
         }
@@ -308,22 +304,24 @@ impl Planner<'_> {
     }
 
     fn missing(&self, found: &BTreeMap<String, String>, problems: &mut Problems) {
-        let globals = GLOBAL.iter().map(|t| ("model", t, String::new()));
-        let blocks = (0..self.arch.layers).flat_map(|n| {
-            let block = self.arch.family.block.iter();
-            block.map(move |t| ("block", t, format!("blk.{n}.")))
+        let ends = self
+            .source
+            .ends()
+            .map(|t| (t, t.gguf.to_owned(), t.hf.to_owned()));
+        let blocks = (0..self.source.layers).flat_map(|n| {
+            self.source.block().map(move |t| {
+                let (gguf, hf) = (t.gguf, t.hf);
+                (
+                    t,
+                    format!("blk.{n}.{gguf}"),
+                    format!("model.layers.{n}.{hf}"),
+                )
+            })
         });
-        for (_, t, prefix) in globals.chain(blocks) {
-            let required = t.required || (t.kind == Kind::Output && !self.arch.tied);
-            if required && !found.contains_key(&format!("{prefix}{}", t.gguf)) {
-                let block = prefix
-                    .strip_prefix("blk.")
-                    .map(|n| format!("model.layers.{n}"));
-                problems.push(format!(
-                    "'{}{}' is missing",
-                    block.unwrap_or_default(),
-                    t.hf
-                ));
+        for (t, gguf, hf) in ends.chain(blocks) {
+            let required = t.required || (t.role == Role::Output && !self.source.tied);
+            if required && !found.contains_key(&gguf) {
+                problems.push(format!("'{hf}' is missing"));
             }
         }
     }
@@ -338,9 +336,9 @@ impl Planner<'_> {
                 "weights quantized by '{method}' are not supported; convert the checkpoint that they were made from"
             )));
         }
-        let bitnet = self.arch.family.name == "bitnet" || method == Some("bitnet");
+        let latent = self.source.checkpoint.latent || method == Some("bitnet");
         let rule = match self.options.ternary {
-            Ternary::Auto if bitnet => Ternary::Bitnet,
+            Ternary::Auto if latent => Ternary::Bitnet,
             Ternary::Auto => Ternary::None,
             other => other,
         };
@@ -384,13 +382,13 @@ impl Planner<'_> {
         &self,
         t: &Tensor,
         shard: usize,
-        template: &Template,
+        described: &Described,
         weights: &Weights,
         scale: Option<f32>,
     ) -> Result<Stored, String> {
         let name = &t.name;
         let mut shape = t.shape.clone();
-        let matrix = matches!(template.kind, Kind::ByRows | Kind::ByColumns);
+        let matrix = matches!(described.role, Role::ByRows | Role::ByColumns);
         let mut rule = Rule::Plain;
         if t.dtype == Dtype::U8 && matrix {
             let Some(scale) = scale else {
@@ -412,7 +410,7 @@ impl Planner<'_> {
                 t.dtype.name()
             ));
         } else if matrix {
-            let by_columns = template.kind == Kind::ByColumns;
+            let by_columns = described.role == Role::ByColumns;
             rule = match weights.rule {
                 Ternary::Bitnet => Rule::Bitnet,
                 Ternary::Trilm => Rule::Trilm {
@@ -428,13 +426,12 @@ impl Planner<'_> {
                     weights.parts
                 ));
             }
-        } else if template.kind == Kind::Norm && self.arch.family.norms_plus_one {
+        } else if described.role == Role::Norm && self.source.checkpoint.norms_plus_one {
             rule = Rule::PlusOne;
         }
-        let expected = self.arch.shape(template);
-        // Gemma pads the embedding beyond its vocabulary
-        let padded = template.kind == Kind::Embedding
-            && self.arch.family.name == "gemma3"
+        let expected = self.source.sizes.shape(described);
+        let padded = described.role == Role::Embedding
+            && self.source.checkpoint.padded_embedding
             && shape.len() == 2
             && shape[1] == expected[1]
             && shape[0] > expected[0];
@@ -443,8 +440,7 @@ impl Planner<'_> {
                 "'{name}' has shape {shape:?}, config.json makes it {expected:?}"
             ));
         }
-        let pair_heads = (template.rope && self.arch.family.adjacent_pairs)
-            .then_some(u64::from(self.arch.head_dim));
+        let pair_heads = self.source.paired_heads(described);
         let (rows, columns) = match (&expected[..], pair_heads) {
             (&[rows, columns], _) => (rows, columns),
             // elements that change places
@@ -463,19 +459,17 @@ impl Planner<'_> {
         })
     }
 
-    fn row(&self, name: String, t: &Tensor, template: &Template, stored: Stored) -> Row {
-        let mut shape = self.arch.shape(template);
-        shape.reverse();
-        let ty = match template.kind {
-            Kind::Norm | Kind::Bias => TypeId::F32,
-            Kind::Embedding | Kind::Output => self.outtype.embedding,
-            Kind::ByRows | Kind::ByColumns => self.outtype.matrix,
+    fn row(&self, name: String, t: &Tensor, described: &Described, stored: Stored) -> Row {
+        let ty = match described.role {
+            Role::Norm | Role::Bias | Role::Router | Role::RopeFactors => TypeId::F32,
+            Role::Embedding | Role::Output => self.outtype.embedding,
+            Role::ByRows | Role::ByColumns => self.outtype.matrix,
         };
         Row {
             name,
             source: t.name.clone(),
             from: t.dtype.name(),
-            shape,
+            shape: self.source.sizes.gguf_shape(described),
             ty,
             content: Content::Stored(stored),
         }

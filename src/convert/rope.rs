@@ -4,9 +4,10 @@ use std::f64::consts::PI;
 
 use serde_json::Value;
 
-use super::arch::Arch;
 use super::error::ConvertError;
 use super::hparams::{HParams, number};
+use super::source::Source;
+use crate::arch::{self, ARCHITECTURES, Arch, Role, WindowRope};
 use crate::math;
 
 /// How positions are scaled, and the base of the frequencies.
@@ -34,23 +35,24 @@ pub(super) enum Kind {
 }
 
 impl RopeScaling {
-    pub fn new(h: &HParams, arch: &Arch) -> Result<RopeScaling, ConvertError> {
+    pub fn new(h: &HParams, source: &Source) -> Result<RopeScaling, ConvertError> {
+        let arch = source.arch;
         let wrong = |what: String| ConvertError::Config(what);
         let stated = h.get("rope_parameters").or(h.get("rope_scaling"));
         let local = stated.and_then(|s| s.get("sliding_attention"));
         let scaling = stated.and_then(|s| s.get("full_attention")).or(stated);
         let get = |key: &str| scaling.and_then(|s| s.get(key)).filter(|v| !v.is_null());
         let float = |key: &str| get(key).map(|v| number(key, v)).transpose();
-        let gemma = arch.family.name == "gemma3";
+        let own_base = arch.window.is_some_and(|w| w.rope == WindowRope::OwnBase);
         let theta = match float("rope_theta")? {
             Some(theta) => theta,
-            None => h
-                .f32("rope_theta")?
-                .unwrap_or(arch.family.defaults.rope_theta),
+            None => h.f32("rope_theta")?.unwrap_or(source.checkpoint.rope_theta),
         };
         let theta_swa = match local.and_then(|l| l.get("rope_theta")) {
             Some(v) => Some(number("rope_theta", v)?),
-            None => h.f32("rope_local_base_freq")?.or(gemma.then_some(10000.0)),
+            None => h
+                .f32("rope_local_base_freq")?
+                .or(own_base.then_some(10000.0)),
         };
         if float("partial_rotary_factor")?
             .or(h.f32("partial_rotary_factor")?)
@@ -101,11 +103,11 @@ impl RopeScaling {
                     extra,
                 }
             }
-            "llama3" if arch.family.name == "llama" => {
+            "llama3" if has_factors(arch) => {
                 let or = |key, default| Ok::<f32, ConvertError>(float(key)?.unwrap_or(default));
                 factors = Some(llama3(
                     theta,
-                    arch.head_dim,
+                    source.sizes.rope_dim as u32,
                     or("factor", 8.0)?,
                     or("low_freq_factor", 1.0)?,
                     or("high_freq_factor", 4.0)?,
@@ -114,14 +116,21 @@ impl RopeScaling {
                 Kind::Llama3
             }
             other => {
+                let with_factors = ARCHITECTURES.iter().filter(|a| has_factors(a));
+                let with_factors: Vec<&str> = with_factors.map(|a| a.name).collect();
                 return Err(wrong(format!(
-                    "rope_scaling of type '{other}' is not supported for architecture '{}'; known are default, linear, yarn, and llama3 for llama",
-                    arch.name
+                    "rope_scaling of type '{other}' is not supported for architecture '{}'; known are default, linear, yarn, and llama3 for {}",
+                    arch.name,
+                    with_factors.join(", ")
                 )));
             }
         };
-        if arch.family.name == "bitnet" && !matches!(kind, Kind::None) {
-            return Err(wrong("rope_scaling is not supported for BitNet".into()));
+        let allowed = source.checkpoint.rope_scaling == arch::RopeScaling::Any;
+        if !allowed && !matches!(kind, Kind::None) {
+            return Err(wrong(format!(
+                "rope_scaling is not supported for architecture '{}'",
+                arch.name
+            )));
         }
         Ok(RopeScaling {
             kind,
@@ -135,6 +144,11 @@ impl RopeScaling {
     pub fn factors(&self) -> Option<Vec<f32>> {
         self.factors.clone()
     }
+}
+
+/// Whether files of the architecture can have factors per frequency.
+fn has_factors(arch: &Arch) -> bool {
+    arch.end_tensors().any(|t| t.role == Role::RopeFactors)
 }
 
 /// Llama 3.1's: low frequencies are divided by `factor`, high ones kept, those between blended.

@@ -234,7 +234,15 @@ pub fn collect(
                 n_ubatch: usize::MAX,
                 ..StepOptions::default()
             };
-            evaluate(engine, &mut sequences, chunks, &group, &pass, (&step, options), &mut scores)?;
+            evaluate(
+                engine,
+                &mut sequences,
+                chunks,
+                &group,
+                &pass,
+                (&step, options),
+                &mut scores,
+            )?;
             if !watch.tokens(rows(&pass)) {
                 return Err(CollectError::Interrupted);
             }

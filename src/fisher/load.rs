@@ -1,5 +1,7 @@
 //! A model with all its weights as plain numbers.
 
+use std::collections::HashSet;
+
 use rayon::prelude::*;
 use trine_formats::gguf::{ModelFile, PackingOptions, TensorView};
 
@@ -7,9 +9,9 @@ use super::attention::Attention;
 use super::block::{Block, Linear};
 use super::ops::Norm;
 use super::real::Real;
-use crate::arch::{Arch, Extent, ScoreScale, Sizes, Tensor};
+use crate::arch::{Arch, ScoreScale, Sizes, Tensor};
 use crate::kernels::Isa;
-use crate::model::{Config, ModelError};
+use crate::model::{Config, ModelError, leftover};
 use crate::ops::rope::Rope;
 
 /// A matrix whose gradient is taken.
@@ -57,16 +59,19 @@ impl<T: Real> Weights<T> {
         isa: Isa,
     ) -> Result<Weights<T>, ModelError> {
         let config = Config::read(file)?;
+        if let Some(problem) = not_differentiable(&config) {
+            return Err(ModelError::Invalid(vec![problem]));
+        }
         let mut loader = Loader {
             file,
             packing,
             arch: config.arch,
             sizes: config.sizes(),
             problems: Vec::new(),
+            used: HashSet::new(),
             targets: Vec::new(),
         };
         let c = &config;
-        loader.problems.extend(not_differentiable(c));
         let mut ropes = [c.rope.clone(), c.window_rope.clone()];
         let factors = loader.vector::<f32>(None, "rope_freqs.weight");
         ropes[GLOBAL].freq_factors = factors.unwrap_or_default();
@@ -76,6 +81,11 @@ impl<T: Real> Weights<T> {
         let output_norm = Norm::new(output_norm, c);
         let output = loader.vector(None, "output.weight");
         let output_bias = loader.vector(None, "output.bias");
+        if loader.problems.is_empty() {
+            let names = file.tensors().map(|t| &t.name[..]);
+            let left = leftover(config.arch, names, &loader.used);
+            loader.problems.extend(left);
+        }
         if !loader.problems.is_empty() {
             return Err(ModelError::Invalid(loader.problems));
         }
@@ -99,12 +109,12 @@ struct Loader<'a> {
     arch: &'static Arch,
     sizes: Sizes,
     problems: Vec<String>,
+    used: HashSet<String>,
     targets: Vec<Target>,
 }
 
 impl Loader<'_> {
     fn block<T: Real>(&mut self, c: &Config, layer: usize, isa: Isa) -> Block<T> {
-        let name = |part: &str| format!("blk.{layer}.{part}");
         let heads = c.n_head * c.head_dim;
         let window = c.layer_window(layer);
         let mut norm = |part: &str| {
@@ -132,14 +142,14 @@ impl Loader<'_> {
             },
             rope: if window.is_some() { WINDOW } else { GLOBAL },
             attn_sub_norm,
-            out: self.linear(&name("attn_output"), [heads, c.n_embd], false),
+            out: self.linear(layer, "attn_output", [heads, c.n_embd], false),
             attn_post_norm,
             ffn_norm,
-            gate: self.linear(&name("ffn_gate"), [c.n_embd, c.n_ff], true),
-            up: self.linear(&name("ffn_up"), [c.n_embd, c.n_ff], true),
+            gate: self.linear(layer, "ffn_gate", [c.n_embd, c.n_ff], true),
+            up: self.linear(layer, "ffn_up", [c.n_embd, c.n_ff], true),
             activation: c.arch.activation,
             ffn_sub_norm,
-            down: self.linear(&name("ffn_down"), [c.n_ff, c.n_embd], true),
+            down: self.linear(layer, "ffn_down", [c.n_ff, c.n_embd], true),
             ffn_post_norm,
         }
     }
@@ -155,7 +165,12 @@ impl Loader<'_> {
     /// A tensor, where the architecture has it; absent too where it is optional and the file has none.
     fn vector<T: Real>(&mut self, layer: Option<usize>, name: &str) -> Option<Vec<T>> {
         let tensor = self.described(layer, name)?;
-        let shape: Vec<usize> = self.sizes.gguf_shape(tensor).iter().map(|&n| n as usize).collect();
+        let shape: Vec<usize> = self
+            .sizes
+            .gguf_shape(tensor)
+            .iter()
+            .map(|&n| n as usize)
+            .collect();
         let name = match layer {
             Some(layer) => format!("blk.{layer}.{name}"),
             None => name.to_owned(),
@@ -171,40 +186,46 @@ impl Loader<'_> {
     fn qkv<T: Real>(&mut self, c: &Config, layer: usize) -> Vec<Linear<T>> {
         let (q, kv) = (c.n_head * c.head_dim, c.n_head_kv * c.head_dim);
         let parts = [("attn_q", q), ("attn_k", kv), ("attn_v", kv)];
-        let parts = parts.map(|(part, rows)| (format!("blk.{layer}.{part}"), rows));
         let fused = format!("blk.{layer}.attn_qkv");
         if self.file.tensor_info(&format!("{fused}.weight")).is_none() {
-            let linear =
-                |(name, rows): &(String, usize)| self.linear(name, [c.n_embd, *rows], false);
-            return parts.iter().map(linear).collect();
+            let linear = |(part, rows)| self.linear(layer, part, [c.n_embd, rows], false);
+            return parts.map(linear).into();
         }
-        let mut all = self.linear(&fused, [c.n_embd, q + 2 * kv], false);
+        let mut all = self.linear(layer, "attn_qkv", [c.n_embd, q + 2 * kv], false);
+        all.bias = self.optional(&format!("{fused}.bias"), &[q + 2 * kv]);
         if all.bias.is_none() {
             let mut bias = Vec::with_capacity(q + 2 * kv);
             let mut found = false;
-            for (name, rows) in &parts {
-                let part = self.optional(&format!("{name}.bias"), &[*rows]);
+            for (part, rows) in parts {
+                let part = self.vector(Some(layer), &format!("{part}.bias"));
                 found |= part.is_some();
-                bias.extend(part.unwrap_or_else(|| vec![T::default(); *rows]));
+                bias.extend(part.unwrap_or_else(|| vec![T::default(); rows]));
             }
             all.bias = found.then_some(bias);
         }
         vec![all]
     }
 
-    /// `NAME.weight`, whose gradient is wanted, with its optional `NAME.scale` and `NAME.bias`.
-    fn linear<T: Real>(&mut self, name: &str, shape: [usize; 2], bias_first: bool) -> Linear<T> {
+    /// `PART.weight` of a block, whose gradient is wanted, with its optional `PART.scale` and `PART.bias`.
+    fn linear<T: Real>(
+        &mut self,
+        layer: usize,
+        part: &str,
+        shape: [usize; 2],
+        bias_first: bool,
+    ) -> Linear<T> {
         let [columns, rows] = shape;
-        let tensor = format!("{name}.weight");
+        let tensor = format!("blk.{layer}.{part}.weight");
+        let scale: Option<Vec<T>> = self.optional(&format!("blk.{layer}.{part}.scale"), &[1]);
         let linear = Linear {
             index: self.targets.len(),
             columns,
             rows,
             weight: self.required(&tensor, &shape),
-            scale: self
-                .optional(&format!("{name}.scale"), &[1])
-                .and_then(|s: Vec<T>| s.first().copied()),
-            bias: self.optional(&format!("{name}.bias"), &[rows]),
+            scale: scale
+                .filter(|_| self.arch.applies_factors(part))
+                .and_then(|s| s.first().copied()),
+            bias: self.vector(Some(layer), &format!("{part}.bias")),
             bias_first,
         };
         self.targets.push(Target {
@@ -225,6 +246,7 @@ impl Loader<'_> {
     /// The decoded tensor; `None` when it is absent or cannot be used, which is noted.
     fn optional<T: Real>(&mut self, name: &str, shape: &[usize]) -> Option<Vec<T>> {
         let view = self.file.tensor(name)?;
+        self.used.insert(name.to_owned());
         let found = &view.info.shape;
         let same = (0..found.len().max(shape.len())).all(|d| {
             found.get(d).copied().unwrap_or(1) == shape.get(d).copied().unwrap_or(1) as u64
@@ -297,8 +319,6 @@ fn not_differentiable(c: &Config) -> Option<String> {
         "a mixture of experts"
     } else if c.residual_scale.is_some() || c.logit_scale.is_some() {
         "factors on the residual stream or the logits"
-    } else if c.arch.block_tensors(false).any(|t| t.shape.contains(&Extent::GateUp)) {
-        "gate and up projection in one matrix"
     } else {
         return None;
     };

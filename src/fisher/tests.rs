@@ -3,7 +3,9 @@
 
 mod toy;
 
-use trine_formats::gguf::{ModelFile, PackingOptions};
+use trine_formats::gguf::write::NewTensor;
+use trine_formats::gguf::{ModelFile, PackingOptions, Value};
+use trine_formats::types::TypeId;
 
 use super::*;
 use crate::kernels::testing::isas;
@@ -21,6 +23,11 @@ fn variants() -> Vec<(&'static str, ModelFile)> {
         biases: true,
         scales: true,
         output: true,
+        ..none
+    };
+    // qwen3 applies those of the feed-forward network, qwen2 does not
+    let factors = Extras {
+        scales: true,
         ..none
     };
     let window = Extras {
@@ -69,6 +76,7 @@ fn variants() -> Vec<(&'static str, ModelFile)> {
             },
         ),
         ("bitnet-b1.58", none),
+        ("qwen3", factors),
     ]
     .map(|(arch, extras)| (arch, toy(arch, extras)))
     .into()
@@ -232,24 +240,99 @@ fn what_gives_no_gradient_is_named() {
         error(fisher.add(&[1, 23]).unwrap_err()),
         "token 23 at index 1 is outside the vocabulary of 23"
     );
-    // A model of one architecture under the name of another: all that is missing at once.
+}
+
+/// The file of one architecture under the name of another, with more keys and one more tensor.
+fn renamed(
+    file: &ModelFile,
+    from: &str,
+    to: &str,
+    keys: &[(&str, Value)],
+    more: &[&str],
+) -> ModelFile {
     let mut meta = file.meta().clone();
     for (key, value) in file.meta().iter() {
-        meta.set(&key.replace("llama.", "gemma3."), value.clone());
+        let key = key.replace(&format!("{from}."), &format!("{to}."));
+        meta.set(&key, value.clone());
     }
-    meta.set(
-        "general.architecture",
-        trine_formats::gguf::Value::str("gemma3"),
-    );
+    meta.set("general.architecture", Value::str(to));
+    for (key, value) in keys {
+        meta.set(&format!("{to}.{key}"), value.clone());
+    }
     let tensors = file.tensors().map(|t| {
         let data = file.tensor_data(t).expect("data").to_vec();
         (t.into(), data)
     });
-    let wrong = toy::assemble(&meta, tensors.collect());
-    let problems = match Fisher::load(&wrong, &PackingOptions::default(), Isa::detect()) {
+    let more = more.iter().map(|name| {
+        let info = NewTensor::new(*name, [1], TypeId::F32);
+        (info, 1f32.to_le_bytes().to_vec())
+    });
+    toy::assemble(&meta, tensors.chain(more).collect())
+}
+
+fn problems(file: &ModelFile) -> Vec<String> {
+    match Fisher::load(file, &PackingOptions::default(), Isa::detect()) {
         Err(ModelError::Invalid(problems)) => problems,
         other => panic!("{:?}", other.err()),
-    };
-    assert_eq!(problems.len(), 8);
-    assert!(problems.contains(&"tensor blk.1.post_ffw_norm.weight is missing".to_owned()));
+    }
+}
+
+#[test]
+fn what_is_missing_or_left_over_is_named_at_once() {
+    let file = toy("llama", Extras::default());
+    let missing = problems(&renamed(&file, "llama", "gemma3", &[], &[]));
+    assert_eq!(missing.len(), 8);
+    assert!(missing.contains(&"tensor blk.1.post_ffw_norm.weight is missing".to_owned()));
+    // what the reference ignores is ignored here too
+    let ignored = [
+        "blk.0.attn_q.input_scale",
+        "blk.1.ffn_sub_norm.weight",
+        "blk.0.attn_k.beta",
+    ];
+    assert_eq!(
+        problems(&renamed(&file, "llama", "llama", &[], &ignored)),
+        ["the architecture has no place for blk.1.ffn_sub_norm.weight, blk.0.attn_k.beta"]
+    );
+    // a bias that the architecture's graph does not add
+    let bitnet = toy("bitnet", Extras::default());
+    assert_eq!(
+        problems(&renamed(
+            &bitnet,
+            "bitnet",
+            "bitnet",
+            &[],
+            &["blk.0.attn_output.bias"]
+        )),
+        ["the architecture has no place for blk.0.attn_output.bias"]
+    );
+}
+
+#[test]
+fn architectures_without_gradients_are_refused_by_name() {
+    let file = toy("llama", Extras::default());
+    let keys = [
+        ("expert_count", Value::U32(4)),
+        ("expert_used_count", Value::U32(2)),
+    ];
+    for to in ["llama", "qwen3moe"] {
+        assert_eq!(
+            problems(&renamed(&file, "llama", to, &keys, &[])),
+            [format!(
+                "gradients of architecture {to} are not supported: it has a mixture of experts"
+            )]
+        );
+    }
+    let keys = [
+        ("residual_scale", Value::F32(0.5)),
+        ("logit_scale", Value::F32(8.0)),
+    ];
+    for arch in crate::arch::ARCHITECTURES.iter().filter(|a| a.logit_scale) {
+        assert_eq!(
+            problems(&renamed(&file, "llama", arch.name, &keys, &[])),
+            [format!(
+                "gradients of architecture {} are not supported: it has factors on the residual stream or the logits",
+                arch.name
+            )]
+        );
+    }
 }

@@ -6,8 +6,8 @@ use super::drafts::Drafts;
 use super::speculate::Speculator;
 use super::{ContextOptions, GenerateError, GenerateOptions, Prompt, Stats};
 use crate::handle::Model;
-use crate::step::{Session, SessionOptions};
 use crate::sample::Sampler;
+use crate::step::{Session, SessionOptions};
 
 /// Room that a prompt leaves in the context, as in llama.cpp.
 const RESERVE: usize = 4;

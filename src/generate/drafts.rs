@@ -2,8 +2,8 @@
 
 use super::DraftOptions;
 use super::speculate::{SpeculateError, Speculator};
-use crate::step::{EvalError, Session};
 use crate::sample::Sampler;
+use crate::step::{EvalError, Session};
 
 /// A speculator while drafts are wanted. It is kept from text to text, because it measures whether drafts pay.
 #[derive(Default)]

@@ -2,8 +2,8 @@
 
 use crate::chat::ChatError;
 use crate::model::WidthError;
-use crate::step::{EvalError, StepError};
 use crate::sample::SampleError;
+use crate::step::{EvalError, StepError};
 use crate::tokenizer::TokenizerError;
 
 use super::speculate::SpeculateError;

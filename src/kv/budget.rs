@@ -117,12 +117,16 @@ impl PagePool {
 
 impl Page {
     fn memory(&self) -> &Memory {
-        self.memory.as_ref().expect("a page has its memory until it goes")
+        self.memory
+            .as_ref()
+            .expect("a page has its memory until it goes")
     }
 
     /// To write; the borrow proves that nobody else holds the page.
     pub fn memory_mut(&mut self) -> &mut Memory {
-        self.memory.as_mut().expect("a page has its memory until it goes")
+        self.memory
+            .as_mut()
+            .expect("a page has its memory until it goes")
     }
 
     /// Keys and values of one head of a layer.

@@ -120,11 +120,7 @@ impl Memory {
     }
 
     /// Lines of all heads of a layer, and the flags of their tiles.
-    pub fn layer_mut(
-        &mut self,
-        layout: &PageLayout,
-        layer: usize,
-    ) -> (&mut [Line], &[AtomicBool]) {
+    pub fn layer_mut(&mut self, layout: &PageLayout, layer: usize) -> (&mut [Line], &[AtomicBool]) {
         let lines = layout.n_head * layout.head_lines();
         let tiles = layout.n_head * layout.tiles();
         (

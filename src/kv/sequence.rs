@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use super::TILE;
-use super::page::{HeadPage, PageLayout};
 use super::budget::{OutOfPages, Page, PagePool};
+use super::page::{HeadPage, PageLayout};
 use crate::kernels::halves::Line;
 
 /// Positions of one text: pages, and how many positions of them count.
@@ -60,7 +60,8 @@ impl Sequence {
     /// Forgets every position from `len` on.
     pub fn truncate(&mut self, len: usize) {
         self.len = self.len.min(len);
-        self.pages.truncate(self.len.div_ceil(self.layout().positions));
+        self.pages
+            .truncate(self.len.div_ceil(self.layout().positions));
     }
 
     /// Pages that [`Sequence::reserve`] takes for `more` positions.
@@ -69,7 +70,9 @@ impl Sequence {
             return 0;
         }
         let positions = self.layout().positions;
-        let new = (self.len + more).div_ceil(positions).saturating_sub(self.pages.len());
+        let new = (self.len + more)
+            .div_ceil(positions)
+            .saturating_sub(self.pages.len());
         new + usize::from(self.is_end_shared())
     }
 

@@ -22,7 +22,8 @@ fn append(seq: &mut Sequence, salts: &[usize]) {
     let first = seq.len();
     let rows = |extra: usize| -> Vec<f32> {
         let rows = salts.iter().enumerate();
-        rows.flat_map(|(i, salt)| row(first + i, salt + extra)).collect()
+        rows.flat_map(|(i, salt)| row(first + i, salt + extra))
+            .collect()
     };
     let mut parts = [Rows {
         seq,
@@ -40,7 +41,11 @@ fn words(seq: &Sequence) -> Vec<[u64; 8]> {
             let (page, tile) = seq.tile(1, head, tile);
             out.extend(page.keys(tile).iter().map(|line| line.0));
             let values = page.values(tile, 0..1, 1);
-            out.extend(values.words[..values.lines * values.quads].iter().map(|l| l.0));
+            out.extend(
+                values.words[..values.lines * values.quads]
+                    .iter()
+                    .map(|l| l.0),
+            );
         }
     }
     out

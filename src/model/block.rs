@@ -148,7 +148,8 @@ impl Dense {
     fn load(loader: &mut Loader<'_>, c: &Config, layer: usize) -> Dense {
         Dense {
             eps: c.eps,
-            gate_and_up: loader.gate_and_up(layer, c),
+            gate_and_up: ["ffn_gate", "ffn_up"]
+                .map(|name| loader.linear(layer, name, c.n_embd, c.n_ff)),
             activation: c.arch.activation,
             sub_norm: loader.norm(layer, "ffn_sub_norm"),
             down: loader.linear(layer, "ffn_down", c.n_ff, c.n_embd),

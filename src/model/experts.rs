@@ -5,10 +5,10 @@ use super::load::Loader;
 use super::pass::Pass;
 use crate::arch::Router;
 use crate::kernels::Floats;
+use crate::ops;
 use crate::ops::activation::Activation;
 use crate::ops::experts::{Choice, choose, combine, gather};
 use crate::ops::matmul::{Matrix, matmul};
-use crate::ops;
 
 /// A router and the experts that it chooses from.
 pub struct Mixture {
@@ -64,7 +64,13 @@ impl Mixture {
         acts.observe(&self.router_name);
         let [mut scores] = matmul([&self.router], &acts);
         let rule = self.rule;
-        let choices = choose(&mut scores, self.sizes.count, used, rule.gating, rule.normalize);
+        let choices = choose(
+            &mut scores,
+            self.sizes.count,
+            used,
+            rule.gating,
+            rule.normalize,
+        );
         let mut given = Floats::scratch(choices.len() * n_embd);
         for expert in 0..self.sizes.count {
             let places = places_of(expert, &choices, used);

@@ -5,6 +5,7 @@ use std::collections::HashSet;
 use trine_formats::anyprec::{AnyPrec, Part};
 use trine_formats::gguf::{Blob, ModelFile, TensorView};
 
+use super::leftover::leftover;
 use super::linear::Linear;
 use super::{Config, Layouts, LoadOptions, ModelError};
 use crate::arch::{Arch, Sizes, Tensor};
@@ -55,32 +56,13 @@ impl<'a> Loader<'a> {
 
     /// Ends the loading: no problem was found and no tensor is left over.
     pub fn finish(mut self) -> Result<Layouts, ModelError> {
-        let mut unused: Vec<&str> = self
-            .file
-            .tensors()
-            // the parts of an any-precision matrix count as it does
-            .map(|t| match t.name.find(Part::INFIX) {
-                Some(end) if self.anyprec.is_some() => &t.name[..end],
-                _ => &t.name[..],
-            })
-            .filter(|n| !self.used.contains(*n))
-            .collect();
-        unused.dedup();
-        if self.problems.is_empty() && !unused.is_empty() {
-            let more = if unused.len() > 8 {
-                format!(" and {} more", unused.len() - 8)
-            } else {
-                String::new()
-            };
-            self.problems.push(format!(
-                "the architecture has no place for {}{more}",
-                unused
-                    .iter()
-                    .take(8)
-                    .copied()
-                    .collect::<Vec<_>>()
-                    .join(", ")
-            ));
+        // the parts of an any-precision matrix count as it does
+        let names = self.file.tensors().map(|t| match t.name.find(Part::INFIX) {
+            Some(end) if self.anyprec.is_some() => &t.name[..end],
+            _ => &t.name[..],
+        });
+        if self.problems.is_empty() {
+            self.problems.extend(leftover(self.arch, names, &self.used));
         }
         if self.problems.is_empty() {
             Ok(self.layouts)
@@ -277,8 +259,8 @@ impl<'a> Loader<'a> {
 
     /// The factors on a projection's outputs, where the graph applies them.
     fn factors(&mut self, projection: &str, name: &str, n: usize) -> Option<Vec<f32>> {
-        let applied = !projection.starts_with("ffn_") || self.arch.ffn_scales;
-        self.optional_vector(name, n).filter(|_| applied)
+        self.optional_vector(name, n)
+            .filter(|_| self.arch.applies_factors(projection))
     }
 
     /// Rows `range` of an unpacked projection as one of their own. Only that of the first rows is observed.
@@ -317,15 +299,6 @@ impl<'a> Loader<'a> {
             }
             linear
         })
-    }
-
-    /// Gate and up projection of a layer, from separate tensors or one that holds the gate's rows first.
-    pub fn gate_and_up(&mut self, layer: usize, c: &Config) -> [Linear; 2] {
-        if self.described(Some(layer), "ffn_gate.weight").is_some() {
-            return ["ffn_gate", "ffn_up"].map(|name| self.linear(layer, name, c.n_embd, c.n_ff));
-        }
-        let all = self.unready_linear(layer, "ffn_up", c.n_embd, 2 * c.n_ff);
-        [0..c.n_ff, c.n_ff..2 * c.n_ff].map(|range| self.part(&all, range))
     }
 
     /// The matrix that scores experts.
@@ -375,22 +348,11 @@ impl<'a> Loader<'a> {
         let ty = view.info.ty;
         let matrix = Matrix::new(ty, cols, rows * experts, view.data, self.options.isa);
         if matrix.is_none() {
-            self.problems
-                .push(format!("tensor {name}: trine cannot multiply by experts of {ty} yet"));
+            self.problems.push(format!(
+                "tensor {name}: trine cannot multiply by experts of {ty} yet"
+            ));
         }
         matrix
-    }
-
-    /// Marks tensors that the reference loads and never uses: factors of projections whose graph has none, those of
-    /// activations, and what serves other uses of a model.
-    pub fn ignore_unused(&mut self) {
-        let ignored = self.arch.ignored;
-        let unused = self.file.tensors().map(|t| &t.name).filter(|name| {
-            name.starts_with("blk.") && (name.ends_with(".input_scale") || name.ends_with(".scale"))
-                || ignored.contains(&name.as_str())
-        });
-        let names: Vec<String> = unused.cloned().collect();
-        self.used.extend(names);
     }
 }
 
@@ -450,7 +412,9 @@ pub fn ends(loader: &mut Loader<'_>) -> Ends {
         output_tensor,
         output: loader.ready(output),
         output_bias: loader.vector(None, "output.bias"),
-        output_norm: loader.vector(None, "output_norm.weight").unwrap_or_default(),
+        output_norm: loader
+            .vector(None, "output_norm.weight")
+            .unwrap_or_default(),
         rope_factors: loader.vector(None, "rope_freqs.weight"),
         embedding,
     }

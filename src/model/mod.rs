@@ -5,6 +5,7 @@ mod config;
 mod experts;
 mod forward;
 mod layouts;
+mod leftover;
 mod linear;
 mod load;
 mod pass;
@@ -25,6 +26,7 @@ use block::Block;
 pub use config::{Config, Experts};
 pub use forward::Cancelled;
 pub use layouts::Layouts;
+pub(crate) use leftover::leftover;
 pub use pass::PassOptions;
 
 /// Problems that a message spells out. One mistake, such as a wrong width, shows in every tensor of a
@@ -148,7 +150,6 @@ impl Model {
         let layers = 0..config.n_layer;
         let blocks = layers.map(|layer| Block::load(&mut loader, &config, layer));
         let blocks = blocks.collect();
-        loader.ignore_unused();
         let layouts = loader.finish()?;
         let sections = anyprec.as_ref().map(|a| load::sections(file, a));
         let inner = Inner {

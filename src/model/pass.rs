@@ -79,7 +79,10 @@ impl<'a, 's> Pass<'a, 's> {
     /// RoPE on all heads of `x`, of all rows.
     pub fn rotate(&self, x: &mut [f32], kind: RopeKind) {
         let (width, head_dim) = (x.len() / self.rows, self.model.config.head_dim);
-        let (rope, table) = (&self.model.ropes[kind as usize], &self.tables[kind as usize]);
+        let (rope, table) = (
+            &self.model.ropes[kind as usize],
+            &self.tables[kind as usize],
+        );
         rope.apply(self.isa(), x, width, head_dim, table);
     }
 

@@ -140,7 +140,10 @@ mod tests {
     fn normalized_weights_are_quotients_of_the_rounded_sum() {
         let plain = of(&[1.0, 0.25, 3.0, -2.0, 0.0, 0.125], 3, false);
         let sum: f64 = plain.iter().map(|c| f64::from(c.weight)).sum();
-        for (a, b) in plain.iter().zip(of(&[1.0, 0.25, 3.0, -2.0, 0.0, 0.125], 3, true)) {
+        for (a, b) in plain
+            .iter()
+            .zip(of(&[1.0, 0.25, 3.0, -2.0, 0.0, 0.125], 3, true))
+        {
             assert_eq!((a.weight / sum as f32).to_bits(), b.weight.to_bits());
         }
     }

@@ -2,8 +2,8 @@
 //!
 //! All arithmetic is `f32` unless it says otherwise, sums run in list order.
 
-use crate::ops::order;
 use crate::math::{expf, logf};
+use crate::ops::order;
 
 /// One token that may be chosen.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -7,11 +7,11 @@ use std::sync::OnceLock;
 use trine::Isa;
 use trine::model::{LoadOptions, Model, NumberPath};
 use trine::pool::Pool;
-use trine::step::{Session, SessionOptions};
 use trine::quant::anyprec::outliers::Shares;
 use trine::quant::anyprec::{
     Plan, Recipe, RunOptions, Sensitivity, Target, extract, is_block_matrix, run,
 };
+use trine::step::{Session, SessionOptions};
 use trine_formats::anyprec::{AnyPrec, Part};
 use trine_formats::gguf::write::NewTensor;
 use trine_formats::gguf::{Limits, ModelFile};

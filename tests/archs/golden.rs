@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-
 /// The reference's view of one model.
 pub struct Golden {
     /// What is evaluated, from position 0.

@@ -7,6 +7,7 @@ use std::process::Output;
 use assert_cmd::Command;
 use serde_json::Value;
 use tempfile::tempdir;
+use trine::arch::ARCHITECTURES;
 use trine_testkit::tool;
 
 fn rbench(args: &[&str]) -> Output {
@@ -45,15 +46,16 @@ fn made_up_models_are_what_rquantize_makes_of_them() {
     let dir = tempdir().unwrap();
     let path = |name: &str| dir.path().join(name);
     for (arch, ty, source) in [
-        ("llama", "TQ2_0", "F16-ternary"),
-        ("llama", "TQ1_0", "F16-ternary"),
-        ("qwen3", "Q4_K_M", "F16"),
-        ("bitnet", "Q4_0", "F16"),
-        ("bitnet-b1.58", "I2_S", "F16-ternary"),
+        ("llama:tiny", "TQ2_0", "F16-ternary"),
+        ("llama:tiny", "TQ1_0", "F16-ternary"),
+        ("qwen3:tiny", "Q4_K_M", "F16"),
+        ("bitnet:tiny", "Q4_0", "F16"),
+        ("bitnet-b1.58:tiny", "I2_S", "F16-ternary"),
+        ("qwen3moe:tiny-4x2", "Q4_K_M", "F16"),
     ] {
         let (float, ours, theirs) = (path("float.gguf"), path("ours.gguf"), path("theirs.gguf"));
-        save(&format!("{arch}:tiny:{source}"), &float);
-        save(&format!("{arch}:tiny:{ty}"), &ours);
+        save(&format!("{arch}:{source}"), &float);
+        save(&format!("{arch}:{ty}"), &ours);
         let mut rquantize = Command::new(env!("CARGO_BIN_EXE_rquantize"));
         let status = rquantize.args([&float, &theirs]).arg(ty).output().unwrap();
         assert!(status.status.success(), "{arch} {ty}");
@@ -61,6 +63,28 @@ fn made_up_models_are_what_rquantize_makes_of_them() {
             fs::read(&ours).unwrap() == fs::read(&theirs).unwrap(),
             "{arch} {ty}"
         );
+    }
+}
+
+#[test]
+fn every_architecture_can_be_made_up_and_runs() {
+    let archs = || ARCHITECTURES.iter().copied();
+    let dense = archs().filter(|a| !a.block.is_empty());
+    let dense = dense.map(|a| format!("{}:tiny:Q8_0", a.name));
+    let mixtures = archs().filter(|a| !a.expert_block.is_empty());
+    let mixtures = mixtures.map(|a| format!("{}:tiny-4x2:Q8_0", a.name));
+    let specs: Vec<String> = dense.chain(mixtures).collect();
+    assert!(specs.len() >= ARCHITECTURES.len());
+    let args = ["-p", "2", "-n", "1", "-r", "1", "-t", "1", "-o", "jsonl"];
+    let specs_arg = specs.join(",");
+    let lines = stdout(&[&["--synthetic", &specs_arg], &args[..]].concat());
+    let names: Vec<String> = lines
+        .lines()
+        .map(|l| serde_json::from_str::<Value>(l).unwrap()["model_filename"].to_string())
+        .collect();
+    for spec in &specs {
+        let ran = names.iter().filter(|n| n.contains(spec.as_str())).count();
+        assert_eq!(ran, 2, "{spec} in {names:?}");
     }
 }
 
@@ -172,6 +196,9 @@ fn mistakes() {
     for (spec, says) in [
         ("llama:tiny", "write ARCH:SIZE:TYPE"),
         ("gpt:tiny:F16", "give one of llama,"),
+        ("qwen3moe:tiny:F16", "have experts: write qwen3moe:tiny-8x2"),
+        ("qwen3:tiny-8x2:F16", "have no experts: write qwen3:tiny"),
+        ("llama:tiny-2x8:F16", "'-2x8' is no mixture"),
         ("llama:big:F16", "give one of tiny, 700m,"),
         ("llama:tiny:Q9", "'Q9' is no file type"),
     ] {

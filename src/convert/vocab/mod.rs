@@ -10,10 +10,11 @@ mod spm;
 use serde_json::Value as Json;
 use trine_formats::gguf::{Array, StrArray, Value};
 
-use super::arch::Arch;
 use super::error::ConvertError;
 use super::folder::Folder;
 use super::hparams::HParams;
+use super::source::Source;
+use crate::arch::SpacePrefix;
 
 /// Kinds of tokens, `tokenizer.ggml.token_type`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -61,7 +62,7 @@ pub(super) fn wrong(file: &'static str, what: impl Into<String>) -> ConvertError
 pub(super) fn convert(
     folder: &Folder,
     h: &HParams,
-    arch: &Arch,
+    source: &Source,
     pre: Option<&str>,
     notes: &mut Vec<String>,
 ) -> Result<Keys, ConvertError> {
@@ -71,9 +72,10 @@ pub(super) fn convert(
     };
     let mut keys = Keys::new();
     let mut set = |key: &str, value: Value| keys.push((format!("tokenizer.ggml.{key}"), value));
-    let llama = arch.name == "llama";
+    let space = source.checkpoint.space_prefix;
+    let n_vocab = source.sizes.vocab as u32;
     let stated_prefix = files.config.get("add_prefix_space").and_then(Json::as_bool);
-    if let (true, Some(prefix)) = (llama, stated_prefix) {
+    if let (SpacePrefix::Config, Some(prefix)) = (space, stated_prefix) {
         set("add_space_prefix", Value::Bool(prefix));
     }
     let model = match folder.read("tokenizer.model")? {
@@ -97,17 +99,17 @@ pub(super) fn convert(
             &model,
             &files.config,
             &folder.json("added_tokens.json")?,
-            arch.vocab,
+            n_vocab,
             notes,
         )?;
         ("llama", "default".to_owned(), vocab, Vec::new())
     } else if let Some(tokenizer) = &files.tokenizer {
         if spm::is_spm_like(tokenizer) {
             space_prefix = spm::json_space_prefix(tokenizer, stated_prefix);
-            let vocab = spm::vocab_of_json(tokenizer, &files.config, arch.vocab)?;
+            let vocab = spm::vocab_of_json(tokenizer, &files.config, n_vocab)?;
             ("llama", "default".to_owned(), vocab, Vec::new())
         } else {
-            let vocab = bpe::vocab(folder, tokenizer, &files.config, arch.vocab)?;
+            let vocab = bpe::vocab(folder, tokenizer, &files.config, n_vocab)?;
             let pre = match pre {
                 Some(name) => name.to_owned(),
                 None => pre::detect(folder, tokenizer, notes)?,
@@ -136,15 +138,14 @@ pub(super) fn convert(
             Value::Array(Array::Str(merges.into_iter().collect())),
         );
     }
-    let n_vocab = (name == "llama").then_some(vocab.tokens.len() as u64);
-    keys.extend(special::keys(folder, &files, h, n_vocab)?);
-    // Gemma's models begin no text with a space, whatever the tokenizer file says.
-    let prefix = if arch.name == "gemma3" {
-        Some(false)
-    } else {
-        space_prefix
+    let n_tokens = (name == "llama").then_some(vocab.tokens.len() as u64);
+    keys.extend(special::keys(folder, &files, h, n_tokens)?);
+    let prefix = match space {
+        SpacePrefix::Never => Some(false),
+        SpacePrefix::Config if stated_prefix.is_some() => None,
+        SpacePrefix::Config | SpacePrefix::Tokenizer => space_prefix,
     };
-    if let (Some(prefix), false) = (prefix, llama && stated_prefix.is_some()) {
+    if let Some(prefix) = prefix {
         keys.push((
             "tokenizer.ggml.add_space_prefix".into(),
             Value::Bool(prefix),

@@ -230,12 +230,7 @@ impl Config {
 }
 
 /// The experts, checked against what the architecture has.
-fn experts(
-    k: &mut Keys<'_>,
-    arch: &'static Arch,
-    n_layer: usize,
-    n_ff: usize,
-) -> Option<Experts> {
+fn experts(k: &mut Keys<'_>, arch: &'static Arch, n_layer: usize, n_ff: usize) -> Option<Experts> {
     let count = k.u32("expert_count").unwrap_or(0);
     if count == 0 {
         if arch.block.is_empty() {
@@ -265,14 +260,14 @@ fn experts(
     }
     for key in ["expert_group_count", "expert_group_used_count"] {
         if k.u32(key).is_some_and(|n| n > 1) {
-            k.problems
-                .push(format!("{}: groups of experts are not supported", k.name(key)));
+            k.problems.push(format!(
+                "{}: groups of experts are not supported",
+                k.name(key)
+            ));
         }
     }
-    let stated = arch.expert_width_key
-        && k.meta
-            .get(&k.name("expert_feed_forward_length"))
-            .is_some();
+    let stated =
+        arch.expert_width_key && k.meta.get(&k.name("expert_feed_forward_length")).is_some();
     let n_ff = if stated {
         k.count_per_layer("expert_feed_forward_length", n_layer, None)
     } else if arch.expert_width_key {

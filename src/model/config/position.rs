@@ -21,6 +21,16 @@ pub fn rope(k: &mut Keys<'_>, arch: &Arch, head_dim: usize, n_ctx_train: u32) ->
             k.name("rope.dimension_count")
         ));
     }
+    let switch_key = k.name("rope.scaling.finetuned");
+    if arch.rope.switch {
+        let read = k.meta.get_bool(&switch_key);
+        if k.note(read) == Some(false) {
+            k.problems.push(format!(
+                "{switch_key} is false: models of architecture {} without RoPE are not supported",
+                arch.name
+            ));
+        }
+    }
     let base = k.f32("rope.freq_base").unwrap_or(10000.0);
     let base = k.positive("rope.freq_base", base);
     let kind_key = k.name("rope.scaling.type");
@@ -41,9 +51,10 @@ pub fn rope(k: &mut Keys<'_>, arch: &Arch, head_dim: usize, n_ctx_train: u32) ->
     let mut yarn = None;
     match kind.as_str() {
         "none" | "linear" => {}
-        "yarn" if !arch.rope.yarn => k
-            .problems
-            .push(format!("{kind_key} yarn is not supported for {}", arch.name)),
+        "yarn" if !arch.rope.yarn => k.problems.push(format!(
+            "{kind_key} yarn is not supported for {}",
+            arch.name
+        )),
         "yarn" => {
             let ext = k
                 .f32("rope.scaling.yarn_ext_factor")

@@ -174,7 +174,13 @@ impl Attention<'_, '_> {
     }
 
     /// One task of many: the outputs of some tokens for the query heads of one KV head.
-    fn block(&self, rows: &HeadRows<'_, '_>, q: &[f32], mut tile: Tile<'_, f32>, scratch: &mut Scratch) {
+    fn block(
+        &self,
+        rows: &HeadRows<'_, '_>,
+        q: &[f32],
+        mut tile: Tile<'_, f32>,
+        scratch: &mut Scratch,
+    ) {
         let layout = rows.part.seq.layout();
         let hd = layout.head_dim;
         let n = tile.rows.len() * rows.shared;
@@ -288,9 +294,7 @@ impl Attention<'_, '_> {
         let (Range { start, end }, first) = (rows.tokens.clone(), rows.part.first());
         let from = cells.start.saturating_sub(first).clamp(start, end);
         let to = match self.window {
-            Some(w) => (cells.end + w - 1)
-                .saturating_sub(first)
-                .clamp(from, end),
+            Some(w) => (cells.end + w - 1).saturating_sub(first).clamp(from, end),
             None => end,
         };
         (from - start) * rows.shared..(to - start) * rows.shared

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use trine_formats::gguf::Metadata;
 use trine_formats::safetensors::{Dtype, Tensor};
 
-use super::plan::{Plan, is_block_matrix};
+use super::plan::{Plan, block_matrices, is_block_matrix};
 use super::sensitivity::{SensitivityError, check_values};
 use crate::convert::{reorders_heads, stored};
 use crate::quant::plan::Row;
@@ -163,33 +163,20 @@ fn open(path: &Path) -> Result<(File, Vec<Tensor>), SensitivityError> {
     stored::open(path, failed, bad)
 }
 
-/// Names of a block's matrices in checkpoints and in GGUF.
-const NAMES: [(&str, &str); 7] = [
-    ("self_attn.q_proj", "attn_q"),
-    ("self_attn.k_proj", "attn_k"),
-    ("self_attn.v_proj", "attn_v"),
-    ("self_attn.o_proj", "attn_output"),
-    ("mlp.gate_proj", "ffn_gate"),
-    ("mlp.up_proj", "ffn_up"),
-    ("mlp.down_proj", "ffn_down"),
-];
-
 /// `model.layers.3.mlp.up_proj.weight` as `blk.3.ffn_up.weight`.
 fn gguf_name(checkpoint: &str) -> Option<String> {
     let rest = checkpoint.strip_prefix("model.layers.")?;
     let (layer, rest) = rest.split_once('.')?;
-    let kind = rest.strip_suffix(".weight")?;
-    let (_, name) = NAMES.iter().find(|(hf, _)| *hf == kind)?;
+    let name = block_matrices().find(|t| t.hf == rest)?.gguf;
     let counts = !layer.is_empty() && layer.bytes().all(|b| b.is_ascii_digit());
-    counts.then(|| format!("blk.{layer}.{name}.weight"))
+    counts.then(|| format!("blk.{layer}.{name}"))
 }
 
 fn checkpoint_name(gguf: &str) -> String {
     let found = || {
         let (layer, rest) = gguf.strip_prefix("blk.")?.split_once('.')?;
-        let kind = rest.strip_suffix(".weight")?;
-        let (hf, _) = NAMES.iter().find(|(_, name)| *name == kind)?;
-        Some(format!("model.layers.{layer}.{hf}.weight"))
+        let hf = block_matrices().find(|t| t.gguf == rest)?.hf;
+        Some(format!("model.layers.{layer}.{hf}"))
     };
     found().unwrap_or_else(|| gguf.to_owned())
 }

@@ -12,30 +12,25 @@ use super::cluster::Nesting;
 use super::error::ApError;
 use super::outliers::{Rule, Shares};
 use super::target::Recipe;
+use crate::arch::{ARCHITECTURES, Role, Tensor as Described};
 use crate::quant::category::Category;
 use crate::quant::choose::{bytes_of, can_read, can_write, is_quantized};
 use crate::quant::order;
 use crate::quant::plan::{Reason, Row, sources, unchanged};
 use crate::quant::ternary::is_ternary_type;
 
-/// The matrices of a block that get codebooks.
-const MATRICES: [&str; 7] = [
-    "attn_q",
-    "attn_k",
-    "attn_v",
-    "attn_output",
-    "ffn_gate",
-    "ffn_up",
-    "ffn_down",
-];
+/// The matrices of a block that get codebooks: those of all dense architectures, which agree on their names.
+pub(super) fn block_matrices() -> impl Iterator<Item = &'static Described> {
+    let all = ARCHITECTURES.iter().flat_map(|a| a.block_tensors(false));
+    all.filter(|t| matches!(t.role, Role::ByRows | Role::ByColumns))
+}
 
 /// Whether a tensor is one of a block's matrices, `blk.N.attn_q.weight` to `blk.N.ffn_down.weight`.
 pub fn is_block_matrix(name: &str, shape: &[u64]) -> bool {
     let matrix = || {
         let (number, rest) = name.strip_prefix("blk.")?.split_once('.')?;
-        let kind = rest.strip_suffix(".weight")?;
         let counts = !number.is_empty() && number.bytes().all(|b| b.is_ascii_digit());
-        Some(counts && MATRICES.contains(&kind))
+        Some(counts && block_matrices().any(|t| t.gguf == rest))
     };
     shape.len() <= 2 && !shape.contains(&0) && matrix().unwrap_or(false)
 }

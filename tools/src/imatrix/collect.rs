@@ -101,15 +101,7 @@ pub fn run(
     };
     let budget = cache_bytes(loaded.weights(), &chunks, &schedule);
     let engine = loaded.engine(budget);
-    let result = collect(
-        &engine,
-        &chunks,
-        &schedule,
-        options,
-        matrix,
-        done,
-        &mut run,
-    );
+    let result = collect(&engine, &chunks, &schedule, options, matrix, done, &mut run);
     run.bar.finish_and_clear();
     let matrix = match result {
         Ok(matrix) => matrix,

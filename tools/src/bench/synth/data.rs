@@ -160,7 +160,9 @@ fn code(random: &mut Random) -> i8 {
 pub fn kind(row: &Row, ternary: bool) -> Kind {
     let ends = ["token_embd.weight", "output.weight"].contains(&row.name.as_str());
     match row.from {
-        TypeId::F32 => Kind::Norm,
+        TypeId::F32 if row.shape.len() < 2 => Kind::Norm,
+        // the matrix that scores experts
+        TypeId::F32 => Kind::Normal,
         _ if ternary && !ends => Kind::Ternary,
         _ => Kind::Normal,
     }

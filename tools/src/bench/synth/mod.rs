@@ -17,10 +17,10 @@ use trine_formats::gguf::{Gguf, Limits, Metadata, ModelFile, Shard, TensorInfo};
 
 use crate::progress::{byte_bar, human_bytes};
 pub use data::random_rows;
-use shape::{ARCHS, SIZES, Shape};
+use shape::Shape;
 
 /// `ARCH:SIZE:TYPE`: a model to make up.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug)]
 pub struct Spec {
     shape: Shape,
     target: Target,
@@ -37,13 +37,7 @@ impl FromStr for Spec {
         let [arch, size, ty] = parts[..] else {
             return Err(format!("'{text}' is no model: {form}"));
         };
-        let arch = ARCHS.into_iter().find(|a| *a == arch);
-        let arch = arch.ok_or_else(|| format!("give one of {} for ARCH", ARCHS.join(", ")))?;
-        let sizes = || SIZES.map(|s| s.name).join(", ");
-        let size = SIZES
-            .into_iter()
-            .find(|s| s.name.eq_ignore_ascii_case(size));
-        let size = size.ok_or_else(|| format!("give one of {} for SIZE", sizes()))?;
+        let shape = Shape::parse(arch, size)?;
         let (ty, ternary) = match ty.rsplit_once('-') {
             Some((ty, word)) if word.eq_ignore_ascii_case("ternary") => (ty, true),
             _ => (ty, false),
@@ -54,7 +48,7 @@ impl FromStr for Spec {
             format!("'{ty}' is no file type; give one of {}", names.join(" "))
         })?;
         Ok(Spec {
-            shape: Shape { arch, size },
+            shape,
             target,
             ternary: ternary || always_ternary(target),
         })
@@ -63,13 +57,12 @@ impl FromStr for Spec {
 
 impl std::fmt::Display for Spec {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let (Shape { arch, size }, target) = (self.shape, self.target.name());
         let word = if self.ternary && !always_ternary(self.target) {
             "-ternary"
         } else {
             ""
         };
-        write!(f, "{arch}:{}:{target}{word}", size.name)
+        write!(f, "{}:{}{word}", self.shape, self.target.name())
     }
 }
 

@@ -1,11 +1,10 @@
-//! Shapes of made-up models: hyper-parameters by size, and from them metadata and tensor names.
+//! Shapes of made-up models: hyper-parameters by size, and from them metadata and the tensors that the architecture's
+//! description lists.
 
+use trine::arch::{Arch, Role, Sizes, Tensor};
 use trine_formats::gguf::write::NewTensor;
 use trine_formats::gguf::{Array, Metadata, StrArray, Value};
 use trine_formats::types::TypeId;
-
-/// Architectures that can be made up. The rest share these matrices and differ in norms and biases.
-pub const ARCHS: [&str; 5] = ["llama", "qwen3", "bitnet", "bitnet-25", "bitnet-b1.58"];
 
 /// Hyper-parameters of one size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,7 +27,7 @@ pub struct Size {
     pub vocab: u64,
     /// Context length.
     pub context: u64,
-    /// Whether embeddings are the output projection too; BitNet models always do this.
+    /// Whether embeddings are the output projection too, where the architecture leaves the choice.
     pub tied: bool,
 }
 
@@ -50,76 +49,137 @@ pub const SIZES: [Size; 6] = [
     size("8b", [4096, 14336, 32], [32, 8, 128], 128_256, 4096, false),
 ];
 
-/// An architecture at a size.
+/// A mixture of experts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Mixture {
+    /// Experts of a block, each as wide as the size's feed-forward block.
+    pub count: u64,
+    /// Experts that a token goes to.
+    pub used: u64,
+}
+
+/// An architecture at a size.
+#[derive(Clone, Copy, Debug)]
 pub struct Shape {
-    /// `general.architecture`.
-    pub arch: &'static str,
+    /// What its models have.
+    pub arch: &'static Arch,
     /// Its numbers.
     pub size: Size,
+    /// Its experts, where it has any.
+    pub mixture: Option<Mixture>,
+}
+
+impl std::fmt::Display for Shape {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}:{}", self.arch.name, self.size.name)?;
+        match self.mixture {
+            Some(Mixture { count, used }) => write!(f, "-{count}x{used}"),
+            None => Ok(()),
+        }
+    }
 }
 
 impl Shape {
-    fn is_bitnet(&self) -> bool {
-        self.arch.starts_with("bitnet")
+    /// The shape that ARCH and SIZE name; SIZE is a size, and with experts `SIZE-COUNTxUSED`.
+    ///
+    /// # Errors
+    /// What there is instead.
+    pub fn parse(arch: &str, size: &str) -> Result<Shape, String> {
+        let found = Arch::find(arch);
+        let arch = found.ok_or_else(|| format!("give one of {} for ARCH", Arch::names()))?;
+        let (name, experts) = match size.rsplit_once('-') {
+            Some((name, experts)) => (name, Some(experts)),
+            None => (size, None),
+        };
+        let found = SIZES
+            .into_iter()
+            .find(|s| s.name.eq_ignore_ascii_case(name));
+        let size = found.ok_or_else(|| {
+            let names = SIZES.map(|s| s.name).join(", ");
+            format!("give one of {names} for SIZE")
+        })?;
+        let parse = |text: &str| {
+            let (count, used) = text.split_once('x')?;
+            let (count, used) = (count.parse().ok()?, used.parse().ok()?);
+            (1..=count)
+                .contains(&used)
+                .then_some(Mixture { count, used })
+        };
+        let mixture = experts.map(|text| {
+            parse(text).ok_or_else(|| {
+                format!("'-{text}' is no mixture: write tiny-8x2 for 8 experts of which a token goes to 2")
+            })
+        });
+        let mixture = mixture.transpose()?;
+        let name = arch.name;
+        match mixture {
+            None if arch.block.is_empty() => Err(format!(
+                "models of architecture {name} have experts: write {name}:{}-8x2",
+                size.name
+            )),
+            Some(_) if arch.expert_block.is_empty() => Err(format!(
+                "models of architecture {name} have no experts: write {name}:{}",
+                size.name
+            )),
+            _ => Ok(Shape {
+                arch,
+                size,
+                mixture,
+            }),
+        }
     }
 
-    /// All tensors, matrices as F16 and norms as F32, in the order of the graph.
-    pub fn tensors(&self) -> Vec<NewTensor> {
+    fn sizes(&self) -> Sizes {
         let s = &self.size;
-        let (q, kv) = (s.heads * s.head_dim, s.kv_heads * s.head_dim);
-        let mut list = Vec::new();
-        let mut matrix = |name: &str, cols: u64, rows: u64| {
-            let name = format!("{name}.weight");
-            list.push(NewTensor::new(name, [cols, rows], TypeId::F16));
-        };
-        matrix("token_embd", s.hidden, s.vocab);
-        if !(s.tied || self.is_bitnet()) {
-            matrix("output", s.hidden, s.vocab);
+        Sizes {
+            vocab: s.vocab,
+            embd: s.hidden,
+            ff: s.ffn,
+            heads: s.heads,
+            kv_heads: s.kv_heads,
+            head_dim: s.head_dim,
+            rope_dim: s.head_dim,
+            experts: self.mixture.map_or(0, |m| m.count),
+            expert_ff: s.ffn,
         }
-        for layer in 0..s.layers {
-            let mut part =
-                |name: &str, cols, rows| matrix(&format!("blk.{layer}.{name}"), cols, rows);
-            part("attn_q", s.hidden, q);
-            part("attn_k", s.hidden, kv);
-            part("attn_v", s.hidden, kv);
-            part("attn_output", q, s.hidden);
-            part("ffn_gate", s.hidden, s.ffn);
-            part("ffn_up", s.hidden, s.ffn);
-            part("ffn_down", s.ffn, s.hidden);
-        }
-        let mut norm = |name: String, width: u64| {
-            list.push(NewTensor::new(
-                format!("{name}.weight"),
-                [width],
-                TypeId::F32,
-            ));
-        };
-        norm("output_norm".to_owned(), s.hidden);
-        for layer in 0..s.layers {
-            let mut part = |name: &str, width| norm(format!("blk.{layer}.{name}"), width);
-            part("attn_norm", s.hidden);
-            part("ffn_norm", s.hidden);
-            if self.is_bitnet() {
-                part("attn_sub_norm", q);
-                part("ffn_sub_norm", s.ffn);
-            }
-            if self.arch == "qwen3" {
-                part("attn_q_norm", s.head_dim);
-                part("attn_k_norm", s.head_dim);
+    }
+
+    /// All tensors in the order of the graph, matrices as F16 first, then norms and routers as F32. What a model may
+    /// lack is left out.
+    pub fn tensors(&self) -> Vec<NewTensor> {
+        let untied = |t: &Tensor| t.role == Role::Output && !self.size.tied;
+        let block = || self.arch.block_tensors(self.mixture.is_some());
+        let ends = self.arch.end_tensors().map(|t| (None, t));
+        let blocks = (0..self.size.layers).flat_map(|n| block().map(move |t| (Some(n), t)));
+        let all = ends.chain(blocks).filter(|(_, t)| t.required || untied(t));
+        let (mut matrices, mut floats) = (Vec::new(), Vec::new());
+        let sizes = self.sizes();
+        for (layer, tensor) in all {
+            let name = match layer {
+                Some(layer) => format!("blk.{layer}.{}", tensor.gguf),
+                None => tensor.gguf.to_owned(),
+            };
+            let new = |ty| NewTensor::new(name, sizes.gguf_shape(tensor), ty);
+            match tensor.role {
+                Role::Embedding | Role::Output | Role::ByRows | Role::ByColumns => {
+                    matrices.push(new(TypeId::F16));
+                }
+                _ => floats.push(new(TypeId::F32)),
             }
         }
-        list
+        matrices.append(&mut floats);
+        matrices
     }
 
     /// The keys a loader asks for, with a vocabulary of invented words.
     pub fn metadata(&self) -> Metadata {
         let s = &self.size;
         let mut meta = Metadata::default();
-        meta.set("general.architecture", Value::str(self.arch));
-        let name = format!("synthetic {} {}", self.arch, s.name);
+        let arch = self.arch.name;
+        meta.set("general.architecture", Value::str(arch));
+        let name = format!("synthetic {self}").replace(':', " ");
         meta.set("general.name", Value::str(&name));
-        let numbers = [
+        let mut numbers = vec![
             ("block_count", s.layers),
             ("context_length", s.context),
             ("embedding_length", s.hidden),
@@ -131,15 +191,26 @@ impl Shape {
             ("rope.dimension_count", s.head_dim),
             ("vocab_size", s.vocab),
         ];
-        for (key, value) in numbers {
-            meta.set(&format!("{}.{key}", self.arch), Value::U32(value as u32));
+        if let Some(mixture) = self.mixture {
+            numbers.push(("expert_count", mixture.count));
+            numbers.push(("expert_used_count", mixture.used));
+            if self.arch.expert_width_key {
+                numbers.push(("expert_feed_forward_length", s.ffn));
+            }
         }
-        let eps = format!("{}.attention.layer_norm_rms_epsilon", self.arch);
-        meta.set(&eps, Value::F32(1e-5));
-        meta.set(
-            &format!("{}.rope.freq_base", self.arch),
-            Value::F32(10_000.0),
-        );
+        for (key, value) in numbers {
+            meta.set(&format!("{arch}.{key}"), Value::U32(value as u32));
+        }
+        let mut factors = vec![
+            ("attention.layer_norm_rms_epsilon", 1e-5),
+            ("rope.freq_base", 10_000.0),
+        ];
+        if self.arch.logit_scale {
+            factors.push(("logit_scale", 1.0));
+        }
+        for (key, value) in factors {
+            meta.set(&format!("{arch}.{key}"), Value::F32(value));
+        }
         vocabulary(&mut meta, s.vocab as usize);
         meta
     }

@@ -3,9 +3,8 @@
 use std::time::Instant;
 
 use anyhow::Result;
+use trine::Model;
 use trine::eval::Evaluator;
-use trine::model::Model;
-use trine::pool::Pool;
 use trine::step::{EvalError, Session, SessionOptions};
 
 use super::stop_if_asked;

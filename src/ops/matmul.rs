@@ -18,7 +18,7 @@ use crate::kernels::bitplane::{Arrangement, NumberPath};
 use crate::kernels::packed::{Encoding, Layout, layouts};
 use crate::kernels::ternary::{self, Quantizer};
 use crate::kernels::{self, AlignedBytes, Floats, Isa, MatRows};
-use crate::pool::{self, Parts};
+use crate::pool;
 
 /// A weight matrix: `rows` rows of `cols` weights.
 #[derive(Clone)]
@@ -413,9 +413,8 @@ fn by_rows(w: &Matrix, acts: &Activations<'_>, out: &mut [f32]) {
     let (encoded, tokens) = (acts.encoded(encoding), acts.tokens());
     let data: &[u8] = data;
     let rows_at_once = rows_per_task(w, tokens);
-    let out = Parts::new(out);
-    pool::for_each(w.rows.div_ceil(rows_at_once.max(1)), |i| {
-        let rows = i * rows_at_once..w.rows.min((i + 1) * rows_at_once);
+    pool::tiles_mut(out, w.rows, (tokens, rows_at_once), |mut tile| {
+        let rows = tile.cols.clone();
         let part = &data[rows.start * row_bytes..rows.end * row_bytes];
         // The kernels write all tokens of a row side by side.
         let mut by_row = Floats::scratch(rows.len() * tokens);
@@ -429,10 +428,7 @@ fn by_rows(w: &Matrix, acts: &Activations<'_>, out: &mut [f32]) {
             super::scale(&mut by_row, s);
         }
         for t in 0..tokens {
-            let at = t * w.rows;
-            // SAFETY: tasks have different rows.
-            let out = unsafe { out.part(at + rows.start..at + rows.end) };
-            for (r, v) in out.iter_mut().enumerate() {
+            for (r, v) in tile.row(t).iter_mut().enumerate() {
                 *v = by_row[r * tokens + t];
             }
         }

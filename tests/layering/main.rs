@@ -73,8 +73,9 @@ const WORDS: &[Word] = &[
     },
 ];
 
-/// Where `unsafe` may stand: kernels, the pool, and where files are mapped.
-const UNSAFE: &[&str] = &["src/kernels", "src/pool", "src/open"];
+/// Where `unsafe` may stand: kernels, the pool, where files are mapped, and where the outputs of several products are
+/// written by the tasks of one region.
+const UNSAFE: &[&str] = &["src/kernels", "src/pool", "src/open", "src/ops/product"];
 
 /// The crates whose sources are read: name in paths, and root file. While a crate is part of another one, its root
 /// file does not exist.

@@ -243,7 +243,13 @@ fn what_gives_no_gradient_is_named() {
 }
 
 /// The file of one architecture under the name of another, with more keys and one more tensor.
-fn renamed(file: &ModelFile, from: &str, to: &str, keys: &[(&str, Value)], more: &[&str]) -> ModelFile {
+fn renamed(
+    file: &ModelFile,
+    from: &str,
+    to: &str,
+    keys: &[(&str, Value)],
+    more: &[&str],
+) -> ModelFile {
     let mut meta = file.meta().clone();
     for (key, value) in file.meta().iter() {
         let key = key.replace(&format!("{from}."), &format!("{to}."));
@@ -278,7 +284,11 @@ fn what_is_missing_or_left_over_is_named_at_once() {
     assert_eq!(missing.len(), 8);
     assert!(missing.contains(&"tensor blk.1.post_ffw_norm.weight is missing".to_owned()));
     // what the reference ignores is ignored here too
-    let ignored = ["blk.0.attn_q.input_scale", "blk.1.ffn_sub_norm.weight", "blk.0.attn_k.beta"];
+    let ignored = [
+        "blk.0.attn_q.input_scale",
+        "blk.1.ffn_sub_norm.weight",
+        "blk.0.attn_k.beta",
+    ];
     assert_eq!(
         problems(&renamed(&file, "llama", "llama", &[], &ignored)),
         ["the architecture has no place for blk.1.ffn_sub_norm.weight, blk.0.attn_k.beta"]
@@ -286,7 +296,13 @@ fn what_is_missing_or_left_over_is_named_at_once() {
     // a bias that the architecture's graph does not add
     let bitnet = toy("bitnet", Extras::default());
     assert_eq!(
-        problems(&renamed(&bitnet, "bitnet", "bitnet", &[], &["blk.0.attn_output.bias"])),
+        problems(&renamed(
+            &bitnet,
+            "bitnet",
+            "bitnet",
+            &[],
+            &["blk.0.attn_output.bias"]
+        )),
         ["the architecture has no place for blk.0.attn_output.bias"]
     );
 }

@@ -12,6 +12,7 @@
 mod bitnet;
 mod checkpoint;
 mod gemma3;
+mod granite;
 mod llama;
 mod olmo2;
 mod parts;
@@ -30,6 +31,7 @@ pub use tensor::{Extent, Role, Sizes, Tensor};
 pub static ARCHITECTURES: &[&Arch] = &[
     &llama::LLAMA,
     &gemma3::GEMMA3,
+    &granite::GRANITE,
     &qwen::QWEN2,
     &qwen::QWEN3,
     &qwen::QWEN3MOE,

@@ -315,6 +315,34 @@ fn the_first_bitnets_have_other_names_for_their_norms() {
 }
 
 #[test]
+fn multipliers_of_granite_become_factors() {
+    let vectors = [
+        ("input_layernorm.weight", EMBD),
+        ("post_attention_layernorm.weight", EMBD),
+    ];
+    let config = json!({"attention_multiplier": 0.015625, "embedding_multiplier": 12.0, "residual_multiplier": 0.22});
+    let c = Checkpoint::new("GraniteForCausalLM", config).blocks("BF16", HEAD, &vectors);
+    let file = convert(&c, "m", &[]);
+    let meta = Gguf::parse(&file, &Limits::default()).unwrap().meta;
+    let stated = [
+        ("attention.scale", 0.015625),
+        ("embedding_scale", 12.0),
+        ("residual_scale", 0.22),
+        // what the class assumes; the loader asks for it
+        ("logit_scale", 1.0),
+    ];
+    for (key, value) in stated {
+        let found = meta.get_f32(&format!("granite.{key}")).unwrap();
+        assert_eq!(found, Some(value), "{key}");
+    }
+    // its heads are turned as LLaMA's are, and their size follows from the others
+    let llama = convert(&Checkpoint::llama(json!({})), "m", &[]);
+    let name = "blk.1.attn_q.weight";
+    assert_eq!(read(&file, name), read(&llama, name));
+    assert!(meta.get("granite.attention.key_length").is_none());
+}
+
+#[test]
 fn gains_of_gemma_are_one_more_and_its_padding_is_cut() {
     let mut c = gemma3();
     c.add("model.embed_tokens.weight", "BF16", &[VOCAB + 4, EMBD]);

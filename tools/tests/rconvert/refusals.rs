@@ -55,6 +55,14 @@ fn configurations() {
             json!({"architectures": ["GPT2LMHeadModel"]}),
             &["'GPT2LMHeadModel'", "LlamaForCausalLM", "Gemma3ForCausalLM"][..],
         ),
+        (
+            json!({"architectures": ["MixtralForCausalLM"]}),
+            &["'MixtralForCausalLM'", "LlamaForCausalLM"],
+        ),
+        (
+            json!({"architectures": ["Qwen3MoeForCausalLM"]}),
+            &["'Qwen3MoeForCausalLM'", "Qwen3ForCausalLM"],
+        ),
         (json!({"architectures": null}), &["has no 'architectures'"]),
         (json!({"hidden_size": "64"}), &["'hidden_size' is \"64\""]),
         (

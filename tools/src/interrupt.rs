@@ -1,14 +1,17 @@
 //! Ctrl-C: the first stops the work at a good place, the second ends the program at once.
 
+use std::sync::LazyLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{Context, Result};
+use trine::cancel::CancelToken;
 
 /// The exit code of an interrupted program.
 pub const EXIT_CODE: i32 = 130;
 
 static ASKED: AtomicBool = AtomicBool::new(false);
 static WAITING: AtomicBool = AtomicBool::new(false);
+static TOKEN: LazyLock<CancelToken> = LazyLock::new(CancelToken::new);
 
 /// Starts to listen for Ctrl-C and for requests to terminate.
 ///
@@ -21,6 +24,7 @@ pub fn listen() -> Result<()> {
             crate::outfile::remove_unfinished();
             std::process::exit(EXIT_CODE);
         }
+        TOKEN.cancel();
     })
     .context("cannot listen for Ctrl-C")
 }
@@ -28,6 +32,11 @@ pub fn listen() -> Result<()> {
 /// Whether the work should stop.
 pub fn asked() -> bool {
     ASKED.load(Ordering::SeqCst)
+}
+
+/// What Ctrl-C cancels, for work of the library.
+pub fn token() -> CancelToken {
+    TOKEN.clone()
 }
 
 /// Forgets a request that was followed; says whether there was one.

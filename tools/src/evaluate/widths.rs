@@ -11,7 +11,7 @@ use trine::eval::perplexity::perplexity;
 
 use super::args::Args;
 use super::progress::Progress;
-use super::{go_on, session};
+use super::{go_on, model};
 use crate::inspect::AnyPrecReport;
 use crate::load::{Loaded, bos, peak_memory};
 
@@ -28,7 +28,7 @@ pub fn table(args: &Args, loaded: &Loaded, widths: &[u8], text: &str) -> Result<
     note!("tokenizing the input ..");
     let tokens = loaded.tokenizer.encode(text, true, false)?;
     let chunks = Chunks::new(tokens, n_ctx, bos(&loaded.tokenizer), args.chunks)?;
-    let mut session = session(args, loaded, n_ctx)?;
+    let mut model = model(args, loaded, n_ctx)?;
     note!("weights: {}", loaded.model.layouts());
     note!(
         "calculating perplexity at {} widths over {} chunks, n_ctx={n_ctx}, batch_size={}, threads={}",
@@ -48,14 +48,13 @@ pub fn table(args: &Args, loaded: &Loaded, widths: &[u8], text: &str) -> Result<
     }
     let mut rows = Vec::new();
     for &bits in widths {
-        session.set_bits(bits)?;
+        model.set_bits(bits)?;
         note!("{bits} bits");
         let mut progress = Progress::new(chunks.count());
         let start = Instant::now();
         let total = perplexity(
-            &mut session,
+            &mut model,
             &chunks,
-            args.batch_size,
             None::<&mut BaseWriter<io::Sink>>,
             &mut |done, _| {
                 progress.tick(done);

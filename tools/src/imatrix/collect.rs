@@ -55,8 +55,9 @@ pub fn run(
     let tokens = after_chunks(tokens, args.from_chunk, args.ctx_size)?;
     let chunks = Chunks::new(tokens, args.ctx_size, bos(&loaded.tokenizer), args.chunks)?;
     let group = schedule.side_by_side().min(chunks.count());
+    let has_experts = loaded.model.config().experts.is_some();
     match (schedule.counted(group), group * args.ctx_size) {
-        (0, _) => bail!(
+        (0, _) if !has_experts => bail!(
             "no micro-batch would have the 16 tokens that it needs to count: use a larger -c or -ub"
         ),
         (counted, all) if counted < all => note!(
@@ -97,15 +98,7 @@ pub fn run(
     };
     let budget = cache_bytes(&loaded.model, &chunks, &schedule);
     let engine = Engine::new(&loaded.model, &loaded.pool, budget);
-    let result = collect(
-        &engine,
-        &chunks,
-        &schedule,
-        options,
-        matrix,
-        done,
-        &mut run,
-    );
+    let result = collect(&engine, &chunks, &schedule, options, matrix, done, &mut run);
     run.bar.finish_and_clear();
     let matrix = match result {
         Ok(matrix) => matrix,
@@ -165,9 +158,10 @@ fn chunks_done(
             start.datasets
         );
     }
+    // How many tokens an expert sees is the router's choice; plain matrices, with one count, see all that count.
     let count_of = |m: &Imatrix, name: &str| {
-        let entry = m.entries.get(name);
-        entry.and_then(|e| e.counts.iter().copied().max())
+        let entry = m.entries.get(name).filter(|e| e.counts.len() == 1);
+        entry.and_then(|e| e.counts.first().copied())
     };
     let added = saved.entries.keys().map(|name| {
         count_of(saved, name)

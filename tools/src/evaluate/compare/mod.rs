@@ -12,8 +12,8 @@ use std::path::Path;
 
 use anyhow::{Context, Result, anyhow, bail};
 use serde_json::json;
-use trine::eval::kld;
 use trine::Model;
+use trine::eval::kld;
 
 use super::args::Args;
 use super::{go_on, side_by_side, warn_of_context};

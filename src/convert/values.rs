@@ -4,12 +4,12 @@ use std::ops::Range;
 
 use half::f16;
 use rayon::prelude::*;
-use trine_formats::safetensors::Dtype;
+use trine_formats::safetensors::{Dtype, decode};
 
 use super::error::ConvertError;
 use super::folder::Files;
 use super::mean::AbsMean;
-use super::stored::{decode, source_row};
+use crate::arch::source_row;
 
 /// About so many values are in memory at once.
 const CHUNK_VALUES: u64 = 1 << 20;

@@ -246,7 +246,7 @@ fn write_block<S: Simd>(
 
 fn dot_ref(w: &[u8], act: &[u8]) -> f32 {
     let mut sum = 0.0;
-    for (x, y) in k_block::block_pairs::<BYTES>(w, act) {
+    for (x, y) in q8_k::block_pairs::<BYTES>(w, act) {
         let codes = unpack_2bit(&x[QS..D]);
         let (mut scaled, mut minima) = (0, 0);
         let groups = codes

@@ -1,9 +1,9 @@
 //! The perplexity of a text, without the options of the tool.
 
-use super::base_file::BaseWriter;
-use super::perplexity::{Estimate, perplexity};
-use super::{Chunks, EvalError};
-use crate::handle::Model;
+use super::Model;
+use crate::eval::base_file::BaseWriter;
+use crate::eval::perplexity::{Estimate, perplexity};
+use crate::eval::{Chunks, EvalError};
 use crate::step::SessionOptions;
 
 /// Tokens that go through the model together.

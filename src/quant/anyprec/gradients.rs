@@ -12,9 +12,9 @@ use trine_formats::gguf::Metadata;
 use trine_formats::safetensors::{self, Dtype, Tensor};
 
 use super::plan::{Plan, block_matrices, is_block_matrix};
-use super::sensitivity::{SensitivityError, check_values};
+use super::sensitivity_error::{SensitivityError, check_values};
 use crate::arch::{Arch, source_row};
-use crate::quant::plan::Row;
+use crate::quant::row::Row;
 
 /// Squared gradients, or gradients to be squared, in safetensors files.
 #[derive(Debug)]

@@ -88,7 +88,7 @@ pub struct Schedule {
 
 /// Tokens that go through the model in one call, of one chunk of the group.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Piece {
+struct Part {
     chunk: usize,
     tokens: Range<usize>,
 }
@@ -131,13 +131,13 @@ impl Schedule {
     }
 
     /// The micro-batches of a group of `chunks` chunks.
-    fn passes(&self, chunks: usize) -> Vec<Vec<Piece>> {
+    fn passes(&self, chunks: usize) -> Vec<Vec<Part>> {
         let mut passes = Vec::new();
         let batch = self.n_batch.min(self.n_ctx);
         for start in (0..self.n_ctx).step_by(batch) {
             let end = (start + batch).min(self.n_ctx);
             // Very small micro-batches cannot hold a token of every chunk; then some chunks go first.
-            // That llama.cpp lets one more in than there is room for is part of the order.
+            // That llama.cpp lets one more in than there is room for belongs to the order.
             let together = chunks.min(self.n_ubatch + 1);
             let tokens = (self.n_ubatch / together.max(1)).max(1);
             for first in (0..chunks).step_by(together.max(1)) {
@@ -149,11 +149,11 @@ impl Schedule {
                 };
                 for from in (start..end).step_by(tokens) {
                     let range = from..(from + tokens).min(end);
-                    let piece = |chunk| Piece {
+                    let part = |chunk| Part {
                         chunk,
                         tokens: range.clone(),
                     };
-                    passes.push((first..last).map(piece).collect());
+                    passes.push((first..last).map(part).collect());
                 }
             }
         }
@@ -161,7 +161,7 @@ impl Schedule {
     }
 }
 
-fn rows(pass: &[Piece]) -> usize {
+fn rows(pass: &[Part]) -> usize {
     pass.iter().map(|p| p.tokens.len()).sum()
 }
 
@@ -363,26 +363,26 @@ fn evaluate(
     sequences: &mut [Sequence],
     chunks: &Chunks,
     group: &Range<usize>,
-    pass: &[Piece],
+    pass: &[Part],
     (step, options): (&StepOptions, Options),
     scores: &mut [Scores],
 ) -> Result<(), StepError> {
     let tokens: Vec<Vec<u32>> = pass
         .iter()
-        .map(|piece| {
-            let mut tokens = chunks.text(group.start + piece.chunk)[piece.tokens.clone()].to_vec();
-            if let (Some(bos), 0) = (chunks.bos, piece.tokens.start) {
+        .map(|part| {
+            let mut tokens = chunks.text(group.start + part.chunk)[part.tokens.clone()].to_vec();
+            if let (Some(bos), 0) = (chunks.bos, part.tokens.start) {
                 tokens[0] = bos;
             }
             tokens
         })
         .collect();
     let first = chunks.first();
-    // The pieces of a pass are of ascending chunks.
+    // The parts of a pass are of ascending chunks.
     let mut free = sequences.iter_mut().enumerate();
     let mut segments = Vec::with_capacity(pass.len());
-    for (piece, tokens) in pass.iter().zip(&tokens) {
-        let Some((_, seq)) = free.find(|(chunk, _)| *chunk == piece.chunk) else {
+    for (part, tokens) in pass.iter().zip(&tokens) {
+        let Some((_, seq)) = free.find(|(chunk, _)| *chunk == part.chunk) else {
             continue;
         };
         segments.push(Segment {
@@ -392,16 +392,16 @@ fn evaluate(
                 Options { output: true, .. } => 0,
                 Options {
                     perplexity: true, ..
-                } => first.saturating_sub(piece.tokens.start).min(tokens.len()),
+                } => first.saturating_sub(part.tokens.start).min(tokens.len()),
                 _ => tokens.len(),
             },
         });
     }
     engine.step(&mut segments, step, &mut |segment, i, logits| {
-        let piece = &pass[segment];
+        let part = &pass[segment];
         if options.perplexity {
-            let text = chunks.text(group.start + piece.chunk);
-            scores[piece.chunk].take(chunks, text, piece, piece.tokens.start + i, logits);
+            let text = chunks.text(group.start + part.chunk);
+            scores[part.chunk].take(chunks, text, part, part.tokens.start + i, logits);
         }
     })
 }
@@ -421,12 +421,12 @@ impl Scores {
         }
     }
 
-    /// Scores a position of the chunk `text`, if it is one that is scored; its logits came with those of `piece`.
+    /// Scores a position of the chunk `text`, if it is one that is scored; its logits came with those of `part`.
     fn take(
         &mut self,
         chunks: &Chunks,
         text: &[u32],
-        piece: &Piece,
+        part: &Part,
         position: usize,
         logits: &[f32],
     ) {
@@ -435,7 +435,7 @@ impl Scores {
             return;
         }
         self.rows.push(position, logits);
-        if self.rows.full() || position + 1 == last || position + 1 == piece.tokens.end {
+        if self.rows.full() || position + 1 == last || position + 1 == part.tokens.end {
             let nlls = self.rows.drain(|p, l| nll(l, text[p + 1]));
             self.nlls.extend(nlls);
         }
@@ -457,12 +457,12 @@ impl Scores {
 mod tests {
     use super::*;
 
-    /// `chunk:from-to` of every piece, micro-batches apart.
+    /// `chunk:from-to` of every part, micro-batches apart.
     fn shown(schedule: (usize, usize, usize), chunks: usize) -> Vec<String> {
         let (n_ctx, n_batch, n_ubatch) = schedule;
         let schedule = Schedule::new(n_ctx, n_batch, n_ubatch).expect("a schedule");
-        let piece = |p: &Piece| format!("{}:{}-{}", p.chunk, p.tokens.start, p.tokens.end);
-        let pass = |p: &Vec<Piece>| p.iter().map(piece).collect::<Vec<_>>().join(" ");
+        let part = |p: &Part| format!("{}:{}-{}", p.chunk, p.tokens.start, p.tokens.end);
+        let pass = |p: &Vec<Part>| p.iter().map(part).collect::<Vec<_>>().join(" ");
         schedule.passes(chunks).iter().map(pass).collect()
     }
 
@@ -510,9 +510,9 @@ mod tests {
             let schedule = Schedule::new(n_ctx, n_batch, n_ubatch).expect("a schedule");
             for chunks in 1..=schedule.side_by_side() {
                 let mut next = vec![0; chunks];
-                for piece in schedule.passes(chunks).iter().flatten() {
-                    assert_eq!(piece.tokens.start, next[piece.chunk]);
-                    next[piece.chunk] = piece.tokens.end;
+                for part in schedule.passes(chunks).iter().flatten() {
+                    assert_eq!(part.tokens.start, next[part.chunk]);
+                    next[part.chunk] = part.tokens.end;
                 }
                 assert_eq!(next, vec![n_ctx; chunks]);
             }

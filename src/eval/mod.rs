@@ -196,7 +196,7 @@ impl Chunks {
         &self.tokens[index * self.n_ctx..][..self.n_ctx]
     }
 
-    /// Evaluates chunk `index` in pieces of at most `n_batch` tokens. `score(i, logits, next)` runs in
+    /// Evaluates chunk `index` in batches of at most `n_batch` tokens. `score(i, logits, next)` runs in
     /// parallel for every scored position (`i` counts from 0, `next` is the token that follows it),
     /// `take` gets the results in order.
     fn score<T: Send>(
@@ -218,8 +218,8 @@ impl Chunks {
         let mut outcome = Ok(());
         model.clear();
         let n_batch = n_batch.max(1);
-        for (piece, tokens) in chunk.chunks(n_batch).enumerate() {
-            let start = piece * n_batch;
+        for (batch, tokens) in chunk.chunks(n_batch).enumerate() {
+            let start = batch * n_batch;
             let from = first.saturating_sub(start).min(tokens.len());
             model.eval(tokens, from, &mut |i, logits| {
                 let position = start + i;

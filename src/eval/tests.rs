@@ -121,9 +121,9 @@ fn batches_change_no_bit() {
     let whole = run(&mut Fake::new(n_vocab as usize), &chunks, 2048).unwrap();
     assert!(whole.ppl() > 1.0 && whole.ppl_error() > 0.0);
     for n_batch in [1, 7, 50, 51, 99, 100] {
-        let pieces = run(&mut Fake::new(n_vocab as usize), &chunks, n_batch).unwrap();
-        assert_eq!(pieces.nll.to_bits(), whole.nll.to_bits());
-        assert_eq!(pieces.nll2.to_bits(), whole.nll2.to_bits());
+        let batched = run(&mut Fake::new(n_vocab as usize), &chunks, n_batch).unwrap();
+        assert_eq!(batched.nll.to_bits(), whole.nll.to_bits());
+        assert_eq!(batched.nll2.to_bits(), whole.nll2.to_bits());
     }
     // Chunks are independent: the first two alone give what they gave among four.
     let mut after_two = None;

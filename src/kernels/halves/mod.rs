@@ -325,7 +325,8 @@ pub fn put_lane(isa: Isa, x: &[f32], block: &mut [Line], lane: usize) -> bool {
     );
     let (done, mut special) = match isa.level() {
         #[cfg(target_arch = "x86_64")]
-        // SAFETY: `isa` proves that the processor has AVX-512; the block has the lane and the steps, as checked.
+        // SAFETY: `isa` proves that the processor has AVX-512; the assertion above says that the block has
+        // lane `lane` and a row of lines for every quad of steps.
         Level::Avx512 => unsafe { x86_64::put_lane_avx512(x, block, lane) },
         _ => (0, false),
     };

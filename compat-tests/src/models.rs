@@ -8,6 +8,7 @@ use std::sync::OnceLock;
 use anyhow::{Context, Result};
 use sha2::{Digest, Sha256};
 use trine::Isa;
+use trine::eval::{Batching, SideBySide};
 use trine::model::{LoadOptions, Model};
 use trine::pool::Pool;
 use trine::step::{Session, SessionOptions};
@@ -174,6 +175,16 @@ pub fn session(model: &Model, n_ctx: usize) -> Session {
             n_ubatch: 512,
         },
     )
+}
+
+/// The model for texts of `n_ctx` tokens, four of 512 side by side, on two threads.
+pub fn side_by_side(model: &Model, n_ctx: usize) -> SideBySide {
+    let batching = Batching {
+        n_ctx,
+        n_batch: 2048,
+        n_ubatch: 512,
+    };
+    SideBySide::new(model, &Pool::new(2).expect("threads"), batching)
 }
 
 /// SHA-256 of the f32 little-endian logits at every position.

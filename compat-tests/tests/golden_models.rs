@@ -74,9 +74,8 @@ fn check_perplexity(file: &ModelFile, name: &str, limit: Option<usize>) {
     let chunks = Chunks::new(tokens, n_ctx, bos, Some(count)).expect("chunks");
     let mut running = Vec::new();
     let estimate = perplexity::<Sink>(
-        &mut models::session(&model, n_ctx),
+        &mut models::side_by_side(&model, n_ctx),
         &chunks,
-        512,
         None,
         &mut |_, estimate: &Estimate| {
             running.push(format!("{:.4}", estimate.ppl()));
@@ -231,9 +230,8 @@ fn kl_divergence() {
     let chunks = Chunks::new(tokens, 512, bos, Some(2)).expect("chunks");
     let mut writer = BaseWriter::new(Vec::new(), &chunks, model.n_vocab()).expect("a header");
     perplexity(
-        &mut models::session(&model, 512),
+        &mut models::side_by_side(&model, 512),
         &chunks,
-        512,
         Some(&mut writer),
         &mut |_, _| Ok(()),
     )
@@ -247,9 +245,8 @@ fn kl_divergence() {
         let n_vocab = model.n_vocab();
         let mut base =
             BaseReader::new(&base[..], base.len() as u64, n_vocab, bos, None).expect("a base");
-        let mut session = models::session(&model, 512);
-        let statistics =
-            divergence(&mut session, &mut base, 512, &mut |_, _| Ok(())).expect("statistics");
+        let mut texts = models::side_by_side(&model, 512);
+        let statistics = divergence(&mut texts, &mut base, &mut |_, _| Ok(())).expect("statistics");
         let report = statistics.report().expect("enough positions");
         let want =
             std::fs::read_to_string(testdata(&format!("golden/kld/{name}.txt"))).expect("golden");

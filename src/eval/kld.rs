@@ -3,7 +3,7 @@
 use std::io::Read;
 
 use super::base_file::{BaseReader, BaseRow};
-use super::{EvalError, Evaluator, Observer, max_and_sum};
+use super::{EvalError, Evaluator, Observer, Scorer, max_and_sum};
 use crate::math::{exp, expf, log};
 
 /// A mean or another estimate with its standard error.
@@ -258,28 +258,58 @@ impl Sorted {
 ///
 /// # Errors
 /// Non-finite logits, a file that cannot be read to the end, an observer that stops the run.
-pub fn divergence<R: Read + Sync>(
+pub fn divergence<R: Read + Send + Sync>(
     model: &mut dyn Evaluator,
     base: &mut BaseReader<R>,
-    n_batch: usize,
     observe: Observer<'_, Divergence>,
 ) -> Result<Divergence, EvalError> {
     let chunks = base.chunks().clone();
-    let mut total = Divergence::default();
-    for index in 0..chunks.count() {
-        base.next_chunk()?;
-        let mut sums = Sums::default();
-        let score = |i: usize, logits: &[f32], next: u32| Point::new(logits, &base.row(i), next);
-        chunks.score(model, index, n_batch, &score, &mut |point| {
-            sums.push(&point);
-            total.kld.push(point.kld as f32);
-            total.p_diff.push(point.p_diff);
-            Ok(())
-        })?;
-        total.sums.add(&sums);
-        observe(index + 1, &total).map_err(|_| EvalError::Interrupted)?;
+    let mut comparison = Comparison {
+        base,
+        chunk: Sums::default(),
+        total: Divergence::default(),
+        observe,
+    };
+    chunks.score(model, &mut comparison)?;
+    Ok(comparison.total)
+}
+
+/// Compares position by position with the rows of the base file.
+struct Comparison<'a, R: Read> {
+    base: &'a mut BaseReader<R>,
+    chunk: Sums,
+    total: Divergence,
+    observe: Observer<'a, Divergence>,
+}
+
+impl<R: Read + Send + Sync> Scorer for Comparison<'_, R> {
+    type Shared = BaseReader<R>;
+    type Score = Point;
+
+    fn begin(&mut self) -> Result<(), EvalError> {
+        self.chunk = Sums::default();
+        self.base.next_chunk()
     }
-    Ok(total)
+
+    fn shared(&self) -> &BaseReader<R> {
+        self.base
+    }
+
+    fn score(base: &BaseReader<R>, i: usize, logits: &[f32], next: u32) -> Point {
+        Point::new(logits, &base.row(i), next)
+    }
+
+    fn take(&mut self, point: Point) -> Result<(), EvalError> {
+        self.chunk.push(&point);
+        self.total.kld.push(point.kld as f32);
+        self.total.p_diff.push(point.p_diff);
+        Ok(())
+    }
+
+    fn end(&mut self, done: usize) -> Result<(), EvalError> {
+        self.total.sums.add(&self.chunk);
+        (self.observe)(done, &self.total).map_err(|_| EvalError::Interrupted)
+    }
 }
 
 /// ln of the base model's perplexity, from its file alone: the value of [`Divergence::log_ppl_base`] after a comparison with

@@ -6,6 +6,7 @@
 //! order, so no way of batching, and no number of threads, changes a digit.
 
 pub mod base_file;
+mod evaluator;
 pub mod imatrix;
 pub mod kld;
 pub mod perplexity;
@@ -14,51 +15,14 @@ mod report;
 pub use report::TABLE_HEAD;
 
 use std::error::Error;
-
-use rayon::prelude::*;
+use std::ops::ControlFlow;
 
 use crate::math::expf;
-use crate::step::{EvalError as SessionError, Session};
+use crate::pool;
+use crate::step::StepError;
 use crate::tokenizer::TokenizerError;
 
-/// What evaluation needs of a model.
-pub trait Evaluator {
-    /// Logits per position.
-    fn n_vocab(&self) -> usize;
-
-    /// Forgets all tokens.
-    fn clear(&mut self);
-
-    /// Appends `tokens` and calls `sink(i, logits)` for every index `i >= from` of them, in order.
-    ///
-    /// # Errors
-    /// What the model says; nothing was computed then.
-    fn eval(
-        &mut self,
-        tokens: &[u32],
-        from: usize,
-        sink: &mut (dyn FnMut(usize, &[f32]) + Send),
-    ) -> Result<(), SessionError>;
-}
-
-impl Evaluator for Session {
-    fn n_vocab(&self) -> usize {
-        self.model().n_vocab()
-    }
-
-    fn clear(&mut self) {
-        Session::clear(self);
-    }
-
-    fn eval(
-        &mut self,
-        tokens: &[u32],
-        from: usize,
-        sink: &mut (dyn FnMut(usize, &[f32]) + Send),
-    ) -> Result<(), SessionError> {
-        Session::eval(self, tokens, from, sink)
-    }
-}
+pub use evaluator::{Batching, Evaluator, Logits, SideBySide};
 
 /// Why a text cannot be evaluated.
 #[derive(Debug, thiserror::Error)]
@@ -97,7 +61,7 @@ pub enum EvalError {
     },
     /// The model cannot take the tokens.
     #[error(transparent)]
-    Session(#[from] SessionError),
+    Step(StepError),
     /// The base file cannot be written.
     #[error("cannot write the log-probabilities")]
     Write(#[source] std::io::Error),
@@ -109,8 +73,18 @@ pub enum EvalError {
     Interrupted,
 }
 
+impl From<StepError> for EvalError {
+    fn from(e: StepError) -> EvalError {
+        match e {
+            StepError::Cancelled => EvalError::Interrupted,
+            e => EvalError::Step(e),
+        }
+    }
+}
+
 /// What a caller wants to hear: called with the chunks done and all chunks. `Err` stops the run.
-pub type Observer<'a, T> = &'a mut dyn FnMut(usize, &T) -> Result<(), Box<dyn Error + Send + Sync>>;
+pub type Observer<'a, T> =
+    &'a mut (dyn FnMut(usize, &T) -> Result<(), Box<dyn Error + Send + Sync>> + Send);
 
 /// A text cut into chunks.
 #[derive(Clone, Debug)]
@@ -196,55 +170,101 @@ impl Chunks {
         &self.tokens[index * self.n_ctx..][..self.n_ctx]
     }
 
-    /// Evaluates chunk `index` in batches of at most `n_batch` tokens. `score(i, logits, next)` runs in
-    /// parallel for every scored position (`i` counts from 0, `next` is the token that follows it),
-    /// `take` gets the results in order.
-    fn score<T: Send>(
-        &self,
-        model: &mut dyn Evaluator,
-        index: usize,
-        n_batch: usize,
-        score: &(dyn Fn(usize, &[f32], u32) -> T + Sync),
-        take: &mut (dyn FnMut(T) -> Result<(), EvalError> + Send),
-    ) -> Result<(), EvalError> {
-        let text = &self.tokens[index * self.n_ctx..][..self.n_ctx];
-        let mut chunk = text.to_vec();
+    /// Tokens of chunk `index`, as the model gets them.
+    fn context(&self, index: usize) -> Vec<u32> {
+        let mut tokens = self.text(index).to_vec();
         if let Some(bos) = self.bos {
-            chunk[0] = bos;
+            tokens[0] = bos;
         }
-        let (first, last) = (self.first(), self.n_ctx - 1);
-        let n_vocab = model.n_vocab();
-        let mut rows = Rows::new(n_vocab);
-        let mut outcome = Ok(());
-        model.clear();
-        let n_batch = n_batch.max(1);
-        for (batch, tokens) in chunk.chunks(n_batch).enumerate() {
-            let start = batch * n_batch;
-            let from = first.saturating_sub(start).min(tokens.len());
-            model.eval(tokens, from, &mut |i, logits| {
-                let position = start + i;
-                if outcome.is_err() || position >= last {
-                    return;
-                }
-                rows.push(position, logits);
-                if rows.full() || position + 1 == last {
-                    outcome = rows
-                        .drain(|p, l| {
-                            let finite = l.iter().all(|v| v.is_finite());
-                            finite.then(|| score(p - first, l, text[p + 1])).ok_or(
-                                EvalError::NonFinite {
-                                    chunk: index + 1,
-                                    position: p,
-                                },
-                            )
-                        })
-                        .into_iter()
-                        .try_for_each(|one| take(one?));
-                }
-            })?;
-        }
-        outcome
+        tokens
     }
+
+    /// Evaluates all chunks, as many side by side as `model` takes, and scores their positions in text order.
+    fn score<S: Scorer>(&self, model: &mut dyn Evaluator, scorer: &mut S) -> Result<(), EvalError> {
+        let mut rows = Rows::new(model.n_vocab());
+        let side_by_side = model.side_by_side().max(1);
+        for start in (0..self.count).step_by(side_by_side) {
+            let group = start..(start + side_by_side).min(self.count);
+            let texts: Vec<Vec<u32>> = group.map(|index| self.context(index)).collect();
+            let mut scored = Ok(());
+            let evaluated = model.eval(&texts, self.first(), &mut |text, position, logits| {
+                scored = self.score_position(start + text, position, logits, &mut rows, scorer);
+                match scored {
+                    Ok(()) => ControlFlow::Continue(()),
+                    Err(_) => ControlFlow::Break(()),
+                }
+            });
+            scored?;
+            evaluated?;
+        }
+        Ok(())
+    }
+
+    /// Takes the logits at a position of chunk `index`; they are scored once `rows` are full or the chunk ends.
+    fn score_position<S: Scorer>(
+        &self,
+        index: usize,
+        position: usize,
+        logits: &[f32],
+        rows: &mut Rows,
+        scorer: &mut S,
+    ) -> Result<(), EvalError> {
+        let (first, last) = (self.first(), self.n_ctx - 1);
+        if position >= last {
+            return Ok(());
+        }
+        if position == first {
+            scorer.begin()?;
+        }
+        rows.push(position, logits);
+        if !rows.full() && position + 1 < last {
+            return Ok(());
+        }
+        let (text, shared) = (self.text(index), scorer.shared());
+        let scores = rows.drain(|position, logits| {
+            if logits.iter().all(|v| v.is_finite()) {
+                Ok(S::score(
+                    shared,
+                    position - first,
+                    logits,
+                    text[position + 1],
+                ))
+            } else {
+                let chunk = index + 1;
+                Err(EvalError::NonFinite { chunk, position })
+            }
+        });
+        for score in scores {
+            scorer.take(score?)?;
+        }
+        if position + 1 == last {
+            scorer.end(index + 1)?;
+        }
+        Ok(())
+    }
+}
+
+/// What is done with the scored positions of the chunks, one chunk after the other.
+trait Scorer: Send {
+    /// What scoring needs to know.
+    type Shared: Sync;
+    /// What a position gives.
+    type Score: Send;
+
+    /// The next chunk begins.
+    fn begin(&mut self) -> Result<(), EvalError>;
+
+    /// What [`Scorer::score`] gets in this chunk.
+    fn shared(&self) -> &Self::Shared;
+
+    /// The scored position number `i` of the chunk, counted from 0, where the text goes on with `next`. Runs in parallel.
+    fn score(shared: &Self::Shared, i: usize, logits: &[f32], next: u32) -> Self::Score;
+
+    /// The scores, in order.
+    fn take(&mut self, score: Self::Score) -> Result<(), EvalError>;
+
+    /// The chunk is over, the `done`th.
+    fn end(&mut self, done: usize) -> Result<(), EvalError>;
 }
 
 /// Logits of a few consecutive positions, kept so that they can be scored in parallel.
@@ -279,12 +299,16 @@ impl Rows {
         self.logits.len() >= self.room * self.n_vocab
     }
 
+    /// Forgets the rows; what `each` made of them, in order, with the threads of the current pool.
     fn drain<T: Send>(&mut self, each: impl Fn(usize, &[f32]) -> T + Sync) -> Vec<T> {
-        let first = self.first;
-        let rows = self.logits.par_chunks(self.n_vocab).enumerate();
-        let out = rows.map(|(i, logits)| each(first + i, logits)).collect();
+        let (first, rows) = (self.first, &self.logits);
+        let mut out: Vec<Option<T>> = Vec::new();
+        out.resize_with(rows.len() / self.n_vocab, || None);
+        pool::chunks_mut(&mut out, 1, |i, slot| {
+            slot[0] = Some(each(first + i, &rows[i * self.n_vocab..][..self.n_vocab]));
+        });
         self.logits.clear();
-        out
+        out.into_iter().flatten().collect()
     }
 }
 

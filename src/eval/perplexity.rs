@@ -3,7 +3,7 @@
 use std::io::Write;
 
 use super::base_file::{BaseWriter, QuantizedRow};
-use super::{Chunks, EvalError, Evaluator, Observer, max_and_sum};
+use super::{Chunks, EvalError, Evaluator, Observer, Scorer, max_and_sum};
 use crate::math::{exp, log};
 
 /// Sums over the scored tokens.
@@ -18,6 +18,20 @@ pub struct Estimate {
 }
 
 impl Estimate {
+    /// Adds a negative log-likelihood.
+    pub(super) fn push(&mut self, nll: f64) {
+        self.nll += nll;
+        self.nll2 += nll * nll;
+        self.count += 1;
+    }
+
+    /// Adds the sums of a chunk.
+    pub(super) fn add(&mut self, chunk: &Estimate) {
+        self.nll += chunk.nll;
+        self.nll2 += chunk.nll2;
+        self.count += chunk.count;
+    }
+
     /// Mean negative log-likelihood.
     pub fn mean(&self) -> f64 {
         self.nll / self.count as f64
@@ -61,35 +75,73 @@ pub(super) fn nll(logits: &[f32], next: u32) -> f64 {
 pub fn perplexity<W: Write + Send>(
     model: &mut dyn Evaluator,
     chunks: &Chunks,
-    n_batch: usize,
-    mut base: Option<&mut BaseWriter<W>>,
+    base: Option<&mut BaseWriter<W>>,
     observe: Observer<'_, Estimate>,
 ) -> Result<Estimate, EvalError> {
-    let mut total = Estimate::default();
-    let quantize = base.is_some();
-    for index in 0..chunks.count() {
-        let mut sums = Estimate::default();
-        let score = |_: usize, logits: &[f32], next: u32| {
-            if quantize {
+    let mut likelihoods = Likelihoods {
+        form: match base {
+            Some(_) => Form::Quantized,
+            None => Form::Exact,
+        },
+        base,
+        chunk: Estimate::default(),
+        total: Estimate::default(),
+        observe,
+    };
+    chunks.score(model, &mut likelihoods)?;
+    Ok(likelihoods.total)
+}
+
+/// How likelihoods are computed.
+enum Form {
+    /// See [`nll`].
+    Exact,
+    /// As a base file has them.
+    Quantized,
+}
+
+/// Adds up likelihoods and writes the base file.
+struct Likelihoods<'a, W: Write> {
+    form: Form,
+    base: Option<&'a mut BaseWriter<W>>,
+    chunk: Estimate,
+    total: Estimate,
+    observe: Observer<'a, Estimate>,
+}
+
+impl<W: Write + Send> Scorer for Likelihoods<'_, W> {
+    type Shared = Form;
+    type Score = (f64, Option<QuantizedRow>);
+
+    fn begin(&mut self) -> Result<(), EvalError> {
+        self.chunk = Estimate::default();
+        Ok(())
+    }
+
+    fn shared(&self) -> &Form {
+        &self.form
+    }
+
+    fn score(form: &Form, _: usize, logits: &[f32], next: u32) -> Self::Score {
+        match form {
+            Form::Exact => (nll(logits, next), None),
+            Form::Quantized => {
                 let row = QuantizedRow::new(logits, next);
                 (row.nll, Some(row))
-            } else {
-                (nll(logits, next), None)
             }
-        };
-        chunks.score(model, index, n_batch, &score, &mut |(v, row)| {
-            sums.nll += v;
-            sums.nll2 += v * v;
-            sums.count += 1;
-            match (&mut base, row) {
-                (Some(base), Some(row)) => base.row(&row).map_err(EvalError::Write),
-                _ => Ok(()),
-            }
-        })?;
-        total.nll += sums.nll;
-        total.nll2 += sums.nll2;
-        total.count += sums.count;
-        observe(index + 1, &total).map_err(|_| EvalError::Interrupted)?;
+        }
     }
-    Ok(total)
+
+    fn take(&mut self, (v, row): Self::Score) -> Result<(), EvalError> {
+        self.chunk.push(v);
+        match (&mut self.base, row) {
+            (Some(base), Some(row)) => base.row(&row).map_err(EvalError::Write),
+            _ => Ok(()),
+        }
+    }
+
+    fn end(&mut self, done: usize) -> Result<(), EvalError> {
+        self.total.add(&self.chunk);
+        (self.observe)(done, &self.total).map_err(|_| EvalError::Interrupted)
+    }
 }

@@ -3,16 +3,19 @@
 use super::base_file::{BaseError, BaseReader, BaseWriter, size};
 use super::kld::{Divergence, divergence, log_ppl_base};
 use super::perplexity::{Estimate, perplexity};
-use super::{Chunks, EvalError, Evaluator, SessionError};
+use super::{Chunks, EvalError, Evaluator, Logits};
+use crate::step::StepError;
 
 /// Logits that depend on all tokens before them, and a record of the calls.
 struct Fake {
     n_vocab: usize,
+    side_by_side: usize,
     /// All logits equal.
     flat: bool,
     /// Gives a NaN at this position of every context.
     broken: Option<usize>,
-    context: Vec<u32>,
+    /// Is cancelled in the text of this number.
+    cancelled: Option<usize>,
     contexts: Vec<Vec<u32>>,
     wanted: usize,
 }
@@ -21,9 +24,10 @@ impl Fake {
     fn new(n_vocab: usize) -> Fake {
         Fake {
             n_vocab,
+            side_by_side: 1,
             flat: false,
             broken: None,
-            context: Vec::new(),
+            cancelled: None,
             contexts: Vec::new(),
             wanted: 0,
         }
@@ -35,44 +39,45 @@ impl Evaluator for Fake {
         self.n_vocab
     }
 
-    fn clear(&mut self) {
-        let context = std::mem::take(&mut self.context);
-        if !context.is_empty() {
-            self.contexts.push(context);
-        }
+    fn side_by_side(&self) -> usize {
+        self.side_by_side
     }
 
-    fn eval(
-        &mut self,
-        tokens: &[u32],
-        from: usize,
-        sink: &mut (dyn FnMut(usize, &[f32]) + Send),
-    ) -> Result<(), SessionError> {
-        for (i, &token) in tokens.iter().enumerate() {
-            let position = self.context.len();
-            self.context.push(token);
-            if i < from {
-                continue;
+    fn eval(&mut self, texts: &[Vec<u32>], from: usize, sink: Logits<'_>) -> Result<(), StepError> {
+        assert!(texts.len() <= self.side_by_side);
+        for (text, tokens) in texts.iter().enumerate() {
+            if self.cancelled == Some(self.contexts.len()) {
+                return Err(StepError::Cancelled);
             }
-            self.wanted += 1;
-            let mut x = self
-                .context
-                .iter()
-                .fold(7u32, |h, t| (h ^ t).wrapping_mul(16_777_619));
-            let mut draw = || {
-                x = x.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-                (x >> 8) as f32 / 1_048_576.0
-            };
-            let mut logits: Vec<f32> = (0..self.n_vocab).map(|_| draw()).collect();
-            if self.flat {
-                logits.fill(2.5);
+            self.contexts.push(tokens.clone());
+            for position in from..tokens.len() {
+                self.wanted += 1;
+                let logits = self.logits(&tokens[..=position]);
+                if sink(text, position, &logits).is_break() {
+                    return Ok(());
+                }
             }
-            if self.broken == Some(position) {
-                logits[self.n_vocab / 2] = f32::NAN;
-            }
-            sink(i, &logits);
         }
         Ok(())
+    }
+}
+
+impl Fake {
+    fn logits(&self, context: &[u32]) -> Vec<f32> {
+        let hash = |h: u32, t: &u32| (h ^ t).wrapping_mul(16_777_619);
+        let mut x = context.iter().fold(7, hash);
+        let mut draw = || {
+            x = x.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            (x >> 8) as f32 / 1_048_576.0
+        };
+        let mut logits: Vec<f32> = (0..self.n_vocab).map(|_| draw()).collect();
+        if self.flat {
+            logits.fill(2.5);
+        }
+        if self.broken == Some(context.len() - 1) {
+            logits[self.n_vocab / 2] = f32::NAN;
+        }
+        logits
     }
 }
 
@@ -80,8 +85,8 @@ fn text(n: u32, n_vocab: u32) -> Vec<u32> {
     (0..n).map(|i| (i * i + 3 * i + 1) % n_vocab).collect()
 }
 
-fn run(fake: &mut Fake, chunks: &Chunks, n_batch: usize) -> Result<Estimate, EvalError> {
-    perplexity::<Vec<u8>>(fake, chunks, n_batch, None, &mut |_, _| Ok(()))
+fn run(fake: &mut Fake, chunks: &Chunks) -> Result<Estimate, EvalError> {
+    perplexity::<Vec<u8>>(fake, chunks, None, &mut |_, _| Ok(()))
 }
 
 #[test]
@@ -91,7 +96,7 @@ fn a_model_that_knows_nothing_has_the_perplexity_of_its_vocabulary() {
         flat: true,
         ..Fake::new(50)
     };
-    let estimate = run(&mut fake, &chunks, 2048).unwrap();
+    let estimate = run(&mut fake, &chunks).unwrap();
     assert_eq!(estimate.count, 4 * 7);
     assert!((estimate.ppl() - 50.0).abs() < 1e-12, "{}", estimate.ppl());
     assert!(estimate.ppl_error() < 1e-5);
@@ -104,8 +109,7 @@ fn chunks_begin_with_bos_and_only_the_second_half_is_wanted() {
     assert_eq!((chunks.count(), chunks.first(), chunks.scored()), (2, 8, 7));
     assert_eq!(chunks.tokens(), &tokens[..32]);
     let mut fake = Fake::new(40);
-    run(&mut fake, &chunks, 5).unwrap();
-    fake.clear();
+    run(&mut fake, &chunks).unwrap();
     assert_eq!(fake.contexts.len(), 2);
     for (i, context) in fake.contexts.iter().enumerate() {
         assert_eq!(context[0], 33);
@@ -115,34 +119,69 @@ fn chunks_begin_with_bos_and_only_the_second_half_is_wanted() {
 }
 
 #[test]
-fn batches_change_no_bit() {
+fn chunks_beside_each_other_change_no_bit() {
     let n_vocab = 37;
-    let chunks = Chunks::new(text(400, n_vocab), 100, None, None).unwrap();
-    let whole = run(&mut Fake::new(n_vocab as usize), &chunks, 2048).unwrap();
-    assert!(whole.ppl() > 1.0 && whole.ppl_error() > 0.0);
-    for n_batch in [1, 7, 50, 51, 99, 100] {
-        let batched = run(&mut Fake::new(n_vocab as usize), &chunks, n_batch).unwrap();
-        assert_eq!(batched.nll.to_bits(), whole.nll.to_bits());
-        assert_eq!(batched.nll2.to_bits(), whole.nll2.to_bits());
-    }
-    // Chunks are independent: the first two alone give what they gave among four.
-    let mut after_two = None;
-    perplexity::<Vec<u8>>(
-        &mut Fake::new(n_vocab as usize),
-        &chunks,
-        64,
-        None,
-        &mut |done, e| {
-            after_two = after_two.or((done == 2).then_some(*e));
+    let chunks = Chunks::new(text(430, n_vocab), 70, None, None).unwrap();
+    let estimates = |side_by_side| {
+        let mut fake = Fake {
+            side_by_side,
+            ..Fake::new(n_vocab as usize)
+        };
+        let mut heard = Vec::new();
+        perplexity::<Vec<u8>>(&mut fake, &chunks, None, &mut |done, e| {
+            heard.push((done, e.nll.to_bits(), e.nll2.to_bits(), e.count));
             Ok(())
-        },
-    )
-    .unwrap();
-    let two = Chunks::new(text(400, n_vocab), 100, None, Some(2)).unwrap();
-    assert_eq!(
-        after_two,
-        Some(run(&mut Fake::new(n_vocab as usize), &two, 2048).unwrap())
-    );
+        })
+        .unwrap();
+        (heard, base(&mut fake, &chunks))
+    };
+    let alone = estimates(1);
+    assert_eq!(alone.0.len(), 6);
+    for side_by_side in [2, 4, 5, 6, 100] {
+        assert!(estimates(side_by_side) == alone, "{side_by_side}");
+    }
+    // Chunks are independent: the first two alone give what they gave among six.
+    let two = Chunks::new(text(430, n_vocab), 70, None, Some(2)).unwrap();
+    let total = run(&mut Fake::new(n_vocab as usize), &two).unwrap();
+    let bits = (2, total.nll.to_bits(), total.nll2.to_bits(), total.count);
+    assert_eq!(alone.0[1], bits);
+}
+
+#[test]
+fn a_run_ends_where_it_is_stopped() {
+    let chunks = Chunks::new(text(160, 40), 16, None, None).unwrap();
+    let fake = || Fake {
+        side_by_side: 4,
+        ..Fake::new(40)
+    };
+    // The observer says no after the sixth chunk, the second of its group: nothing more is wanted.
+    let mut stopped = fake();
+    let mut heard = 0;
+    let result = perplexity::<Vec<u8>>(&mut stopped, &chunks, None, &mut |done, _| {
+        heard = done;
+        if done < 6 { Ok(()) } else { Err("stop".into()) }
+    });
+    assert!(matches!(result, Err(EvalError::Interrupted)));
+    assert_eq!((heard, stopped.contexts.len()), (6, 6));
+    let mut cancelled = Fake {
+        cancelled: Some(6),
+        ..fake()
+    };
+    let result = run(&mut cancelled, &chunks);
+    assert!(matches!(result, Err(EvalError::Interrupted)));
+    // What is wrong with a chunk is told with its own number.
+    let mut broken = Fake {
+        broken: Some(9),
+        ..fake()
+    };
+    let result = run(&mut broken, &chunks);
+    assert!(matches!(
+        result,
+        Err(EvalError::NonFinite {
+            chunk: 1,
+            position: 9
+        })
+    ));
 }
 
 #[test]
@@ -166,44 +205,14 @@ fn what_cannot_be_evaluated() {
             broken: Some(fine),
             ..Fake::new(40)
         };
-        assert!(run(&mut fake, &chunks, 2048).is_ok());
+        assert!(run(&mut fake, &chunks).is_ok());
     }
-    let mut fake = Fake {
-        broken: Some(9),
-        ..Fake::new(40)
-    };
-    let e = run(&mut fake, &chunks, 2048).unwrap_err();
-    assert!(
-        matches!(
-            e,
-            EvalError::NonFinite {
-                chunk: 1,
-                position: 9
-            }
-        ),
-        "{e}"
-    );
-    let stopped = perplexity::<Vec<u8>>(&mut Fake::new(40), &chunks, 2048, None, &mut |done, _| {
-        if done == 2 {
-            Err("stop".into())
-        } else {
-            Ok(())
-        }
-    });
-    assert!(matches!(stopped, Err(EvalError::Interrupted)));
 }
 
 /// A base file of `chunks` by the fake model.
-fn base(n_vocab: usize, chunks: &Chunks) -> Vec<u8> {
-    let mut writer = BaseWriter::new(Vec::new(), chunks, n_vocab).unwrap();
-    perplexity(
-        &mut Fake::new(n_vocab),
-        chunks,
-        2048,
-        Some(&mut writer),
-        &mut |_, _| Ok(()),
-    )
-    .unwrap();
+fn base(fake: &mut Fake, chunks: &Chunks) -> Vec<u8> {
+    let mut writer = BaseWriter::new(Vec::new(), chunks, fake.n_vocab).unwrap();
+    perplexity(fake, chunks, Some(&mut writer), &mut |_, _| Ok(())).unwrap();
     writer.finish().unwrap()
 }
 
@@ -216,7 +225,7 @@ fn a_base_file_is_laid_out_as_documented() {
     for n_vocab in [36, 37] {
         let tokens = text(40, n_vocab as u32);
         let chunks = Chunks::new(tokens.clone(), 16, None, None).unwrap();
-        let bytes = base(n_vocab, &chunks);
+        let bytes = base(&mut Fake::new(n_vocab), &chunks);
         let row = 8 + 2 * n_vocab.next_multiple_of(2);
         assert_eq!(bytes.len(), 20 + 4 * 32 + 2 * 7 * row);
         assert_eq!(&bytes[..8], b"_logits_");
@@ -236,15 +245,17 @@ fn a_base_file_is_laid_out_as_documented() {
 #[test]
 fn a_model_does_not_diverge_from_itself() {
     let chunks = Chunks::new(text(300, 37), 100, None, None).unwrap();
-    let bytes = base(37, &chunks);
+    let bytes = base(&mut Fake::new(37), &chunks);
     assert_eq!(bytes.len() as u128, size(&chunks, 37));
     let mut reader = open(&bytes, 37).unwrap();
     assert_eq!(reader.chunks().tokens(), chunks.tokens());
     let mut counts = Vec::new();
     let d = divergence(
-        &mut Fake::new(37),
+        &mut Fake {
+            side_by_side: 2,
+            ..Fake::new(37)
+        },
         &mut reader,
-        64,
         &mut |done, d: &Divergence| {
             counts.push((done, d.count()));
             Ok(())
@@ -277,7 +288,7 @@ fn a_model_does_not_diverge_from_itself() {
         flat: true,
         ..Fake::new(37)
     };
-    let d = divergence(&mut flat, &mut reader, 64, &mut |_, _| Ok(())).unwrap();
+    let d = divergence(&mut flat, &mut reader, &mut |_, _| Ok(())).unwrap();
     assert!(d.kld().value > 1.0);
     assert!(d.sorted_kld().min() > 0.0 && d.sorted_kld().percentile(0.5) > d.sorted_kld().min());
 }
@@ -285,11 +296,10 @@ fn a_model_does_not_diverge_from_itself() {
 #[test]
 fn few_positions_give_no_statistics() {
     let chunks = Chunks::new(text(48, 37), 16, None, None).unwrap();
-    let bytes = base(37, &chunks);
+    let bytes = base(&mut Fake::new(37), &chunks);
     let d = divergence(
         &mut Fake::new(37),
         &mut open(&bytes, 37).unwrap(),
-        64,
         &mut |_, _| Ok(()),
     );
     assert!(d.unwrap().report().is_none());
@@ -298,7 +308,7 @@ fn few_positions_give_no_statistics() {
 #[test]
 fn damaged_base_files_are_refused() {
     let chunks = Chunks::new(text(40, 37), 16, None, None).unwrap();
-    let bytes = base(37, &chunks);
+    let bytes = base(&mut Fake::new(37), &chunks);
     let refused = |bytes: &[u8], n_vocab| match open(bytes, n_vocab) {
         Err(EvalError::Base(e)) => e,
         Err(e) => panic!("{e}"),
@@ -370,7 +380,6 @@ fn a_full_disk_is_an_error() {
     let result = perplexity(
         &mut Fake::new(37),
         &chunks,
-        64,
         Some(&mut writer),
         &mut |_, _| Ok(()),
     );

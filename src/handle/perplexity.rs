@@ -3,8 +3,7 @@
 use super::Model;
 use crate::eval::base_file::BaseWriter;
 use crate::eval::perplexity::{Estimate, perplexity};
-use crate::eval::{Chunks, EvalError};
-use crate::step::SessionOptions;
+use crate::eval::{Batching, Chunks, EvalError, SideBySide};
 
 /// Tokens that go through the model together.
 const BATCH: usize = 512;
@@ -28,9 +27,13 @@ impl Model {
         let tokenizer = self.tokenizer();
         let tokens = tokenizer.encode(text, true, false)?;
         let chunks = Chunks::new(tokens, n_ctx, tokenizer.text_bos(), None)?;
-        let n_ubatch = BATCH.min(n_ctx);
-        let mut session = self.session(SessionOptions { n_ctx, n_ubatch });
+        let batching = Batching {
+            n_ctx,
+            n_batch: BATCH,
+            n_ubatch: BATCH,
+        };
+        let mut model = SideBySide::new(self.weights(), self.pool(), batching);
         let no_file: Option<&mut BaseWriter<Vec<u8>>> = None;
-        perplexity(&mut session, &chunks, BATCH, no_file, &mut |_, _| Ok(()))
+        perplexity(&mut model, &chunks, no_file, &mut |_, _| Ok(()))
     }
 }

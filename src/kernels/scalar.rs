@@ -16,9 +16,7 @@ macro_rules! by_id {
 
 pub(super) fn mat_rows(ty: TypeId) -> Option<MatRows> {
     ty.info()?.dot_ref?;
-    Some(by_id!(ty, rows:
-        F32 F16 BF16 Q4_0 Q4_1 Q5_0 Q5_1 Q8_0 Q2_K Q3_K Q4_K Q5_K Q6_K IQ2_XXS IQ2_XS IQ2_S IQ3_XXS IQ3_S
-        IQ1_S IQ1_M IQ4_NL IQ4_XS TQ1_0 TQ2_0 MXFP4 NVFP4 Q1_0 Q2_0))
+    Some(trine_formats::with_type_names!(by_id, ty, rows:))
 }
 
 pub(super) fn quantize_act(act: TypeId) -> Option<QuantizeAct> {

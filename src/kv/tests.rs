@@ -120,7 +120,7 @@ fn a_spent_budget_takes_nothing() {
 
 #[test]
 fn an_infinity_marks_its_tile_until_the_tile_begins_anew() {
-    let pool = PagePool::new(LAYOUT, 2);
+    let pool = PagePool::new(LAYOUT, 4);
     let mut seq = pool.sequence();
     append(&mut seq, &[1; 40]);
     let mut bad = row(40, 1);

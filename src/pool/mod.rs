@@ -7,7 +7,7 @@
 //!
 //! The pool of a pass is ambient: [`Pool::install`] makes it current for a closure, and [`for_each`]
 //! and [`chunks_mut`] use the current one. Without one, or inside a task, they run in the calling
-//! thread. Quantizing, packing and evaluating use rayon instead.
+//! thread. Quantizing and packing use rayon instead.
 //!
 //! Callers share a pool: clones of a [`Pool`] are handles of the same helpers. Every caller works on
 //! its own region, and helpers divide themselves among the regions that have tasks left, so that none

@@ -1,25 +1,28 @@
-//! A session that is fed random tokens, to time what it takes.
+//! Random tokens, and a session that is fed with them, to time what it takes.
 
 use std::time::Instant;
 
 use anyhow::Result;
 use trine::step::Session;
 
-/// The session and the next token.
-pub struct Feed {
-    session: Session,
+/// Tokens that are the same in every run.
+pub struct RandomTokens {
     next: u32,
     n_vocab: u32,
 }
 
-impl Feed {
-    /// Feeds `session`; the tokens are the same in every run.
-    pub fn new(session: Session) -> Feed {
-        Feed {
-            n_vocab: session.model().n_vocab() as u32,
-            session,
+impl RandomTokens {
+    /// Of a vocabulary of `n_vocab`.
+    pub fn new(n_vocab: usize) -> RandomTokens {
+        RandomTokens {
             next: 1,
+            n_vocab: n_vocab as u32,
         }
+    }
+
+    /// The next `n`.
+    pub fn take(&mut self, n: usize) -> Vec<u32> {
+        (0..n).map(|_| self.token()).collect()
     }
 
     /// Another token (Knuth's MMIX constants, upper half).
@@ -29,6 +32,22 @@ impl Feed {
             .wrapping_mul(1_664_525)
             .wrapping_add(1_013_904_223);
         (self.next >> 8) % self.n_vocab.max(1)
+    }
+}
+
+/// The session and its tokens.
+pub struct Feed {
+    session: Session,
+    tokens: RandomTokens,
+}
+
+impl Feed {
+    /// Feeds `session`.
+    pub fn new(session: Session) -> Feed {
+        Feed {
+            tokens: RandomTokens::new(session.model().n_vocab()),
+            session,
+        }
     }
 
     /// Forgets all but the first `n_past` tokens.
@@ -41,8 +60,7 @@ impl Feed {
     /// # Errors
     /// The context is full.
     pub fn prompt(&mut self, n: usize, batch: usize) -> Result<()> {
-        let tokens: Vec<u32> = (0..n).map(|_| self.token()).collect();
-        for tokens in tokens.chunks(batch) {
+        for tokens in self.tokens.take(n).chunks(batch) {
             // Only the last logits are of use to somebody who goes on from a prompt.
             self.session
                 .eval(tokens, tokens.len() - 1, &mut |_, _| ())?;
@@ -57,7 +75,7 @@ impl Feed {
     pub fn generate(&mut self, n: usize) -> Result<Vec<f64>> {
         let mut seconds = Vec::with_capacity(n);
         for _ in 0..n {
-            let token = self.token();
+            let token = self.tokens.token();
             let start = Instant::now();
             self.session.eval(&[token], 0, &mut |_, _| ())?;
             seconds.push(start.elapsed().as_secs_f64());

@@ -138,6 +138,66 @@ fn every_form_has_every_test() {
 }
 
 #[test]
+fn batched_rows_have_the_columns_of_llama_batched_bench() {
+    let args = |more: &[&'static str]| {
+        let usual = "--batched --synthetic llama:tiny:Q8_0 -npp 3,8 -ntg 2 -npl 1,3,8 -r 1 -t 1";
+        usual
+            .split(' ')
+            .chain(more.iter().copied())
+            .map(str::to_owned)
+            .collect::<Vec<_>>()
+    };
+    let out = |more: &[&'static str]| {
+        let args = args(more);
+        stdout(&args.iter().map(String::as_str).collect::<Vec<_>>())
+    };
+    let table = out(&[]);
+    let lines: Vec<&str> = table.lines().collect();
+    assert_eq!(
+        lines[0],
+        "|     PP |     TG |    B |   N_KV |   T_PP s | S_PP t/s |   T_TG s | S_TG t/s |      T s |    S t/s |"
+    );
+    assert_eq!(lines.len(), 2 + 6 + 1 + 4, "{table}");
+    assert!(
+        lines[7].starts_with("|      8 |      2 |    8 |     80 | "),
+        "{table}"
+    );
+    // Three sequences beside a prompt of three tokens, eight beside one of eight, after either prompt.
+    for (line, n) in lines[9..].iter().zip([3, 3, 8, 8]) {
+        assert!(
+            line.contains(&format!("a step of {n} sequences")),
+            "{table}"
+        );
+        assert!(
+            line.contains(&format!("of a prompt of {n} tokens")),
+            "{table}"
+        );
+    }
+    for (more, positions) in [
+        (&["-o", "json"][..], 8 * 8 + 16),
+        (&["-o", "json", "-pps"], 8 + 16),
+    ] {
+        let rows: Vec<Value> = serde_json::from_str(&out(more)).unwrap();
+        let last = rows.last().unwrap();
+        assert_eq!(
+            (rows.len(), &last["pl"], &last["n_kv"]),
+            (6, &8.into(), &positions.into())
+        );
+        let number = |key: &str| last[key].as_f64().unwrap();
+        let sum = number("t_pp") + number("t_tg");
+        assert!((number("t") / sum - 1.0).abs() < 1e-9);
+        assert!((number("speed_tg") * number("t_tg") - 16.0).abs() < 1e-6);
+    }
+    assert_eq!(out(&["-o", "csv"]).lines().count(), 7);
+    let nothing = "--batched --synthetic llama:tiny:Q8_0 -npp 0 -ntg 0";
+    let nothing: Vec<&str> = nothing.split(' ').collect();
+    assert_eq!(
+        error(&nothing),
+        "nothing to do: give -npp or -ntg a number above 0"
+    );
+}
+
+#[test]
 fn the_roofline_counts_bytes_and_products() {
     let args = [
         "--roofline",

@@ -79,7 +79,16 @@ Final estimate: PPL = 70.3378 +/- 9.23544
         "--ppl-output-type",
         "1",
     ];
-    assert_eq!(stdout(rperplexity(&args).output().unwrap()), table);
+    for batching in [
+        &[][..],
+        &["-b", "128"],
+        &["-ub", "300"],
+        &["-b", "300", "-ub", "70"],
+    ] {
+        let args = [&args, batching].concat();
+        let out = stdout(rperplexity(&args).output().unwrap());
+        assert_eq!(out, table, "{batching:?}");
+    }
 }
 
 #[test]

@@ -92,14 +92,11 @@ pub(super) struct FittedBlock<'a> {
 impl Fitted {
     #[inline(always)]
     pub fn block(&self, b: usize) -> Option<FittedBlock<'_>> {
-        match &self.fits[b / PER_VECTOR] {
-            None => None,
-            Some(fit) => Some(FittedBlock {
-                fit,
-                first: b % PER_VECTOR * GROUPS,
-                rounded: &self.rounded[b],
-            }),
-        }
+        self.fits[b / PER_VECTOR].as_ref().map(|fit| FittedBlock {
+            fit,
+            first: b % PER_VECTOR * GROUPS,
+            rounded: &self.rounded[b],
+        })
     }
 }
 

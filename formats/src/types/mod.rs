@@ -257,7 +257,7 @@ const NIBBLES_LAST: &[Field] = &[
 
 /// Makes the names, the table and the constants of all types: `name = id => what is known;`.
 macro_rules! registry {
-    ($($name:ident = $id:expr => $info:expr;)*) => {
+    ($d:tt $($name:ident = $id:expr => $info:expr;)*) => {
         #[allow(missing_docs, reason = "the names are ggml's")]
         impl TypeId {
             $(pub const $name: TypeId = TypeId($id);)*
@@ -272,11 +272,20 @@ macro_rules! registry {
 
         /// Every type of ggml and the known ones of its forks, in the order of the ids.
         pub static REGISTRY: &[TypeInfo] = &[$(info::$name),*];
+
+        /// `with_type_names!(callback, tokens)` is `callback!(tokens NAME NAME ..)` with the names of all types: for
+        /// tables of functions that know their type at compile time.
+        #[macro_export]
+        macro_rules! with_type_names {
+            ($d callback:ident, $d ($d tokens:tt)*) => {
+                $d callback!($d ($d tokens)* $($name)*)
+            };
+        }
     };
 }
 
 // A new type is one file, its `mod` above and one line here.
-registry! {
+registry! { $
     F32 = 0 => f32::INFO;
     F16 = 1 => f16::INFO;
     Q4_0 = 2 => q4_0::INFO;

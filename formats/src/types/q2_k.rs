@@ -138,13 +138,10 @@ fn fit_plain<S: Simd>(simd: S, x: &[f32; BLOCK]) -> Option<Groups> {
         *v = v.abs();
     }
     let [fit] = fit_affine::<S, GROUP, 1, true>(simd, &[x], &[size], PLAIN);
-    match fit {
-        None => None,
-        Some(fit) => Some(Groups {
-            fit,
-            weights: [0.0; GROUPS],
-        }),
-    }
+    fit.map(|fit| Groups {
+        fit,
+        weights: [0.0; GROUPS],
+    })
 }
 
 #[inline(always)]
@@ -159,10 +156,7 @@ fn fit_important<S: Simd>(
     let w = error_weights(&x, &importance, simd.splat(sigma2));
     let weights = sums(simd, &w).to_array();
     let [fit] = fit_affine::<S, GROUP, 1, false>(simd, &[x], &[w], IMPORTANT);
-    match fit {
-        None => None,
-        Some(fit) => Some(Groups { fit, weights }),
-    }
+    fit.map(|fit| Groups { fit, weights })
 }
 
 /// The scales of a block, then its minima: the float they are multiples of, and the multiples, of which a file

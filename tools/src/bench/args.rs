@@ -16,6 +16,10 @@ pub const SHORT: &[(&str, &str)] = &[
     ("-pg", "--prompt-gen"),
     ("-ub", "--ubatch-size"),
     ("-mmp", "--mmap"),
+    ("-npp", "--npp"),
+    ("-ntg", "--ntg"),
+    ("-npl", "--npl"),
+    ("-pps", "--pps"),
 ];
 
 /// Measure how fast models run
@@ -35,8 +39,14 @@ Examples:
   rbench -m model.gguf -pg 512,64 -d 0,1024             prompt and text in one, also behind 1024 tokens
   rbench --synthetic llama:700m:TQ2_0                   a model made up in memory
   rbench --synthetic llama:700m:TQ2_0 --save m.gguf     kept as a file; llama.cpp can load it too
+  rbench --batched -m model.gguf -npl 1,2,4,8           several texts at once, as a server runs them
+  rbench --batched -m model.gguf -npp 8,128 -npl 1,8    and a step of 8 texts beside a prompt of 8 tokens
   rbench --roofline -m model.gguf                       how near the speed is to what memory allows
   rbench --kernels                                      products of matrices and vectors, by type
+
+--batched has llama-batched-bench's options and columns: B prompts of PP tokens in one step (T_PP seconds, S_PP tokens per
+second), then TG steps of one token of each of the B texts (T_TG, S_TG), and both together (T, S); N_KV positions are in the
+cache at the end. Times are medians of -r repetitions; llama-batched-bench has one, -r 1.
 
 --synthetic takes ARCH:SIZE:TYPE.
   ARCH   any architecture that trine runs, such as llama; a name that is none lists them
@@ -133,8 +143,40 @@ pub struct Args {
     #[arg(long)]
     pub roofline: bool,
 
+    /// Run several texts at once: -npl of them, each with a prompt of -npp tokens and -ntg tokens after it
+    #[arg(long, conflicts_with_all = ["roofline", "n_prompt", "n_gen", "prompt_gen", "n_depth"])]
+    pub batched: bool,
+
+    /// -npp N,...: with --batched, tokens of each prompt; 0 for none
+    #[arg(
+        long,
+        value_name = "N,...",
+        value_delimiter = ',',
+        default_value = "128",
+        requires = "batched"
+    )]
+    pub npp: Vec<usize>,
+
+    /// -ntg N,...: with --batched, tokens generated after each prompt; 0 for none
+    #[arg(
+        long,
+        value_name = "N,...",
+        value_delimiter = ',',
+        default_value = "32",
+        requires = "batched"
+    )]
+    pub ntg: Vec<usize>,
+
+    /// -npl N,...: with --batched, texts that run at once
+    #[arg(long, value_name = "N,...", value_delimiter = ',', default_value = "1,2,4,8,16,32", value_parser = positive, requires = "batched")]
+    pub npl: Vec<usize>,
+
+    /// -pps: with --batched, all texts go on from one prompt, whose keys and values they share
+    #[arg(long, requires = "batched")]
+    pub pps: bool,
+
     /// Measure kernels instead of models: products of matrices by type and instruction set
-    #[arg(long, conflicts_with_all = ["model", "synthetic", "roofline"])]
+    #[arg(long, conflicts_with_all = ["model", "synthetic", "roofline", "batched"])]
     pub kernels: bool,
 
     /// Tensor types for --kernels; without it all

@@ -1,6 +1,7 @@
 //! `rbench`: how fast models and kernels are.
 
 pub mod args;
+mod batched;
 mod describe;
 mod grid;
 mod kernels;
@@ -30,7 +31,9 @@ pub fn run(args: &Args) -> Result<()> {
         return Ok(out.flush()?);
     }
     let subjects = Subject::all(args)?;
-    if args.roofline {
+    if args.batched {
+        batched::run(args, &subjects, &mut out)?;
+    } else if args.roofline {
         roofline::run(args, &subjects, &mut out)?;
     } else {
         models::run(args, &subjects, &mut out)?;

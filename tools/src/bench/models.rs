@@ -87,7 +87,8 @@ pub fn run(args: &Args, subjects: &[Subject], out: &mut dyn Write) -> Result<()>
             }
         }
     }
-    table.finish()
+    table.finish()?;
+    Ok(())
 }
 
 /// Seconds of every repetition of `test`; `say` is told what happens.

@@ -183,15 +183,15 @@ impl<'a> Table<'a> {
         Ok(self.out.flush()?)
     }
 
-    /// Ends the table.
+    /// Ends the table; gives back what it was written to.
     ///
     /// # Errors
     /// What cannot be written.
-    pub fn finish(self) -> Result<()> {
+    pub fn finish(self) -> Result<&'a mut dyn Write> {
         if self.format == Format::Json {
             writeln!(self.out, "\n]")?;
         }
-        Ok(())
+        Ok(self.out)
     }
 }
 

@@ -144,7 +144,8 @@ pub fn run(args: &Args, subjects: &[Subject], out: &mut dyn Write) -> Result<()>
             }
         }
     }
-    table.finish()
+    table.finish()?;
+    Ok(())
 }
 
 struct Row<'a> {

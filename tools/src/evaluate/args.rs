@@ -64,11 +64,12 @@ pub struct Args {
     #[arg(short, long, value_name = "N", allow_negative_numbers = true, value_parser = positive)]
     pub ctx_size: Option<usize>,
 
-    /// Feed a chunk to the model in pieces of at most N tokens. The result does not depend on it
+    /// Tokens of all chunks that are evaluated together: as many chunks run side by side as fit, which is faster where they
+    /// are short. The result does not depend on it
     #[arg(short, long, value_name = "N", default_value = "2048", allow_negative_numbers = true, value_parser = positive)]
     pub batch_size: usize,
 
-    /// Tokens that go through the model together, also -ub. The result does not depend on it
+    /// Tokens that go through the model at once, of as many chunks as it takes, also -ub. The result does not depend on it
     #[arg(long, value_name = "N", default_value = "512", allow_negative_numbers = true, value_parser = positive)]
     pub ubatch_size: usize,
 

@@ -15,8 +15,7 @@ use trine::Model;
 use trine::eval::base_file::{BaseReader, BaseWriter};
 use trine::eval::kld::{self, Divergence};
 use trine::eval::perplexity::{Estimate, perplexity};
-use trine::eval::{Chunks, EvalError};
-use trine::step::{Session, SessionOptions};
+use trine::eval::{Batching, Chunks, EvalError, SideBySide};
 
 use crate::load::{load, peak_memory};
 use crate::outfile::{OutFile, keep_input};
@@ -98,19 +97,27 @@ fn first_difference(expected: &[u32], tokens: &[u32]) -> Option<usize> {
     (same < expected.len()).then_some(same)
 }
 
-/// A session at the first of the widths asked for.
-fn session(args: &Args, loaded: &Model, n_ctx: usize) -> Result<Session> {
+/// The model at the first of the widths asked for, taking chunks of `n_ctx` tokens.
+fn model(args: &Args, loaded: &Model, n_ctx: usize) -> Result<SideBySide> {
     warn_of_context(loaded, n_ctx);
-    let options = SessionOptions {
-        n_ctx,
-        n_ubatch: args.ubatch_size,
-    };
-    let mut session = loaded.session(options);
+    let mut model = side_by_side(args, loaded, n_ctx);
     if let Some(&bits) = args.bits.first() {
         let name = || format!("'{}'", args.model.model.display());
-        session.set_bits(bits).with_context(name)?;
+        model.set_bits(bits).with_context(name)?;
     }
-    Ok(session)
+    Ok(model)
+}
+
+/// The model, taking as many chunks of `n_ctx` tokens as the options say, until Ctrl-C.
+fn side_by_side(args: &Args, loaded: &Model, n_ctx: usize) -> SideBySide {
+    let batching = Batching {
+        n_ctx,
+        n_batch: args.batch_size,
+        n_ubatch: args.ubatch_size,
+    };
+    let mut model = SideBySide::new(loaded.weights(), loaded.pool(), batching);
+    model.cancel_by(interrupt::token());
+    model
 }
 
 /// A context longer than the model knows is no mistake, but its numbers mean little.
@@ -139,7 +146,7 @@ fn estimate(args: &Args, loaded: &Model, text: &str, out: Option<OutFile>) -> Re
     note!("tokenizing the input ..");
     let tokens = loaded.tokenizer().encode(text, true, false)?;
     let chunks = Chunks::new(tokens, n_ctx, loaded.tokenizer().text_bos(), args.chunks)?;
-    let mut session = session(args, loaded, n_ctx)?;
+    let mut model = model(args, loaded, n_ctx)?;
     note!("weights: {}", loaded.weights().layouts());
     note!(
         "calculating perplexity over {} chunks, n_ctx={n_ctx}, batch_size={}, threads={}",
@@ -159,15 +166,15 @@ fn estimate(args: &Args, loaded: &Model, text: &str, out: Option<OutFile>) -> Re
         }
         None => None,
     };
-    let mut stdout = io::stdout().lock();
+    // Not locked: it is written to by whichever thread evaluates.
+    let mut stdout = io::stdout();
     let mut progress = Steps::new("chunk", chunks.count());
     let mut running = Vec::new();
     let mut previous = Estimate::default();
     let mut wrote = Ok(());
     let result = perplexity(
-        &mut session,
+        &mut model,
         &chunks,
-        args.batch_size,
         base.as_mut().map(|(writer, _)| writer),
         &mut |done, total| {
             progress.tick(done);
@@ -281,34 +288,30 @@ fn divergence(
             );
         }
     }
-    let mut session = session(args, loaded, n_ctx)?;
+    let mut model = model(args, loaded, n_ctx)?;
     let count = base.chunks().count();
     note!(
         "computing over {count} chunks, n_ctx={n_ctx}, batch_size={}, threads={}",
         args.batch_size,
         loaded.threads()
     );
-    let mut stdout = io::stdout().lock();
+    // Not locked: it is written to by whichever thread evaluates.
+    let mut stdout = io::stdout();
     if !args.json {
         writeln!(stdout, "{}", trine::eval::TABLE_HEAD)?;
     }
     let mut progress = Steps::new("chunk", count);
     let mut wrote = Ok(());
-    let result = kld::divergence(
-        &mut session,
-        &mut base,
-        args.batch_size,
-        &mut |done, total| {
-            progress.tick(done);
-            if !args.json {
-                wrote = writeln!(stdout, "{}", total.table_row(done)).and_then(|()| stdout.flush());
-                if wrote.is_err() {
-                    return Err("the output was closed".into());
-                }
+    let result = kld::divergence(&mut model, &mut base, &mut |done, total| {
+        progress.tick(done);
+        if !args.json {
+            wrote = writeln!(stdout, "{}", total.table_row(done)).and_then(|()| stdout.flush());
+            if wrote.is_err() {
+                return Err("the output was closed".into());
             }
-            go_on()
-        },
-    );
+        }
+        go_on()
+    });
     progress.finish();
     wrote?;
     let total = match result {

@@ -11,7 +11,7 @@ use trine::eval::base_file::BaseWriter;
 use trine::eval::perplexity::perplexity;
 
 use super::args::Args;
-use super::{go_on, session};
+use super::{go_on, model};
 use crate::inspect::AnyPrecReport;
 use crate::load::peak_memory;
 use crate::progress::Steps;
@@ -29,7 +29,7 @@ pub fn table(args: &Args, loaded: &Model, widths: &[u8], text: &str) -> Result<(
     note!("tokenizing the input ..");
     let tokens = loaded.tokenizer().encode(text, true, false)?;
     let chunks = Chunks::new(tokens, n_ctx, loaded.tokenizer().text_bos(), args.chunks)?;
-    let mut session = session(args, loaded, n_ctx)?;
+    let mut model = model(args, loaded, n_ctx)?;
     note!("weights: {}", loaded.weights().layouts());
     note!(
         "calculating perplexity at {} widths over {} chunks, n_ctx={n_ctx}, batch_size={}, threads={}",
@@ -49,14 +49,13 @@ pub fn table(args: &Args, loaded: &Model, widths: &[u8], text: &str) -> Result<(
     }
     let mut rows = Vec::new();
     for &bits in widths {
-        session.set_bits(bits)?;
+        model.set_bits(bits)?;
         note!("{bits} bits");
         let mut progress = Steps::new("chunk", chunks.count());
         let start = Instant::now();
         let total = perplexity(
-            &mut session,
+            &mut model,
             &chunks,
-            args.batch_size,
             None::<&mut BaseWriter<io::Sink>>,
             &mut |done, _| {
                 progress.tick(done);

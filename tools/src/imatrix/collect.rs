@@ -59,8 +59,9 @@ pub fn run(
         args.chunks,
     )?;
     let group = schedule.side_by_side().min(chunks.count());
+    let has_experts = loaded.weights().config().experts.is_some();
     match (schedule.counted(group), group * args.ctx_size) {
-        (0, _) => bail!(
+        (0, _) if !has_experts => bail!(
             "no micro-batch would have the 16 tokens that it needs to count: use a larger -c or -ub"
         ),
         (counted, all) if counted < all => note!(
@@ -161,9 +162,10 @@ fn chunks_done(
             start.datasets
         );
     }
+    // How many tokens an expert sees is the router's choice; plain matrices, with one count, see all that count.
     let count_of = |m: &Imatrix, name: &str| {
-        let entry = m.entries.get(name);
-        entry.and_then(|e| e.counts.iter().copied().max())
+        let entry = m.entries.get(name).filter(|e| e.counts.len() == 1);
+        entry.and_then(|e| e.counts.first().copied())
     };
     let added = saved.entries.keys().map(|name| {
         count_of(saved, name)

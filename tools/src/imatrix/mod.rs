@@ -9,7 +9,7 @@ use std::path::Path;
 
 use anyhow::{Context, Result, anyhow, bail};
 use serde_json::json;
-use trine_formats::imatrix::{Form, Imatrix};
+use trine_formats::imatrix::{Entry, Form, Imatrix};
 
 use crate::interrupt;
 use crate::load::peak_memory;
@@ -76,8 +76,24 @@ fn save(matrix: &Imatrix, path: &Path, form: Form) -> Result<()> {
         .with_context(failed)
 }
 
+/// Says which experts a matrix knows nothing of.
+fn warn_of_idle_experts(matrix: &Imatrix) {
+    let idle = |e: &Entry| e.counts.iter().filter(|&&c| c == 0).count();
+    let partial = matrix.entries.iter().filter(|(_, e)| idle(e) > 0);
+    let Some((name, worst)) = partial.clone().max_by_key(|(_, e)| idle(e)) else {
+        return;
+    };
+    note!(
+        "warning: {} matrices have experts that saw no token, '{name}' {} of {}; rquantize takes all their columns as equally important, so use a longer text",
+        partial.count(),
+        idle(worst),
+        worst.counts.len()
+    );
+}
+
 /// What was written, on standard output. `ppl`: the perplexity and its error.
 fn summary(args: &Args, matrix: &Imatrix, target: &Path, ppl: Option<(f64, f64)>) -> Result<()> {
+    warn_of_idle_experts(matrix);
     let mut stdout = io::stdout().lock();
     if args.json {
         let report = json!({

@@ -1,5 +1,6 @@
 //! `rimatrix` against llama-imatrix, and its answers to mistakes.
 
+mod experts;
 mod fisher;
 
 use std::fs;

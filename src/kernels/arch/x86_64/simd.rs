@@ -536,9 +536,10 @@ mod tests {
             check(Avx512::here());
         }
         for isa in isas() {
-            // SAFETY: an `Isa` is the proof that the processor has its instruction set.
             match isa.level() {
+                // SAFETY: an `Isa` of this level is the proof that the processor has AVX2, FMA and F16C.
                 Level::Avx2 => unsafe { avx2() },
+                // SAFETY: an `Isa` of this level is the proof that the processor has AVX-512, and AVX2 with it.
                 Level::Avx512 => unsafe { avx512() },
                 _ => {}
             }

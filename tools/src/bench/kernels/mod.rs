@@ -65,7 +65,8 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Result<()> {
             table.row(&measure(subject, &machine)?)?;
         }
     }
-    table.finish()
+    table.finish()?;
+    Ok(())
 }
 
 fn measure(subject: &Subject, machine: &Machine) -> Result<Line> {

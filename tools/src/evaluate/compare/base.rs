@@ -115,7 +115,7 @@ impl Plan {
     ///
     /// # Errors
     /// Non-finite logits, a file that cannot be written or is another model's, Ctrl-C.
-    pub fn evaluate(self, reference: &mut Timed, n_batch: usize) -> Result<Base> {
+    pub fn evaluate(self, reference: &mut Timed) -> Result<Base> {
         let base = |path: &Path, temporary| Base {
             path: path.to_owned(),
             _temporary: temporary,
@@ -126,18 +126,17 @@ impl Plan {
         match self.target {
             Target::There(path) => {
                 let base = base(&path, None);
-                base.check(reference, n_batch)?;
+                base.check(reference)?;
                 Ok(base)
             }
             Target::New { out, stays } => {
                 let named = out.path().to_owned();
                 let in_file = || format!("cannot write '{}'", named.display());
-                let out = write(out, reference, &self.chunks, self.n_vocab, n_batch).map_err(
-                    |e| match e {
+                let out =
+                    write(out, reference, &self.chunks, self.n_vocab).map_err(|e| match e {
                         EvalError::Write(e) => anyhow::Error::new(e).context(in_file()),
                         e => e.into(),
-                    },
-                )?;
+                    })?;
                 if !stays {
                     let path = out.unfinished().to_owned();
                     return Ok(base(&path, Some(out)));
@@ -180,21 +179,14 @@ fn write(
     reference: &mut Timed,
     chunks: &Chunks,
     n_vocab: usize,
-    n_batch: usize,
 ) -> Result<OutFile, EvalError> {
     let buffered = BufWriter::with_capacity(1 << 20, out);
     let mut writer = BaseWriter::new(buffered, chunks, n_vocab).map_err(EvalError::Write)?;
     let mut progress = Steps::new("chunk", chunks.count());
-    let result = perplexity(
-        reference,
-        chunks,
-        n_batch,
-        Some(&mut writer),
-        &mut |done, _| {
-            progress.tick(done);
-            go_on()
-        },
-    );
+    let result = perplexity(reference, chunks, Some(&mut writer), &mut |done, _| {
+        progress.tick(done);
+        go_on()
+    });
     progress.finish();
     result?;
     let finish = || -> io::Result<OutFile> {
@@ -258,9 +250,9 @@ impl Base {
         }
     }
 
-    fn check(&self, reference: &mut Timed, n_batch: usize) -> Result<()> {
+    fn check(&self, reference: &mut Timed) -> Result<()> {
         let mut some = self.open(CHECKED)?;
-        let found = kld::divergence(reference, &mut some, n_batch, &mut |_, _| go_on());
+        let found = kld::divergence(reference, &mut some, &mut |_, _| go_on());
         let kld = found.map_err(|e| self.unreadable(e))?.kld().value;
         let shown = self.path.display();
         if kld > SAME_MODEL {

@@ -12,11 +12,11 @@ use std::path::Path;
 
 use anyhow::{Context, Result, anyhow, bail};
 use serde_json::json;
+use trine::Model;
 use trine::eval::kld;
-use trine::{Model, SessionOptions};
 
 use super::args::Args;
-use super::{go_on, warn_of_context};
+use super::{go_on, side_by_side, warn_of_context};
 use crate::load::{load, peak_memory};
 use crate::outfile::{OutFile, keep_input};
 use crate::progress::Steps;
@@ -122,7 +122,7 @@ pub fn run(args: &Args) -> Result<()> {
             }
             let in_file = || format!("'{}'", subject.path.display());
             let mut timed = timed(args, &loaded, form, chunks.n_ctx())?;
-            let d = divergence(args, &mut timed, &base).with_context(in_file)?;
+            let d = divergence(&mut timed, &base).with_context(in_file)?;
             let mut entry = Entry::new(i, subject, form, &reference, &d);
             entry.prompt = timed.rate();
             drop(timed);
@@ -186,18 +186,14 @@ fn save(mut out: OutFile, svg: &str) -> Result<()> {
     Ok(())
 }
 
-/// A session of the model in this form.
+/// The model in this form.
 fn timed(args: &Args, loaded: &Model, form: Form, n_ctx: usize) -> Result<Timed> {
-    let options = SessionOptions {
-        n_ctx,
-        n_ubatch: args.ubatch_size,
-    };
-    let mut session = loaded.session(options);
+    let mut model = side_by_side(args, loaded, n_ctx);
     if let Some(bits) = form.bits {
-        session.set_bits(bits)?;
+        model.set_bits(bits)?;
         loaded.weights().advise_width(bits);
     }
-    Ok(Timed::new(session))
+    Ok(Timed::new(model))
 }
 
 fn generation(args: &Args, loaded: &Model, form: Form) -> Result<Option<f64>> {
@@ -217,7 +213,7 @@ fn measure_reference(args: &Args, reference: &Subject, plan: Plan) -> Result<(Ba
     let no_form = || anyhow!("'{}' has no width", reference.path.display());
     let form = *reference.forms.first().ok_or_else(no_form)?;
     let mut timed = timed(args, &loaded, form, n_ctx)?;
-    let base = plan.evaluate(&mut timed, args.batch_size)?;
+    let base = plan.evaluate(&mut timed)?;
     let mut entry = Entry::reference(reference, form, base.log_ppl()?);
     entry.prompt = timed.rate();
     drop(timed);
@@ -225,10 +221,10 @@ fn measure_reference(args: &Args, reference: &Subject, plan: Plan) -> Result<(Ba
     Ok((base, entry))
 }
 
-fn divergence(args: &Args, model: &mut Timed, base: &Base) -> Result<kld::Divergence> {
+fn divergence(model: &mut Timed, base: &Base) -> Result<kld::Divergence> {
     let mut reader = base.whole()?;
     let mut progress = Steps::new("chunk", reader.chunks().count());
-    let result = kld::divergence(model, &mut reader, args.batch_size, &mut |done, _| {
+    let result = kld::divergence(model, &mut reader, &mut |done, _| {
         progress.tick(done);
         go_on()
     });

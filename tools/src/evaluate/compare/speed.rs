@@ -4,8 +4,8 @@ use std::time::Instant;
 
 use anyhow::Result;
 use trine::Model;
-use trine::eval::Evaluator;
-use trine::step::{EvalError, Session, SessionOptions};
+use trine::eval::{Evaluator, Logits, SideBySide};
+use trine::step::{SessionOptions, StepError};
 
 use super::stop_if_asked;
 use crate::feed::Feed;
@@ -15,56 +15,50 @@ use crate::stats::Summary;
 const WARMUP: usize = 8;
 const TIMED: usize = 64;
 
-/// A session that takes the time of the chunks it evaluates, without what is done with the logits.
+/// A model that takes the time of the chunks it evaluates, without what is done with the logits.
 pub struct Timed {
-    session: Session,
-    /// Tokens and seconds of each chunk.
-    chunks: Vec<(usize, f64)>,
+    model: SideBySide,
+    /// Tokens and seconds of each group of chunks.
+    groups: Vec<(usize, f64)>,
 }
 
 impl Timed {
-    /// Takes the time of `session`.
-    pub fn new(session: Session) -> Timed {
+    /// Takes the time of `model`.
+    pub fn new(model: SideBySide) -> Timed {
         Timed {
-            session,
-            chunks: Vec::new(),
+            model,
+            groups: Vec::new(),
         }
     }
 
-    /// Tokens per second, the median over the chunks; `None` before the first.
+    /// Tokens per second, the median over the groups of chunks; `None` before the first.
     pub fn rate(&self) -> Option<f64> {
-        let rates: Vec<f64> = self.chunks.iter().map(|&(n, s)| n as f64 / s).collect();
+        let rates: Vec<f64> = self.groups.iter().map(|&(n, s)| n as f64 / s).collect();
         (!rates.is_empty()).then(|| Summary::of(&rates).median)
     }
 }
 
 impl Evaluator for Timed {
     fn n_vocab(&self) -> usize {
-        Evaluator::n_vocab(&self.session)
+        self.model.n_vocab()
     }
 
-    fn clear(&mut self) {
-        self.session.clear();
-        self.chunks.push((0, 0.0));
+    fn side_by_side(&self) -> usize {
+        self.model.side_by_side()
     }
 
-    fn eval(
-        &mut self,
-        tokens: &[u32],
-        from: usize,
-        sink: &mut (dyn FnMut(usize, &[f32]) + Send),
-    ) -> Result<(), EvalError> {
+    fn eval(&mut self, texts: &[Vec<u32>], from: usize, sink: Logits<'_>) -> Result<(), StepError> {
         let mut scoring = 0.0;
         let start = Instant::now();
-        self.session.eval(tokens, from, &mut |i, logits| {
+        self.model.eval(texts, from, &mut |text, i, logits| {
             let start = Instant::now();
-            sink(i, logits);
+            let wanted = sink(text, i, logits);
             scoring += start.elapsed().as_secs_f64();
+            wanted
         })?;
-        if let Some((n, seconds)) = self.chunks.last_mut() {
-            *n += tokens.len();
-            *seconds += start.elapsed().as_secs_f64() - scoring;
-        }
+        let tokens = texts.iter().map(Vec::len).sum();
+        self.groups
+            .push((tokens, start.elapsed().as_secs_f64() - scoring));
         Ok(())
     }
 }

@@ -300,7 +300,7 @@ impl Drop for Product<'_> {
             unsafe { (f.ggml_backend_buffer_free)(buffer) };
         }
         for &ctx in &self.contexts {
-            // SAFETY: as above.
+            // SAFETY: `ggml_init` gave the context to this product, which ends here; the buffers of its tensors are freed.
             unsafe { (f.ggml_free)(ctx) };
         }
     }

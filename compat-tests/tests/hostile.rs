@@ -92,9 +92,9 @@ fn every_field_with_every_value() {
     }
 }
 
-/// Pieces of templates, valid and not.
+/// Parts of templates, valid and not.
 fn template() -> impl Strategy<Value = String> {
-    let pieces = [
+    let parts = [
         "{% for m in messages %}",
         "{% endfor %}",
         "{{ m.role }}",
@@ -117,7 +117,7 @@ fn template() -> impl Strategy<Value = String> {
         "}}",
         "\u{1f600}",
     ];
-    prop::collection::vec(prop::sample::select(pieces.to_vec()), 0..8).prop_map(|p| p.concat())
+    prop::collection::vec(prop::sample::select(parts.to_vec()), 0..8).prop_map(|p| p.concat())
 }
 
 fn config(cases: u32) -> ProptestConfig {

@@ -9,11 +9,13 @@
 //! The format says that tensors cover the data without holes or overlaps. That is checked here, as is
 //! every size against the length of the file, before a single weight is read.
 
+mod read;
 mod write;
 
 use serde_json::{Map, Value};
 use thiserror::Error;
 
+pub use read::{decode, open};
 pub use write::{NewTensor, header};
 
 /// Longest header that is read; the format's own limit.

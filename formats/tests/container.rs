@@ -34,7 +34,7 @@ fn shard(path: &str, bytes: Vec<u8>) -> Shard {
     }
 }
 
-/// Reads a file and writes it again through [`Writer`], in uneven pieces.
+/// Reads a file and writes it again through [`Writer`], in uneven chunks.
 fn copy(bytes: &[u8], target: &Path) -> Vec<u8> {
     let gguf = Gguf::parse(bytes, &Limits::default()).unwrap();
     let model = shard("original", bytes.to_vec());
@@ -43,7 +43,7 @@ fn copy(bytes: &[u8], target: &Path) -> Vec<u8> {
         let data = model.data(t).unwrap();
         if t.bytes % 3 == 1 {
             data.chunks(1000)
-                .for_each(|piece| writer.write(piece).unwrap());
+                .for_each(|chunk| writer.write(chunk).unwrap());
         } else {
             writer.tensor(&t.name, &data).unwrap();
         }
@@ -294,8 +294,8 @@ fn pieces_in_any_order_make_the_same_file() {
     writer.finish().unwrap();
 
     let writer = ScatterWriter::create(&path("scattered"), plan(), &[]).unwrap();
-    let pieces = [(1, 8, 8), (0, 0, 30), (1, 0, 8), (2, 0, 0), (0, 30, 2)];
-    for (tensor, start, len) in pieces {
+    let chunks = [(1, 8, 8), (0, 0, 30), (1, 0, 8), (2, 0, 0), (0, 30, 2)];
+    for (tensor, start, len) in chunks {
         let data = vec![tensor as u8 + 1; len];
         writer.write(tensor, start, &data).unwrap();
     }
@@ -317,7 +317,7 @@ fn pieces_in_any_order_make_the_same_file() {
 }
 
 #[test]
-fn threads_may_write_pieces_together() {
+fn threads_may_write_chunks_together() {
     let dir = tempfile::tempdir().unwrap();
     let target = dir.path().join("m.gguf");
     let tensors: Vec<NewTensor> = (0..5)
@@ -354,7 +354,7 @@ fn threads_may_write_pieces_together() {
 }
 
 #[test]
-fn scattered_pieces_that_are_missing_are_named() {
+fn scattered_chunks_that_are_missing_are_named() {
     let dir = tempfile::tempdir().unwrap();
     let target = dir.path().join("m.gguf");
     let writer = ScatterWriter::create(&target, plan(), &[]).unwrap();

@@ -18,8 +18,8 @@ thread_local! {
 /// The system's allocator, counting what the current thread holds.
 struct Counting;
 
-// SAFETY: every call is passed on to `System` unchanged; the counters are plain thread-local cells
-// without destructor, whose access never allocates.
+// SAFETY: memory is `System`'s, asked for and given back with the same layout; the counters are plain thread-local
+// cells without destructor, whose access never allocates.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         LIVE.set(LIVE.get().wrapping_add(layout.size()));

@@ -101,3 +101,12 @@ impl Checkpoint {
         space_prefix: SpacePrefix::Tokenizer,
     };
 }
+
+/// The row of the checkpoint that becomes row `r` of the model where the halves of heads of `head` rows are interleaved
+/// ([`Arch::interleaves_heads`](super::Arch::interleaves_heads)): of a head, `0, d/2, 1, d/2 + 1, …`. Without `head` rows
+/// keep their places.
+pub(crate) fn source_row(head: Option<u64>, r: u64) -> u64 {
+    let Some(d) = head else { return r };
+    let (head, i) = (r / d, r % d);
+    head * d + (i % 2) * (d / 2) + i / 2
+}

@@ -13,6 +13,7 @@ mod bitnet;
 mod checkpoint;
 mod gemma3;
 mod granite;
+mod leftover;
 mod llama;
 mod olmo2;
 mod parts;
@@ -23,6 +24,7 @@ use crate::ops::activation::Activation;
 use crate::ops::experts::Gating;
 use crate::ops::rope::Pairing;
 
+pub(crate) use checkpoint::source_row;
 pub use checkpoint::{Checkpoint, HeadDim, RopeScaling, SpacePrefix};
 pub use parts::Group;
 pub use tensor::{Extent, Role, Sizes, Tensor};
@@ -194,6 +196,12 @@ impl Arch {
     /// Whether the graph multiplies what a projection, such as `attn_q`, gives by its per-tensor factors (`.scale`).
     pub fn applies_factors(&self, projection: &str) -> bool {
         self.ffn_scales || !projection.starts_with("ffn_")
+    }
+
+    /// Whether a model has the halves of every head's rows of `q` and `k` interleaved, where checkpoints have them one
+    /// after the other: RoPE that turns adjacent elements finds its pairs side by side then.
+    pub fn interleaves_heads(&self) -> bool {
+        self.rope.pairing == Pairing::Adjacent
     }
 
     /// Tensors outside the blocks.

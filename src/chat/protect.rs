@@ -2,7 +2,7 @@
 //!
 //! A message with such a text is put between two marks, private-use characters that occur nowhere else,
 //! and the conversation is rendered with them. What lies between the marks of a message is then text
-//! for sure; control tokens are looked for only outside. The pieces between them are encoded as
+//! for sure; control tokens are looked for only outside. The parts between them are encoded as
 //! llama.cpp encodes the text between two control tokens.
 //!
 //! White space at the ends of a message stays outside of the marks, so that a template that trims
@@ -38,7 +38,7 @@ pub fn encode(
     }
     let rendered = template.render(&marked, answer)?;
     let rendered = template.without_bos(tokenizer, &rendered);
-    let pieces = unmark(rendered, open, close, suspect.len()).ok_or(ChatError::Unprotected)?;
+    let parts = unmark(rendered, open, close, suspect.len()).ok_or(ChatError::Unprotected)?;
 
     let control = control_tokens(tokenizer);
     let mut tokens = Vec::new();
@@ -46,7 +46,7 @@ pub fn encode(
         tokens.extend(tokenizer.bos());
     }
     let mut text = String::new();
-    for (part, is_message) in pieces {
+    for (part, is_message) in parts {
         let mut rest = part;
         while let Some((at, id, length)) = first_control(&control, rest).filter(|_| !is_message) {
             text.push_str(&rest[..at]);
@@ -64,7 +64,7 @@ pub fn encode(
 /// Splits at the marks: parts and whether each is a message. `None` unless every mark comes out in
 /// order, `messages` times.
 fn unmark(text: &str, open: char, close: char, messages: usize) -> Option<Vec<(&str, bool)>> {
-    let mut pieces = Vec::new();
+    let mut parts = Vec::new();
     let mut rest = text;
     for _ in 0..messages {
         let (before, after) = rest.split_once(open)?;
@@ -72,12 +72,12 @@ fn unmark(text: &str, open: char, close: char, messages: usize) -> Option<Vec<(&
         if before.contains(close) || inside.contains(open) {
             return None;
         }
-        pieces.push((before, false));
-        pieces.push((inside, true));
+        parts.push((before, false));
+        parts.push((inside, true));
         rest = after;
     }
-    pieces.push((rest, false));
-    (!rest.contains([open, close])).then_some(pieces)
+    parts.push((rest, false));
+    (!rest.contains([open, close])).then_some(parts)
 }
 
 /// Texts of the tokens that a text becomes only when they are asked for, longest first.

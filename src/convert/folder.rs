@@ -9,7 +9,6 @@ use serde_json::Value;
 use trine_formats::safetensors::{self, Tensor};
 
 use super::error::{ConvertError, Problems};
-use super::stored;
 
 /// Largest JSON file that is read. Tokenizers of 260 000 tokens take 35 MB.
 const MAX_JSON: u64 = 512 << 20;
@@ -184,7 +183,7 @@ fn read_header(path: &Path) -> Result<Vec<Tensor>, ConvertError> {
         path: path.to_owned(),
         source,
     };
-    let (_, tensors) = stored::open(path, io, bad)?;
+    let (_, tensors) = safetensors::open(path, io, bad)?;
     Ok(tensors)
 }
 

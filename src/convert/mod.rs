@@ -18,21 +18,11 @@ mod plan;
 mod rope;
 mod run;
 mod source;
-pub(crate) mod stored;
 mod values;
 mod vocab;
-
-use crate::arch::Arch;
-use crate::ops::rope::Pairing;
 
 pub use error::{ConvertError, Problems};
 pub use outtype::OutType;
 pub use plan::{Options, PackedScale, Plan, Row, Ternary, plan};
 pub use run::{Progress, run};
 pub use source::known_classes;
-
-/// Whether the rows of `q` and `k` change places in models of this architecture; `None` when it is not known.
-pub(crate) fn reorders_heads(architecture: &str) -> Option<bool> {
-    let arch = Arch::find(architecture)?;
-    Some(arch.rope.pairing == Pairing::Adjacent)
-}

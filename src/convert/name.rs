@@ -11,7 +11,7 @@ pub(super) struct Parts {
     pub size_label: Option<String>,
 }
 
-/// What a piece between dashes is; a base name may be a version at the same time.
+/// What a part between dashes is; a base name may be a version at the same time.
 #[derive(Clone, Copy, Default)]
 struct Marks {
     basename: bool,
@@ -140,19 +140,19 @@ pub(super) fn parts(id: &str, parameters: u64) -> Parts {
         Some((org, name)) => (Some(org.to_owned()).filter(|o| !o.starts_with('.')), name),
         None => (None, id),
     };
-    let mut pieces: Vec<(String, Marks)> = full
+    let mut split: Vec<(String, Marks)> = full
         .split('-')
         .filter(|p| !p.is_empty())
         .map(|p| (p.to_owned(), Marks::default()))
         .collect();
-    for (i, (piece, marks)) in pieces.iter_mut().enumerate() {
-        if is_version(piece) {
+    for (i, (part, marks)) in split.iter_mut().enumerate() {
+        if is_version(part) {
             marks.version = true;
-        } else if is_type(piece) {
+        } else if is_type(part) {
             marks.ty = true;
-            *piece = piece.to_uppercase();
-        } else if i > 0 && is_size(piece) {
-            let mut size = normal_size(piece);
+            *part = part.to_uppercase();
+        } else if i > 0 && is_size(part) {
+            let mut size = normal_size(part);
             if contradicts(&size, parameters) {
                 marks.finetune = true;
                 let unit = size.split_off(size.len() - 1).to_ascii_lowercase();
@@ -160,39 +160,39 @@ pub(super) fn parts(id: &str, parameters: u64) -> Parts {
             } else {
                 marks.size = true;
             }
-            *piece = size;
+            *part = size;
         } else if i > 0
-            && ["chat", "instruct", "vision", "lora"].contains(&piece.to_ascii_lowercase().as_str())
+            && ["chat", "instruct", "vision", "lora"].contains(&part.to_ascii_lowercase().as_str())
         {
             marks.finetune = true;
         }
     }
-    if pieces
+    if split
         .iter()
         .any(|(p, m)| m.size && p.contains(|c: char| c.is_ascii_digit()))
     {
-        for (piece, marks) in &mut pieces {
-            marks.size &= !piece.chars().all(char::is_alphabetic);
+        for (part, marks) in &mut split {
+            marks.size &= !part.chars().all(char::is_alphabetic);
         }
     }
     let mut at_start = true;
-    for (piece, marks) in &mut pieces {
+    for (part, marks) in &mut split {
         let plain = marks.count() == 0;
-        if at_start && ((plain && piece.starts_with(char::is_alphabetic)) || marks.version) {
+        if at_start && ((plain && part.starts_with(char::is_alphabetic)) || marks.version) {
             marks.basename = true;
         } else {
             at_start = false;
             marks.finetune |= plain;
         }
     }
-    for (_, marks) in pieces.iter_mut().rev() {
+    for (_, marks) in split.iter_mut().rev() {
         if !(marks.basename && marks.count() > 1) {
             break;
         }
         marks.basename = false;
     }
     let join = |wanted: fn(Marks) -> bool| {
-        let chosen: Vec<&str> = pieces
+        let chosen: Vec<&str> = split
             .iter()
             .filter(|(_, m)| wanted(*m))
             .map(|(p, _)| p.as_str())
@@ -200,9 +200,9 @@ pub(super) fn parts(id: &str, parameters: u64) -> Parts {
         (!chosen.is_empty()).then(|| chosen.join("-"))
     };
     let mut sizes: Vec<&str> = Vec::new();
-    for (piece, _) in pieces.iter().filter(|(_, m)| m.size) {
-        if !sizes.contains(&piece.as_str()) {
-            sizes.push(piece);
+    for (part, _) in split.iter().filter(|(_, m)| m.size) {
+        if !sizes.contains(&part.as_str()) {
+            sizes.push(part);
         }
     }
     let size_label = (!sizes.is_empty()).then(|| sizes.join("-"));

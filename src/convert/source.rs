@@ -3,7 +3,6 @@
 use super::error::ConvertError;
 use super::hparams::HParams;
 use crate::arch::{ARCHITECTURES, Arch, Checkpoint, HeadDim, Role, Sizes, Tensor};
-use crate::ops::rope::Pairing;
 
 /// An architecture and the sizes of one model of it.
 pub(super) struct Source {
@@ -117,7 +116,7 @@ impl Source {
     /// Elements of the heads whose rows change places: halves in the checkpoint become neighbours where RoPE turns
     /// neighbours.
     pub fn paired_heads(&self, t: &Tensor) -> Option<u64> {
-        let paired = t.rope_rows && self.arch.rope.pairing == Pairing::Adjacent;
+        let paired = t.rope_rows && self.arch.interleaves_heads();
         paired.then_some(self.sizes.head_dim)
     }
 

@@ -4,12 +4,12 @@ use std::ops::Range;
 
 use half::f16;
 use rayon::prelude::*;
-use trine_formats::safetensors::Dtype;
+use trine_formats::safetensors::{Dtype, decode};
 
 use super::error::ConvertError;
 use super::folder::Files;
 use super::mean::AbsMean;
-use super::stored::{decode, source_row};
+use crate::arch::source_row;
 
 /// About so many values are in memory at once.
 const CHUNK_VALUES: u64 = 1 << 20;
@@ -131,9 +131,9 @@ impl Stored {
             raw.resize(out.len() * size, 0);
             let offset = self.offset + rows.start * self.columns * self.dtype.bytes();
             files.read(self.shard, offset, raw).map_err(Fault::Read)?;
-            let piece = 1 << 14;
-            out.par_chunks_mut(piece)
-                .zip(raw.par_chunks(piece * size))
+            let chunk = 1 << 14;
+            out.par_chunks_mut(chunk)
+                .zip(raw.par_chunks(chunk * size))
                 .for_each(|(out, raw)| decode(self.dtype, raw, out));
         }
         match out.iter().position(|v| !v.is_finite()) {
@@ -200,8 +200,8 @@ impl Stored {
             self.fetch(files, rows.clone(), &mut raw, &mut values)?;
             for (row, values) in rows.clone().zip(values.chunks(self.columns as usize)) {
                 if by_columns {
-                    let pieces = values.chunks(width as usize);
-                    means.iter_mut().zip(pieces).for_each(|(m, v)| m.push(v));
+                    let groups = values.chunks(width as usize);
+                    means.iter_mut().zip(groups).for_each(|(m, v)| m.push(v));
                 } else {
                     means[(row * parts / self.rows) as usize].push(values);
                 }

@@ -11,7 +11,6 @@ pub mod imatrix;
 pub mod kld;
 pub mod perplexity;
 mod report;
-mod text;
 
 pub use report::TABLE_HEAD;
 

@@ -11,7 +11,7 @@ use super::ops::Norm;
 use super::real::Real;
 use crate::arch::{Arch, ScoreScale, Sizes, Tensor};
 use crate::kernels::Isa;
-use crate::model::{Config, ModelError, leftover};
+use crate::model::{Config, ModelError};
 use crate::ops::rope::Rope;
 
 /// A matrix whose gradient is taken.
@@ -83,7 +83,7 @@ impl<T: Real> Weights<T> {
         let output_bias = loader.vector(None, "output.bias");
         if loader.problems.is_empty() {
             let names = file.tensors().map(|t| &t.name[..]);
-            let left = leftover(config.arch, names, &loader.used);
+            let left = config.arch.leftover(names, &loader.used);
             loader.problems.extend(left);
         }
         if !loader.problems.is_empty() {

@@ -67,7 +67,7 @@ fn row(kind: usize, n: usize, random: &mut Random) -> Vec<f32> {
             .map(|_| random.float() * f32::from_bits((random.below(254) as u32) << 23))
             .collect(),
     };
-    // stretches of one value, and some that are not ordinary
+    // runs of one value, and some that are not ordinary
     if random.below(3) == 0 {
         for group in x.chunks_mut(16) {
             if random.below(4) == 0 {

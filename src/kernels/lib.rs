@@ -21,6 +21,7 @@ pub mod elements;
 pub mod gemm;
 pub mod halves;
 mod isa;
+mod line;
 pub mod math;
 pub mod packed;
 pub mod probe;

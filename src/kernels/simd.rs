@@ -17,7 +17,7 @@ pub use trine_formats::types::lanes::{LANES, Mask, Simd, Vector};
 #[cfg(all(test, target_arch = "x86_64"))]
 pub use trine_formats::types::lanes::{Portable, ROUNDS};
 
-use crate::halves::Line;
+use crate::line::Line;
 
 /// Eight `f64` side by side, and the lines of half floats or bfloats that are widened to them.
 ///

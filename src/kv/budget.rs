@@ -3,7 +3,6 @@
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use super::page::{HeadPage, Memory, PageLayout};
-use super::sequence::Sequence;
 
 /// The budget has no room for the pages that are wanted. Nothing was taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -69,11 +68,6 @@ impl PagePool {
     /// Pages that nobody holds.
     pub fn free(&self) -> usize {
         self.0.budget - self.state().held
-    }
-
-    /// An empty sequence.
-    pub fn sequence(&self) -> Sequence {
-        Sequence::new(self.clone())
     }
 
     /// Gives memory that no page uses back to the system.

@@ -16,15 +16,18 @@ pub struct Sequence {
     len: usize,
 }
 
-impl Sequence {
-    pub(super) fn new(home: PagePool) -> Sequence {
+impl PagePool {
+    /// An empty sequence.
+    pub fn sequence(&self) -> Sequence {
         Sequence {
-            home,
+            home: self.clone(),
             pages: Vec::new(),
             len: 0,
         }
     }
+}
 
+impl Sequence {
     /// Positions.
     pub fn len(&self) -> usize {
         self.len

@@ -5,7 +5,6 @@ use std::collections::HashSet;
 use trine_formats::anyprec::{AnyPrec, Part};
 use trine_formats::gguf::{Blob, ModelFile, TensorView};
 
-use super::leftover::leftover;
 use super::linear::Linear;
 use super::{Config, Layouts, LoadOptions, ModelError};
 use crate::arch::{Arch, Sizes, Tensor};
@@ -62,7 +61,7 @@ impl<'a> Loader<'a> {
             _ => &t.name[..],
         });
         if self.problems.is_empty() {
-            self.problems.extend(leftover(self.arch, names, &self.used));
+            self.problems.extend(self.arch.leftover(names, &self.used));
         }
         if self.problems.is_empty() {
             Ok(self.layouts)

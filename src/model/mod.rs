@@ -5,7 +5,6 @@ mod config;
 mod experts;
 mod forward;
 mod layouts;
-mod leftover;
 mod linear;
 mod load;
 mod pass;
@@ -26,7 +25,6 @@ use block::Block;
 pub use config::{Config, Experts};
 pub use forward::Cancelled;
 pub use layouts::Layouts;
-pub(crate) use leftover::leftover;
 pub use pass::PassOptions;
 
 /// Problems that a message spells out. One mistake, such as a wrong width, shows in every tensor of a

@@ -437,8 +437,8 @@ fn by_rows(w: &Matrix, acts: &Activations<'_>, out: &mut [f32]) {
 
 /// Rows in the unit of work of one thread; the kernels like multiples of 16.
 fn rows_per_task(w: &Matrix, tokens: usize) -> usize {
-    let pieces = pool::threads() * 8;
-    let even = w.rows.div_ceil(pieces).next_multiple_of(16);
+    let tasks = pool::threads() * 8;
+    let even = w.rows.div_ceil(tasks).next_multiple_of(16);
     // At least about 64K multiplications, or handing it out costs more than doing it.
     let worthwhile = (65_536 / (w.cols * tokens).max(1)).next_multiple_of(16);
     // With several tokens the kernels first rearrange the activations, which pays from 64 rows on.

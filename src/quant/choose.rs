@@ -6,9 +6,9 @@ use super::category::{self, Category};
 use super::facts::Facts;
 use super::ftype::Ftype;
 use super::mixture::{self, Mixture, MixtureError, replacement};
-use super::plan::{Reason, Row};
 use super::problem::Problem;
 use super::recipe::Recipe;
+use super::row::{Reason, Row};
 
 /// Tied embeddings take `--output-tensor-type` by way of the mixture.
 pub(super) const TIED_OUTPUT: Reason = Reason::Option("--output-tensor-type (tied)");

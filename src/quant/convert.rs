@@ -2,7 +2,7 @@
 
 use trine_formats::types::{DecodeFn, EncodeFn, TypeId};
 
-use super::plan::Row;
+use super::row::Row;
 use super::source::Chunk;
 use super::ternary::{Loss, is_ternary_type};
 use super::validate::first_bad;

@@ -5,7 +5,7 @@ use std::fmt;
 
 use trine_formats::types::TypeId;
 
-use super::lossless::Packed;
+use super::packed::Packed;
 
 macro_rules! ftypes {
     ($($name:ident = $id:literal, $group:ident, $default:ident, $note:literal;)*) => {

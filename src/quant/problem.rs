@@ -5,7 +5,7 @@ use std::fmt;
 
 use trine_formats::types::TypeId;
 
-use super::plan::Row;
+use super::row::Row;
 
 /// One tensor for which the request cannot be honoured.
 #[allow(missing_docs, reason = "the messages say what the fields are")]

@@ -3,56 +3,20 @@
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 
-use thiserror::Error;
 use trine_formats::gguf::ScatterWriter;
-use trine_formats::gguf::write::{Layout, NewTensor, WriteError};
-use trine_formats::gguf::{GgufError, ModelFile, Value, split};
-use trine_formats::types::TypeId;
-use trine_formats::types::ternary::TernaryError;
+use trine_formats::gguf::write::{Layout, NewTensor};
+use trine_formats::gguf::{ModelFile, Value, split};
 
-use super::convert::RowFault;
-use super::lossless::{CarryFault, MoveReport};
-use super::plan::{Plan, PlanError, Row};
+use super::error::QuantError;
+use super::lossless::MoveReport;
+use super::options::RunOptions;
+use super::plan::Plan;
+use super::progress::Progress;
 use super::recipe::Recipe;
+use super::row::OutShard;
 use super::source::{ReadError, ShardReader};
 use super::ternary::TernaryReport;
 use super::work::Work;
-use crate::kernels::Isa;
-
-/// How to run.
-#[derive(Clone, Copy, Debug)]
-pub struct RunOptions {
-    /// Threads that convert; 0: one per processor.
-    pub threads: usize,
-    /// Go on when tensors made ternary were not.
-    pub force: bool,
-    /// Instruction set of the codecs; the bytes do not depend on it.
-    pub isa: Isa,
-}
-
-impl Default for RunOptions {
-    fn default() -> RunOptions {
-        RunOptions {
-            threads: 0,
-            force: false,
-            isa: Isa::detect(),
-        }
-    }
-}
-
-/// Is told how far the work is.
-pub trait Progress {
-    /// `index` counts from 0.
-    fn tensor(&mut self, index: usize, row: &Row);
-    /// So many more bytes of the input are done.
-    fn advance(&mut self, bytes: u64);
-}
-
-/// No news.
-impl Progress for () {
-    fn tensor(&mut self, _: usize, _: &Row) {}
-    fn advance(&mut self, _: u64) {}
-}
 
 /// What was done.
 #[derive(Debug)]
@@ -65,55 +29,6 @@ pub struct Report {
     pub ternary: TernaryReport,
     /// What became of weights that were ternary before and were moved.
     pub moves: MoveReport,
-}
-
-/// Why no file was written.
-#[allow(missing_docs, reason = "the messages say what the fields are")]
-#[derive(Error, Debug)]
-#[non_exhaustive]
-pub enum QuantError {
-    #[error(transparent)]
-    Plan(#[from] PlanError),
-    #[error(transparent)]
-    Read(#[from] ReadError),
-    #[error(transparent)]
-    Write(#[from] WriteError),
-    #[error("the output cannot be laid out")]
-    Layout(#[from] GgufError),
-    #[error(
-        "general.alignment is {0}, and llama-quantize places tensors at multiples of 32 all the same, which makes a damaged file; add --override-kv general.alignment=int:32"
-    )]
-    Alignment(u64),
-    #[error(
-        "tensor {tensor}: the input holds {what} in block {block} (type {ty}); the model is damaged"
-    )]
-    BadInput {
-        tensor: String,
-        ty: TypeId,
-        block: u64,
-        what: &'static str,
-    },
-    #[error(
-        "tensor {tensor}: {what} in block {block} of the result (type {ty}); its weights are too large for the type, choose another with --tensor-type"
-    )]
-    BadOutput {
-        tensor: String,
-        ty: TypeId,
-        block: u64,
-        what: &'static str,
-    },
-    #[error("{0}; use a model that was trained to be ternary, or accept the loss with --force")]
-    NotTernary(TernaryReport),
-    #[error("{0}; choose a type that can hold them, or accept the change with --force")]
-    NotExact(MoveReport),
-    #[error("tensor {tensor}: {fault}")]
-    Ternary { tensor: String, fault: TernaryError },
-    #[error("tensor {tensor}: its scale is {scale}; the model is damaged")]
-    Scale { tensor: String, scale: f32 },
-    #[error("tensor {tensor}: {ty} cannot be converted")]
-    Codec { tensor: String, ty: TypeId },
-    #[error("cannot start {threads} threads: {why}")]
-    Threads { threads: usize, why: String },
 }
 
 /// The files that a plan makes for the path `out`: with `--keep-split` their names are numbered.
@@ -217,7 +132,7 @@ pub fn run(
 }
 
 /// The header of one output file. ggml's writer knows no alignment but 32.
-fn layout(plan: &Plan, shard: &super::plan::OutShard) -> Result<Layout, QuantError> {
+fn layout(plan: &Plan, shard: &OutShard) -> Result<Layout, QuantError> {
     let tensors: Vec<NewTensor> = plan.rows[shard.rows.clone()]
         .iter()
         .map(|r| NewTensor {
@@ -241,32 +156,4 @@ fn layout(plan: &Plan, shard: &super::plan::OutShard) -> Result<Layout, QuantErr
         }
     }
     Ok(layout)
-}
-
-pub(super) fn blame_move(row: &Row, fault: CarryFault) -> QuantError {
-    let tensor = row.name.clone();
-    match fault {
-        CarryFault::Row(fault) => blame(row, fault),
-        CarryFault::Ternary(fault) => QuantError::Ternary { tensor, fault },
-        CarryFault::Scale(scale) => QuantError::Scale { tensor, scale },
-        CarryFault::Codec(ty) => QuantError::Codec { tensor, ty },
-    }
-}
-
-pub(super) fn blame(row: &Row, fault: RowFault) -> QuantError {
-    let tensor = row.name.clone();
-    match fault {
-        RowFault::Input { block, what } => QuantError::BadInput {
-            tensor,
-            ty: row.from,
-            block,
-            what,
-        },
-        RowFault::Output { block, what } => QuantError::BadOutput {
-            tensor,
-            ty: row.to,
-            block,
-            what,
-        },
-    }
 }

@@ -10,7 +10,7 @@ use thiserror::Error;
 use trine_formats::gguf::file::SharedFile;
 use trine_formats::gguf::{Bytes, Shard};
 
-use super::plan::Row;
+use super::row::Row;
 
 /// Input bytes of a chunk: what a core's own cache holds, with room for the output, so that a chunk is
 /// still there when it is decoded, and again when its result is written.
@@ -164,7 +164,7 @@ impl ShardReader {
     /// The whole tensor of `row`, read by all threads of the current pool.
     ///
     /// # Errors
-    /// As above.
+    /// I/O; a file that has become shorter than its header says; a tensor that memory cannot address.
     pub fn read_whole(&self, row: &Row) -> Result<Vec<u8>, ReadError> {
         let (offset, failed) = (row.source.offset, |e| self.failed(row, e));
         let too_large = |_| failed(io::ErrorKind::OutOfMemory.into());
@@ -205,7 +205,7 @@ fn part(bytes: &Bytes, start: u64, len: usize) -> io::Result<&[u8]> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::quant::plan::{Reason, Source};
+    use crate::quant::row::{Reason, Source};
     use trine_formats::types::TypeId;
 
     fn row(shape: &[u64], from: TypeId, to: TypeId) -> Row {

@@ -16,9 +16,12 @@ use rayon::prelude::*;
 use trine_formats::gguf::ScatterWriter;
 
 use super::convert::{Converter, Scratch};
-use super::lossless::{Move, MoveReport, Moved, carry};
+use super::error::{QuantError, blame, blame_move};
+use super::lossless::{MoveReport, Moved, carry};
+use super::options::RunOptions;
 use super::plan::Plan;
-use super::run::{Progress, QuantError, RunOptions, blame, blame_move};
+use super::progress::Progress;
+use super::row::Move;
 use super::source::{Cut, ShardReader};
 use super::ternary::{Loss, TensorLoss, TernaryReport, is_ternary_type};
 

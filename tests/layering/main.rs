@@ -19,7 +19,7 @@ type Room = (&'static str, &'static [&'static str]);
 #[rustfmt::skip]
 const FLOORS: &[&[Room]] = &[
     &[("tools",     &["tools/src"])],
-    &[("front",     &["src/lib"])],                     // what trine re-exports
+    &[("front",     &["src/lib", "src/error"])],        // what trine re-exports, and one error for all of it
     &[("open",      &["src/open"]),                     // a path to a model
       ("generate",  &["src/generate", "src/speculate"])], // the loop from prompt to text
     &[("handle",    &["src/handle"])],                  // weights, tokenizer and file of one model

@@ -55,7 +55,7 @@ fn stop_strings_end_the_text_wherever_tokens_end() {
     let whole = whole.expect("room").complete().expect("finite logits");
     assert_eq!(whole.end, End::Length);
     let chars: Vec<char> = whole.text.chars().collect();
-    // pieces of the text from every place, of lengths that cut tokens
+    // parts of the text from every place, of lengths that cut tokens
     for (from, len) in (0..chars.len() - 12)
         .step_by(7)
         .zip([1, 3, 5, 12].into_iter().cycle())

@@ -157,7 +157,7 @@ pub fn verify(
         &recipe.input_packing,
         &written,
         &recipe.output_packing,
-        plan,
+        &plan.rows,
     );
     let found = match result {
         Ok(found) => found,

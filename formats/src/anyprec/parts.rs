@@ -81,10 +81,10 @@ impl Matrix {
     }
 }
 
-/// A stretch of the file.
+/// A section of the file.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Section {
-    /// The width that is whole when this stretch is there; `None` before the first.
+    /// The width that is whole when this section is there; `None` before the first.
     pub width: Option<u8>,
     /// Which part of which matrix, by its index.
     pub parts: Vec<(usize, Part)>,

@@ -26,7 +26,7 @@ impl ModelFile {
     ///
     /// # Errors
     /// Shards missing, of another set or in the wrong place, a tensor that two shards hold, and data
-    /// outside a shard's bytes unless its header is [partial](Gguf::partial).
+    /// outside a shard's bytes unless its header is [partial](super::Gguf::partial).
     pub fn new(shards: Vec<Shard>) -> Result<ModelFile, GgufError> {
         split::check(&shards)?;
         let mut index = HashMap::with_capacity(shards.iter().map(|s| s.gguf.tensors.len()).sum());

@@ -1,4 +1,4 @@
-//! Writes a GGUF file whose tensors come in another order than they lie in, a piece of each at a time.
+//! Writes a GGUF file whose tensors come in another order than they lie in, a chunk of each at a time.
 
 use std::io;
 use std::path::{Path, PathBuf};

@@ -18,7 +18,7 @@
 //!
 //! The scale stands at `K*M/4`, also where that is no multiple of 32.
 
-use super::ternary::{BadCode, TAIL, TernaryError};
+use super::ternary_layout::{BadCode, TAIL, TernaryError};
 use super::{TypeId, TypeInfo, per_tensor};
 
 /// Weights per block of the usual layout.

@@ -1,9 +1,9 @@
 //! What the K-quants share: super-blocks of 256 weights, walked block by block, rounding to a decided
 //! scale, and the eight-lane integer dot product.
 
+use super::EncodeFn;
 use super::lanes::{LANES, Simd, Vector};
 use super::num::are_finite;
-use super::{EncodeFn, q8_k};
 
 /// Weights in a super-block.
 pub(super) const BLOCK: usize = 256;
@@ -109,18 +109,6 @@ pub(super) fn sums_of_squares<S: Simd>(simd: S, x: &[[f32; BLOCK]]) -> [f32; LAN
         }
     }
     sums.to_array()
-}
-
-/// Pairs the blocks of a weight row with those of its Q8_K activation row.
-#[inline(always)]
-pub(super) fn block_pairs<'a, const BYTES: usize>(
-    w: &'a [u8],
-    act: &'a [u8],
-) -> impl Iterator<Item = (&'a [u8; BYTES], &'a [u8; q8_k::BYTES])> {
-    w.as_chunks::<BYTES>()
-        .0
-        .iter()
-        .zip(act.as_chunks::<{ q8_k::BYTES }>().0)
 }
 
 /// Codes `0..=top` of `(x + dm) / d`. A NaN element gives the code of its own payload, also where `dm` is

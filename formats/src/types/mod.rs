@@ -34,6 +34,7 @@ mod q8_1;
 mod q8_k;
 mod search;
 pub mod ternary;
+mod ternary_layout;
 pub mod tl1;
 pub mod tl2;
 mod tq1_0;

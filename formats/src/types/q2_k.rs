@@ -87,7 +87,7 @@ fn encode(x: &[f32], importance: Option<&[f32]>, row: &mut [u8]) {
     encode_on(Portable, x, importance, row);
 }
 
-/// [`INFO`]'s `encode` on an instruction set.
+/// `INFO`'s `encode` on an instruction set.
 #[inline(always)]
 pub fn encode_on<S: Simd>(simd: S, x: &[f32], importance: Option<&[f32]>, row: &mut [u8]) {
     let mut rows = Rows::<BYTES>::new(x, importance, row);
@@ -240,7 +240,7 @@ fn write_block<S: Simd>(
 
 fn dot_ref(w: &[u8], act: &[u8]) -> f32 {
     let mut sum = 0.0;
-    for (x, y) in k_block::block_pairs::<BYTES>(w, act) {
+    for (x, y) in q8_k::block_pairs::<BYTES>(w, act) {
         let codes = unpack_2bit(&x[QS..D]);
         let (mut scaled, mut minima) = (0, 0);
         let groups = codes

@@ -113,7 +113,7 @@ fn encode(x: &[f32], importance: Option<&[f32]>, row: &mut [u8]) {
     encode_on(Portable, x, importance, row);
 }
 
-/// [`INFO`]'s `encode` on an instruction set.
+/// `INFO`'s `encode` on an instruction set.
 #[inline(always)]
 pub fn encode_on<S: Simd>(simd: S, x: &[f32], importance: Option<&[f32]>, row: &mut [u8]) {
     let rows = Rows::<BYTES>::new(x, importance, row);
@@ -238,7 +238,7 @@ fn write_codes<S: Simd>(simd: S, x: &[f32; BLOCK], search: &Search<'_>, block: &
 
 fn dot_ref(w: &[u8], act: &[u8]) -> f32 {
     let mut lanes = [0.0f32; 8];
-    for (x, y) in k_block::block_pairs::<BYTES>(w, act) {
+    for (x, y) in q8_k::block_pairs::<BYTES>(w, act) {
         let sums = k_block::lane_sums(
             &unpack_codes(x),
             q8_k::quants(y),

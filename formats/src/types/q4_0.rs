@@ -63,7 +63,7 @@ fn encode(x: &[f32], importance: Option<&[f32]>, row: &mut [u8]) {
     encode_on(Portable, x, importance, row);
 }
 
-/// [`INFO`]'s `encode` on an instruction set.
+/// `INFO`'s `encode` on an instruction set.
 #[inline(always)]
 pub fn encode_on<S: Simd>(simd: S, x: &[f32], importance: Option<&[f32]>, row: &mut [u8]) {
     match importance {

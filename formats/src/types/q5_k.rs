@@ -13,7 +13,7 @@ use super::k_block::{self, BLOCK, Rows};
 use super::lanes::{Portable, Simd};
 use super::q4_k::{pack_nibbles, unpack_nibbles};
 use super::search::AffineGrid;
-use super::{Field, Format, Part, TypeId, TypeInfo};
+use super::{Field, Format, Part, TypeId, TypeInfo, q8_k};
 
 const BYTES: usize = 176;
 const QS: usize = HEADER + BLOCK / 8;
@@ -96,7 +96,7 @@ fn encode(x: &[f32], importance: Option<&[f32]>, row: &mut [u8]) {
     encode_on(Portable, x, importance, row);
 }
 
-/// [`INFO`]'s `encode` on an instruction set.
+/// `INFO`'s `encode` on an instruction set.
 #[inline(always)]
 pub fn encode_on<S: Simd>(simd: S, x: &[f32], importance: Option<&[f32]>, row: &mut [u8]) {
     let mut rows = Rows::<BYTES>::new(x, importance, row);
@@ -121,7 +121,7 @@ pub fn encode_on<S: Simd>(simd: S, x: &[f32], importance: Option<&[f32]>, row: &
 
 fn dot_ref(w: &[u8], act: &[u8]) -> f32 {
     let mut dot = Dot::default();
-    for (x, y) in k_block::block_pairs::<BYTES>(w, act) {
+    for (x, y) in q8_k::block_pairs::<BYTES>(w, act) {
         dot.add(&x[..HEADER], &unpack_codes(x), y);
     }
     dot.finish()

@@ -110,7 +110,7 @@ fn encode(x: &[f32], importance: Option<&[f32]>, row: &mut [u8]) {
     encode_on(Portable, x, importance, row);
 }
 
-/// [`INFO`]'s `encode` on an instruction set.
+/// `INFO`'s `encode` on an instruction set.
 #[inline(always)]
 pub fn encode_on<S: Simd>(simd: S, x: &[f32], importance: Option<&[f32]>, row: &mut [u8]) {
     let mut rows = Rows::<BYTES>::new(x, importance, row);
@@ -168,7 +168,7 @@ fn write_block<S: Simd>(simd: S, x: &[f32; BLOCK], fit: &SymmetricFit, block: &m
 
 fn dot_ref(w: &[u8], act: &[u8]) -> f32 {
     let mut lanes = [0.0f32; 8];
-    for (x, y) in k_block::block_pairs::<BYTES>(w, act) {
+    for (x, y) in q8_k::block_pairs::<BYTES>(w, act) {
         let sums = k_block::lane_sums(&unpack_codes(x), q8_k::quants(y), &unpack_scales(x));
         let d = f16_at(x, D) * q8_k::scale(y);
         for (lane, sum) in lanes.iter_mut().zip(sums) {

@@ -57,6 +57,15 @@ pub(super) fn bsum(block: &[u8; BYTES], j: usize) -> i32 {
     ]))
 }
 
+/// Pairs the blocks of `W` bytes of a weight row with those of its Q8_K activation row.
+#[inline(always)]
+pub(super) fn block_pairs<'a, const W: usize>(
+    w: &'a [u8],
+    act: &'a [u8],
+) -> impl Iterator<Item = (&'a [u8; W], &'a [u8; BYTES])> {
+    w.as_chunks::<W>().0.iter().zip(act.as_chunks::<BYTES>().0)
+}
+
 fn decode(row: &[u8], out: &mut [f32]) {
     k_block::decode_blocks(row, out, |block: &[u8; BYTES], y| {
         let d = scale(block);

@@ -17,7 +17,7 @@
 //!
 //! The reference adds a tile's products in 16 bits, which holds `BK` up to 256; here sums are exact for any.
 
-use super::ternary::{BadCode, TAIL, TernaryError, Tiles};
+use super::ternary_layout::{BadCode, TAIL, TernaryError, Tiles};
 use super::{TypeId, TypeInfo, per_tensor};
 
 /// Columns that a row is a whole number of.

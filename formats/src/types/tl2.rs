@@ -25,7 +25,7 @@
 //! A triple of zeros with its sign bit set is never written; it reads as zeros. The reference adds a tile's
 //! products in 16 bits, which holds `BK` up to 240; here sums are exact for any.
 
-use super::ternary::{BadCode, TAIL, TernaryError, Tiles};
+use super::ternary_layout::{BadCode, TAIL, TernaryError, Tiles};
 use super::{TypeId, TypeInfo, per_tensor, tl1};
 
 /// Columns and bytes of the smallest part of a row that is whole in bytes.

@@ -18,7 +18,7 @@ use trine_formats::imatrix::{Imatrix, ImatrixError};
 use super::perplexity::{Estimate, nll};
 use super::{Chunks, Rows};
 use collector::Collector;
-use schedule::{MAX_SIDE_BY_SIDE, MIN_ROWS, Piece, rows};
+use schedule::{MAX_SIDE_BY_SIDE, MIN_ROWS, Part, rows};
 
 pub use schedule::Schedule;
 
@@ -212,26 +212,26 @@ fn evaluate(
     sequences: &mut [Sequence],
     chunks: &Chunks,
     group: &Range<usize>,
-    pass: &[Piece],
+    pass: &[Part],
     (step, options): (&StepOptions, Options),
     scores: &mut [Scores],
 ) -> Result<(), StepError> {
     let tokens: Vec<Vec<u32>> = pass
         .iter()
-        .map(|piece| {
-            let mut tokens = chunks.text(group.start + piece.chunk)[piece.tokens.clone()].to_vec();
-            if let (Some(bos), 0) = (chunks.bos, piece.tokens.start) {
+        .map(|part| {
+            let mut tokens = chunks.text(group.start + part.chunk)[part.tokens.clone()].to_vec();
+            if let (Some(bos), 0) = (chunks.bos, part.tokens.start) {
                 tokens[0] = bos;
             }
             tokens
         })
         .collect();
     let first = chunks.first();
-    // The pieces of a pass are of ascending chunks.
+    // The parts of a pass are of ascending chunks.
     let mut free = sequences.iter_mut().enumerate();
     let mut segments = Vec::with_capacity(pass.len());
-    for (piece, tokens) in pass.iter().zip(&tokens) {
-        let Some((_, seq)) = free.find(|(chunk, _)| *chunk == piece.chunk) else {
+    for (part, tokens) in pass.iter().zip(&tokens) {
+        let Some((_, seq)) = free.find(|(chunk, _)| *chunk == part.chunk) else {
             continue;
         };
         segments.push(Segment {
@@ -241,16 +241,16 @@ fn evaluate(
                 Options { output: true, .. } => 0,
                 Options {
                     perplexity: true, ..
-                } => first.saturating_sub(piece.tokens.start).min(tokens.len()),
+                } => first.saturating_sub(part.tokens.start).min(tokens.len()),
                 _ => tokens.len(),
             },
         });
     }
     engine.step(&mut segments, step, &mut |segment, i, logits| {
-        let piece = &pass[segment];
+        let part = &pass[segment];
         if options.perplexity {
-            let text = chunks.text(group.start + piece.chunk);
-            scores[piece.chunk].take(chunks, text, piece, piece.tokens.start + i, logits);
+            let text = chunks.text(group.start + part.chunk);
+            scores[part.chunk].take(chunks, text, part, part.tokens.start + i, logits);
         }
     })
 }
@@ -270,12 +270,12 @@ impl Scores {
         }
     }
 
-    /// Scores a position of the chunk `text`, if it is one that is scored; its logits came with those of `piece`.
+    /// Scores a position of the chunk `text`, if it is one that is scored; its logits came with those of `part`.
     fn take(
         &mut self,
         chunks: &Chunks,
         text: &[u32],
-        piece: &Piece,
+        part: &Part,
         position: usize,
         logits: &[f32],
     ) {
@@ -284,7 +284,7 @@ impl Scores {
             return;
         }
         self.rows.push(position, logits);
-        if self.rows.full() || position + 1 == last || position + 1 == piece.tokens.end {
+        if self.rows.full() || position + 1 == last || position + 1 == part.tokens.end {
             let nlls = self.rows.drain(|p, l| nll(l, text[p + 1]));
             self.nlls.extend(nlls);
         }

@@ -20,7 +20,7 @@ pub struct Schedule {
 
 /// Tokens that go through the model in one call, of one chunk of the group.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Piece {
+pub(super) struct Part {
     /// Of the group.
     pub chunk: usize,
     /// Of the chunk.
@@ -65,13 +65,13 @@ impl Schedule {
     }
 
     /// The micro-batches of a group of `chunks` chunks.
-    pub(super) fn passes(&self, chunks: usize) -> Vec<Vec<Piece>> {
+    pub(super) fn passes(&self, chunks: usize) -> Vec<Vec<Part>> {
         let mut passes = Vec::new();
         let batch = self.n_batch.min(self.n_ctx);
         for start in (0..self.n_ctx).step_by(batch) {
             let end = (start + batch).min(self.n_ctx);
             // Very small micro-batches cannot hold a token of every chunk; then some chunks go first.
-            // That llama.cpp lets one more in than there is room for is part of the order.
+            // That llama.cpp lets one more in than there is room for belongs to the order.
             let together = chunks.min(self.n_ubatch + 1);
             let tokens = (self.n_ubatch / together.max(1)).max(1);
             for first in (0..chunks).step_by(together.max(1)) {
@@ -83,11 +83,11 @@ impl Schedule {
                 };
                 for from in (start..end).step_by(tokens) {
                     let range = from..(from + tokens).min(end);
-                    let piece = |chunk| Piece {
+                    let part = |chunk| Part {
                         chunk,
                         tokens: range.clone(),
                     };
-                    passes.push((first..last).map(piece).collect());
+                    passes.push((first..last).map(part).collect());
                 }
             }
         }
@@ -96,7 +96,7 @@ impl Schedule {
 }
 
 /// Tokens of a pass.
-pub(super) fn rows(pass: &[Piece]) -> usize {
+pub(super) fn rows(pass: &[Part]) -> usize {
     pass.iter().map(|p| p.tokens.len()).sum()
 }
 
@@ -104,12 +104,12 @@ pub(super) fn rows(pass: &[Piece]) -> usize {
 mod tests {
     use super::*;
 
-    /// `chunk:from-to` of every piece, micro-batches apart.
+    /// `chunk:from-to` of every part, micro-batches apart.
     fn shown(schedule: (usize, usize, usize), chunks: usize) -> Vec<String> {
         let (n_ctx, n_batch, n_ubatch) = schedule;
         let schedule = Schedule::new(n_ctx, n_batch, n_ubatch).expect("a schedule");
-        let piece = |p: &Piece| format!("{}:{}-{}", p.chunk, p.tokens.start, p.tokens.end);
-        let pass = |p: &Vec<Piece>| p.iter().map(piece).collect::<Vec<_>>().join(" ");
+        let part = |p: &Part| format!("{}:{}-{}", p.chunk, p.tokens.start, p.tokens.end);
+        let pass = |p: &Vec<Part>| p.iter().map(part).collect::<Vec<_>>().join(" ");
         schedule.passes(chunks).iter().map(pass).collect()
     }
 
@@ -157,9 +157,9 @@ mod tests {
             let schedule = Schedule::new(n_ctx, n_batch, n_ubatch).expect("a schedule");
             for chunks in 1..=schedule.side_by_side() {
                 let mut next = vec![0; chunks];
-                for piece in schedule.passes(chunks).iter().flatten() {
-                    assert_eq!(piece.tokens.start, next[piece.chunk]);
-                    next[piece.chunk] = piece.tokens.end;
+                for part in schedule.passes(chunks).iter().flatten() {
+                    assert_eq!(part.tokens.start, next[part.chunk]);
+                    next[part.chunk] = part.tokens.end;
                 }
                 assert_eq!(next, vec![n_ctx; chunks]);
             }

@@ -21,6 +21,7 @@ use trine_formats::types::num::{f16_to_f32, f32_to_f16};
 use crate::arch::x86_64::halves as x86_64;
 use crate::{Isa, Level, size};
 
+pub use crate::line::{LINE, Line};
 pub use memory::Lines;
 
 pub(crate) mod lanes;
@@ -31,8 +32,6 @@ mod tests;
 
 /// Steps of a word.
 pub const STEPS: usize = 4;
-/// Lanes of a line.
-pub const LINE: usize = 8;
 /// Lines of a block.
 pub const BLOCK: usize = 4;
 /// Lanes of [`dots`].
@@ -42,11 +41,6 @@ pub const SCALE: f64 = f64::from_bits((1023 + 1008) << 52);
 
 /// The same for bfloats, 2^896: theirs is an exponent of eight bits, at 52..60, and a mantissa of seven.
 pub const BRAIN_SCALE: f64 = f64::from_bits((1023 + 896) << 52);
-
-/// Eight lanes of four steps.
-#[derive(Clone, Copy, Default)]
-#[repr(C, align(64))]
-pub struct Line(pub [u64; LINE]);
 
 /// Rows of coefficients, each times [`SCALE`]: row `r` starts at `data[r * stride]`.
 #[derive(Clone, Copy)]
@@ -331,7 +325,8 @@ pub fn put_lane(isa: Isa, x: &[f32], block: &mut [Line], lane: usize) -> bool {
     );
     let (done, mut special) = match isa.level() {
         #[cfg(target_arch = "x86_64")]
-        // SAFETY: `isa` proves that the processor has AVX-512; the block has the lane and the steps, as checked.
+        // SAFETY: `isa` proves that the processor has AVX-512; the assertion above says that the block has
+        // lane `lane` and a row of lines for every quad of steps.
         Level::Avx512 => unsafe { x86_64::put_lane_avx512(x, block, lane) },
         _ => (0, false),
     };

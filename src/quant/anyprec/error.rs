@@ -10,8 +10,8 @@ use trine_formats::gguf::write::WriteError;
 use trine_formats::types::TypeId;
 
 use super::cluster::ClusterError;
-use super::sensitivity::SensitivityError;
-use crate::quant::plan::Row;
+use super::sensitivity_error::SensitivityError;
+use crate::quant::row::Row;
 use crate::quant::source::ReadError;
 use crate::quant::validate::first_bad;
 

@@ -2,7 +2,7 @@
 
 use super::error::ApError;
 use super::plan::{Places, Plan};
-use crate::quant::plan::Row;
+use crate::quant::row::Row;
 
 /// Sizes at one width.
 #[derive(Clone, Copy, PartialEq, Debug)]

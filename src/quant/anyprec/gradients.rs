@@ -9,12 +9,12 @@ use std::io::{Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
 use trine_formats::gguf::Metadata;
-use trine_formats::safetensors::{Dtype, Tensor};
+use trine_formats::safetensors::{self, Dtype, Tensor};
 
 use super::plan::{Plan, block_matrices, is_block_matrix};
-use super::sensitivity::{SensitivityError, check_values};
-use crate::convert::{reorders_heads, stored};
-use crate::quant::plan::Row;
+use super::sensitivity_error::{SensitivityError, check_values};
+use crate::arch::{Arch, source_row};
+use crate::quant::row::Row;
 
 /// Squared gradients, or gradients to be squared, in safetensors files.
 #[derive(Debug)]
@@ -133,7 +133,7 @@ impl WeightFiles {
             let place = stored.tensor.offset + source * bytes as u64;
             file.seek(SeekFrom::Start(place)).map_err(failed)?;
             file.read_exact(&mut raw).map_err(failed)?;
-            stored::decode(stored.tensor.dtype, &raw, out);
+            safetensors::decode(stored.tensor.dtype, &raw, out);
             if self.square {
                 out.iter_mut().for_each(|s| *s *= *s);
             }
@@ -147,7 +147,7 @@ impl WeightFiles {
 impl Stored {
     /// The row of the checkpoint that is row `r` of the model.
     fn source_row(&self, r: u64) -> u64 {
-        stored::source_row(self.head, r)
+        source_row(self.head, r)
     }
 }
 
@@ -160,7 +160,7 @@ fn open(path: &Path) -> Result<(File, Vec<Tensor>), SensitivityError> {
         path: path.to_owned(),
         source,
     };
-    stored::open(path, failed, bad)
+    safetensors::open(path, failed, bad)
 }
 
 /// `model.layers.3.mlp.up_proj.weight` as `blk.3.ffn_up.weight`.
@@ -211,10 +211,10 @@ fn head_rows(arch: &str, meta: &Metadata, row: &Row) -> Result<Option<u64>, Sens
     } else {
         return Ok(None);
     };
-    match reorders_heads(arch) {
+    match Arch::find(arch) {
         None => return Err(SensitivityError::Architecture(arch.to_owned())),
-        Some(false) => return Ok(None),
-        Some(true) => {}
+        Some(arch) if !arch.interleaves_heads() => return Ok(None),
+        Some(_) => {}
     }
     let read = |key: &str| meta.get_u64(&format!("{arch}.attention.{key}"));
     let heads = match read(key)? {

@@ -9,7 +9,7 @@ use super::plan::Plan;
 use super::sensitivity::{RowWeights, Sensitivity};
 use super::work::{Kept, decode};
 use super::{Method, Progress};
-use crate::quant::plan::Row;
+use crate::quant::row::Row;
 use crate::quant::source::ShardReader;
 
 /// Weights of matrices that are in memory at once, but for a single matrix that has more.

@@ -25,6 +25,7 @@ mod plan;
 mod run;
 mod seed;
 mod sensitivity;
+mod sensitivity_error;
 mod sorted;
 mod split;
 mod target;
@@ -37,7 +38,8 @@ pub use footprint::{Footprint, WidthSize};
 pub use gradients::WeightFiles;
 pub use plan::{Places, Plan, is_block_matrix, sensible_parent};
 pub use run::{Report, RunOptions, run};
-pub use sensitivity::{Sensitivity, SensitivityError};
+pub use sensitivity::Sensitivity;
+pub use sensitivity_error::SensitivityError;
 pub use target::{Recipe, Target};
 
 /// Is told how far the work is.

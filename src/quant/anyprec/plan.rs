@@ -16,7 +16,7 @@ use crate::arch::{ARCHITECTURES, Role, Tensor as Described};
 use crate::quant::category::Category;
 use crate::quant::choose::{bytes_of, can_read, can_write, is_quantized};
 use crate::quant::order;
-use crate::quant::plan::{Reason, Row, sources, unchanged};
+use crate::quant::row::{Reason, Row, sources, unchanged};
 use crate::quant::ternary::is_ternary_type;
 
 /// The matrices of a block that get codebooks: those of all dense architectures, which agree on their names.

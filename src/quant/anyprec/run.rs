@@ -25,7 +25,7 @@ use super::sensitivity::Sensitivity;
 use super::work::{Kept, Work, decode};
 use crate::kernels::Isa;
 use crate::quant::convert::{Converter, RowFault, Scratch};
-use crate::quant::plan::Row;
+use crate::quant::row::Row;
 use crate::quant::source::{Cut, ReadError, ShardReader};
 
 /// Weights that are clustered between two reads: enough work for many threads.

@@ -7,10 +7,10 @@ use trine_formats::types::{EncodeFn, TypeId};
 use super::codes::{Codes, NoCodes};
 use super::compare::compare;
 use super::decode::{Decoder, Scratch, value};
+use super::is_packed;
 use super::report::{Inexact, Moved, Why};
-use super::{Move, is_packed};
 use crate::quant::convert::RowFault;
-use crate::quant::plan::Row;
+use crate::quant::row::{Move, Row};
 use crate::quant::validate::first_bad;
 
 /// Why a tensor could not be moved at all.

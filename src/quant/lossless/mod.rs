@@ -28,24 +28,15 @@ mod verify;
 
 use trine_formats::gguf::Metadata;
 use trine_formats::types::TypeId;
-use trine_formats::types::ternary::Packing;
 
+pub use super::packed::Packed;
+pub use super::row::Move;
 pub(super) use carry::{CarryFault, carry};
-pub use choose::Packed;
 pub(super) use choose::{choose_packed, keeps, plan_move};
 pub use compare::{Comparison, Difference};
 pub use report::{Inexact, MoveReport, Moved, Why};
 pub(super) use tiles::record;
 pub use verify::{Checked, Verdict, Verification, VerifyError, verify};
-
-/// How a tensor is moved: the layouts that types of bitnet.cpp leave open.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Move {
-    /// Of an input of I2_S, TL1 or TL2.
-    pub from: Option<Packing>,
-    /// Of an output of these types.
-    pub to: Option<Packing>,
-}
 
 /// Types with one scale per tensor.
 pub(super) fn is_packed(ty: TypeId) -> bool {

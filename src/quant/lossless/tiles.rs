@@ -9,8 +9,8 @@ use trine_formats::types::ternary::{Packing, TernaryError, Tiles};
 use trine_formats::types::{TypeId, tl1, tl2};
 
 use super::{Context, is_packed};
-use crate::quant::plan::{Plan, Row};
 use crate::quant::recipe::Recipe;
+use crate::quant::row::{OutShard, Row};
 
 /// Most rows of a tile of our choice: as many as the published kernels mostly have.
 const MOST_ROWS: u64 = 256;
@@ -102,11 +102,15 @@ fn reason(ty: TypeId, columns: u64, rows: u64, e: &TernaryError) -> String {
 ///
 /// # Errors
 /// Types that no reader would take for what they are.
-pub fn record(plan: &mut Plan, context: Context<'_>) -> Result<Vec<String>, GgufError> {
+pub fn record(
+    rows: &[Row],
+    shards: &mut [OutShard],
+    context: Context<'_>,
+) -> Result<Vec<String>, GgufError> {
     let mut notes = Vec::new();
     for ty in [TypeId::TL1, TypeId::TL2] {
         let mut list: Vec<ShapeTiles> = Vec::new();
-        for row in plan.rows.iter().filter(|r| r.to == ty) {
+        for row in rows.iter().filter(|r| r.to == ty) {
             let own = || {
                 let source = info(row);
                 packing(&source, context.meta, &context.recipe.input_packing).ok()
@@ -130,7 +134,7 @@ pub fn record(plan: &mut Plan, context: Context<'_>) -> Result<Vec<String>, Gguf
             _ => tl2::published(t.columns, t.rows),
         };
         list.retain(|t| published(t) != Some(t.tiles));
-        let meta = &mut plan.shards[0].meta;
+        let meta = &mut shards[0].meta;
         let key = set_or_remove(meta, ty, &list)?;
         if !list.is_empty() {
             let shown: Vec<String> = list.iter().map(ShapeTiles::to_string).collect();
@@ -140,20 +144,20 @@ pub fn record(plan: &mut Plan, context: Context<'_>) -> Result<Vec<String>, Gguf
             ));
         }
     }
-    let any = |shard: &crate::quant::OutShard| {
-        let mut rows = plan.rows[shard.rows.clone()].iter();
-        rows.any(|r| is_packed(r.to))
+    let any = |shard: &OutShard| {
+        let mut own = rows[shard.rows.clone()].iter();
+        own.any(|r| is_packed(r.to))
     };
-    let bitnet: Vec<bool> = plan.shards.iter().map(any).collect();
-    for (shard, bitnet) in plan.shards.iter_mut().zip(bitnet) {
-        let mut foreign = plan.rows[shard.rows.clone()].iter();
+    let bitnet: Vec<bool> = shards.iter().map(any).collect();
+    for (shard, bitnet) in shards.iter_mut().zip(bitnet) {
+        let mut foreign = rows[shard.rows.clone()].iter();
         if !bitnet && foreign.all(|r| Dialect::of(r.to) == Dialect::Ggml) {
             shard.meta.remove(KEY_DIALECT);
         }
         if !bitnet {
             continue;
         }
-        let tensors: Vec<NewTensor> = plan.rows[shard.rows.clone()]
+        let tensors: Vec<NewTensor> = rows[shard.rows.clone()]
             .iter()
             .map(|r| NewTensor {
                 name: r.name.clone(),
@@ -215,7 +219,7 @@ fn info(row: &Row) -> TensorInfo {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::quant::plan::{Reason, Source};
+    use crate::quant::row::{Reason, Source};
     use crate::quant::{Ftype, Target};
 
     fn row(columns: u64, rows: u64) -> Row {

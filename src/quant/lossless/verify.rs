@@ -10,7 +10,7 @@ use trine_formats::types::TypeId;
 use super::compare::{Comparison, compare};
 use super::decode::Decoder;
 use super::{is_packed, is_ternary};
-use crate::quant::plan::{Plan, Row};
+use crate::quant::row::Row;
 
 /// A tensor that cannot be looked at.
 #[allow(missing_docs, reason = "the messages say what the fields are")]
@@ -72,7 +72,7 @@ pub struct Verification {
     pub tensors: Vec<Checked>,
 }
 
-/// Compares every tensor of `out`, the file that `plan` made of `source`, with its source, weight by
+/// Compares every tensor of `out`, the file that a plan of these `rows` made of `source`, with its source, weight by
 /// weight. Both are decoded anew; nothing that was found out while writing is relied on.
 ///
 /// # Errors
@@ -82,15 +82,14 @@ pub fn verify(
     source_packing: &PackingOptions,
     out: &ModelFile,
     out_packing: &PackingOptions,
-    plan: &Plan,
+    rows: &[Row],
 ) -> Result<Verification, Vec<VerifyError>> {
     let mut problems = Vec::new();
-    if out.n_tensors() != plan.rows.len() {
-        let (found, planned) = (out.n_tensors(), plan.rows.len());
+    if out.n_tensors() != rows.len() {
+        let (found, planned) = (out.n_tensors(), rows.len());
         problems.push(VerifyError::Count { found, planned });
     }
-    let checked: Vec<Result<Checked, VerifyError>> = plan
-        .rows
+    let checked: Vec<Result<Checked, VerifyError>> = rows
         .par_iter()
         .map(|row| {
             let missing = |name: &str| VerifyError::Missing(name.to_owned());

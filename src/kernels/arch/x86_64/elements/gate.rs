@@ -58,7 +58,8 @@ pub unsafe fn geglu(table: &[u16; GELU_ENTRIES], gate: &mut [f32], up: &[f32]) -
 pub unsafe fn geglu_avx2(table: &[u16; GELU_ENTRIES], gate: &mut [f32], up: &[f32]) -> usize {
     let (low, high) = (_mm256_set1_ps(-10.0), _mm256_set1_ps(10.0));
     for (g, u) in gate.chunks_exact_mut(8).zip(up.chunks_exact(8)) {
-        // SAFETY: eight values on both sides; the table as in `geglu`.
+        // SAFETY: eight values on both sides; a half float has 16 bits and every entry of the table below the last has
+        // another after it, so four bytes from any of them are inside.
         unsafe {
             let x = _mm256_loadu_ps(g.as_ptr());
             let half = _mm256_cvtps_ph::<_MM_FROUND_TO_NEAREST_INT>(x);

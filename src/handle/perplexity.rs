@@ -1,9 +1,9 @@
 //! The perplexity of a text, without the options of the tool.
 
-use super::base_file::BaseWriter;
-use super::perplexity::{Estimate, perplexity};
-use super::{Batching, Chunks, EvalError, SideBySide};
-use crate::handle::Model;
+use super::Model;
+use crate::eval::base_file::BaseWriter;
+use crate::eval::perplexity::{Estimate, perplexity};
+use crate::eval::{Batching, Chunks, EvalError, SideBySide};
 
 /// Tokens that go through the model together.
 const BATCH: usize = 512;

@@ -1,5 +1,7 @@
 //! A model that is ready for use: its weights, its tokenizer and the file they came from.
 
+mod perplexity;
+
 use std::fmt;
 use std::path::Path;
 use std::sync::Arc;

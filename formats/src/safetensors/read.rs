@@ -1,17 +1,17 @@
-//! Tensors as a safetensors file stores them, for the converter and for whoever else reads checkpoints.
+//! A file on disk: its header, and stored floats as numbers.
 
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
 
-use trine_formats::safetensors::{self, Dtype, SafetensorsError, Tensor};
-use trine_formats::types::TypeId;
+use super::{Dtype, SafetensorsError, Tensor, header_len, parse};
+use crate::types::TypeId;
 
-/// The file and its tensors.
+/// The file at `path` and its tensors, in byte order of their names.
 ///
 /// # Errors
 /// What `io` and `bad` make of I/O and of a damaged header.
-pub(crate) fn open<E>(
+pub fn open<E>(
     path: &Path,
     io: impl Fn(io::Error) -> E,
     bad: impl Fn(SafetensorsError) -> E,
@@ -23,14 +23,17 @@ pub(crate) fn open<E>(
         Read::by_ref(file).take(n).read_to_end(start).map_err(&io)
     };
     read(&mut file, 8, &mut start)?;
-    let header = safetensors::header_len(&start, len).map_err(&bad)?;
+    let header = header_len(&start, len).map_err(&bad)?;
     read(&mut file, header, &mut start)?;
-    let tensors = safetensors::parse(&start, len).map_err(&bad)?;
+    let tensors = parse(&start, len).map_err(&bad)?;
     Ok((file, tensors))
 }
 
-/// Stored floats as `out`, which has room for as many.
-pub(crate) fn decode(dtype: Dtype, raw: &[u8], out: &mut [f32]) {
+/// Stored floats as `f32` in `out`, which has room for as many; those of F64 are rounded.
+///
+/// # Panics
+/// `dtype` is none of F16, BF16, F32 and F64.
+pub fn decode(dtype: Dtype, raw: &[u8], out: &mut [f32]) {
     let ty = match dtype {
         Dtype::F16 => TypeId::F16,
         Dtype::BF16 => TypeId::BF16,
@@ -40,17 +43,10 @@ pub(crate) fn decode(dtype: Dtype, raw: &[u8], out: &mut [f32]) {
             }
             return;
         }
-        _ => TypeId::F32,
+        Dtype::F32 => TypeId::F32,
+        other => panic!("{} holds no floats", other.name()),
     };
     if let Some(decode) = ty.info().and_then(|t| t.decode) {
         decode(raw, out);
     }
-}
-
-/// The row of the checkpoint that becomes row `r` where rows of heads of `head` are reordered: of a head,
-/// `0, d/2, 1, d/2 + 1, …`.
-pub(crate) fn source_row(head: Option<u64>, r: u64) -> u64 {
-    let Some(d) = head else { return r };
-    let (head, i) = (r / d, r % d);
-    head * d + (i % 2) * (d / 2) + i / 2
 }

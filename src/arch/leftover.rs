@@ -1,0 +1,39 @@
+//! Tensors of a file that a model has no place for.
+
+use std::collections::HashSet;
+
+use super::Arch;
+
+/// Names that a message spells out.
+const SHOWN: usize = 8;
+
+impl Arch {
+    /// What is wrong with a file whose tensors `names` are not all among those `used`. A tensor without a place is an error:
+    /// the architecture would compute something else than the file was made for. Not meant are tensors that the reference
+    /// loads and never uses: factors of projections whose graph has none, those of activations, and what serves other uses
+    /// of a model.
+    pub(crate) fn leftover<'n>(
+        &self,
+        names: impl Iterator<Item = &'n str>,
+        used: &HashSet<String>,
+    ) -> Option<String> {
+        let ignored = |name: &str| {
+            name.starts_with("blk.") && (name.ends_with(".input_scale") || name.ends_with(".scale"))
+                || self.ignored.contains(&name)
+        };
+        let mut left: Vec<&str> = names
+            .filter(|n| !used.contains(*n) && !ignored(n))
+            .collect();
+        left.dedup();
+        let more = match left.len() {
+            0 => return None,
+            n if n > SHOWN => format!(" and {} more", n - SHOWN),
+            _ => String::new(),
+        };
+        left.truncate(SHOWN);
+        Some(format!(
+            "the architecture has no place for {}{more}",
+            left.join(", ")
+        ))
+    }
+}

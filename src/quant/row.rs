@@ -1,0 +1,140 @@
+//! A tensor's way from the input to the output: what a plan is a list of.
+
+use std::fmt;
+use std::ops::Range;
+
+use trine_formats::gguf::write::ggml_shape;
+use trine_formats::gguf::{Metadata, ModelFile, TensorInfo};
+use trine_formats::types::TypeId;
+use trine_formats::types::ternary::Packing;
+
+/// One tensor of the output.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Row {
+    /// Name in the output.
+    pub name: String,
+    /// Where it comes from.
+    pub source: Source,
+    /// Extents, fastest first, without trailing ones.
+    pub shape: Vec<u64>,
+    /// Type in the input.
+    pub from: TypeId,
+    /// Type in the output.
+    pub to: TypeId,
+    /// Bytes in the input.
+    pub bytes_from: u64,
+    /// Bytes in the output.
+    pub bytes: u64,
+    /// Why it gets this type.
+    pub reason: Reason,
+    /// Whether the importance matrix has weights for it.
+    pub weighted: bool,
+    /// Set where ternary weights are moved rather than quantized.
+    pub moves: Option<Move>,
+}
+
+impl Row {
+    /// Weights per row.
+    pub fn columns(&self) -> u64 {
+        self.shape.first().copied().unwrap_or(1)
+    }
+
+    /// Number of weights.
+    pub fn weights(&self) -> u64 {
+        self.shape.iter().product()
+    }
+
+    /// Whether the type changes; otherwise the bytes are copied.
+    pub fn converts(&self) -> bool {
+        self.from != self.to || self.moves.is_some()
+    }
+}
+
+/// How a tensor is moved: the layouts that types of bitnet.cpp leave open.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Move {
+    /// Of an input of I2_S, TL1 or TL2.
+    pub from: Option<Packing>,
+    /// Of an output of these types.
+    pub to: Option<Packing>,
+}
+
+/// A tensor of the input.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Source {
+    /// Name in the input.
+    pub name: String,
+    /// Index of its shard.
+    pub shard: usize,
+    /// Where its data starts in the shard's file.
+    pub offset: u64,
+}
+
+/// Why a tensor gets its type.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Reason {
+    /// It is not quantized, for this reason.
+    Kept(&'static str),
+    /// The file type's own.
+    Default,
+    /// The mixture gives it another.
+    Mixture,
+    /// The pattern of a rule names it.
+    Rule(String),
+    /// This option names it.
+    Option(&'static str),
+    /// A row is not whole blocks of the type it should have had.
+    Fallback(TypeId),
+}
+
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Reason::Kept(why) => f.write_str(why),
+            Reason::Default => f.write_str("file type"),
+            Reason::Mixture => f.write_str("mixture"),
+            Reason::Rule(pattern) => write!(f, "--tensor-type {pattern}"),
+            Reason::Option(option) => f.write_str(option),
+            Reason::Fallback(wanted) => write!(f, "fallback from {wanted}"),
+        }
+    }
+}
+
+/// One output file.
+#[derive(Clone, PartialEq, Debug)]
+pub struct OutShard {
+    /// Its keys.
+    pub meta: Metadata,
+    /// Its tensors, as a range of [`Plan::rows`](super::Plan::rows).
+    pub rows: Range<usize>,
+}
+
+/// Shard, place in its file, and table row of every tensor of a model.
+pub(super) fn sources(model: &ModelFile) -> Vec<(usize, u64, &TensorInfo)> {
+    let mut sources = Vec::with_capacity(model.n_tensors());
+    for (s, shard) in model.shards().iter().enumerate() {
+        let data = shard.gguf.data_offset;
+        sources.extend(shard.gguf.tensors.iter().map(|t| (s, data + t.offset, t)));
+    }
+    sources
+}
+
+/// The row of a tensor that stays as it is.
+pub(super) fn unchanged(name: String, (shard, offset, info): (usize, u64, &TensorInfo)) -> Row {
+    Row {
+        name,
+        source: Source {
+            name: info.name.clone(),
+            shard,
+            offset,
+        },
+        shape: ggml_shape(&info.shape).to_vec(),
+        from: info.ty,
+        to: info.ty,
+        bytes_from: info.bytes,
+        bytes: info.bytes,
+        reason: Reason::Default,
+        weighted: false,
+        moves: None,
+    }
+}

@@ -107,20 +107,25 @@ pub(super) const fn group<C: BlockCodes>() -> usize {
 }
 
 /// Lane j = the sum of the lanes of `v[j]`.
-#[inline]
-#[target_feature(enable = "avx2,fma,f16c")]
-pub(super) fn reduce8(v: &[__m256i; 8]) -> __m256i {
-    let quarter = |i: usize| {
-        _mm256_hadd_epi32(
-            _mm256_hadd_epi32(v[i], v[i + 1]),
-            _mm256_hadd_epi32(v[i + 2], v[i + 3]),
+///
+/// # Safety
+/// The processor has AVX2, FMA and F16C.
+#[inline(always)]
+pub(super) unsafe fn reduce8(v: &[__m256i; 8]) -> __m256i {
+    // SAFETY: the caller has the features.
+    unsafe {
+        let quarter = |i: usize| {
+            _mm256_hadd_epi32(
+                _mm256_hadd_epi32(v[i], v[i + 1]),
+                _mm256_hadd_epi32(v[i + 2], v[i + 3]),
+            )
+        };
+        let (low, high) = (quarter(0), quarter(4));
+        _mm256_add_epi32(
+            _mm256_permute2x128_si256::<0x20>(low, high),
+            _mm256_permute2x128_si256::<0x31>(low, high),
         )
-    };
-    let (low, high) = (quarter(0), quarter(4));
-    _mm256_add_epi32(
-        _mm256_permute2x128_si256::<0x20>(low, high),
-        _mm256_permute2x128_si256::<0x31>(low, high),
-    )
+    }
 }
 
 #[inline]
@@ -175,30 +180,38 @@ fn e8m0_half(e: u8) -> u32 {
 }
 
 /// The scales of eight blocks, at `at(0) .. at(7)` in `b`.
-#[inline]
-#[target_feature(enable = "avx2,fma,f16c")]
-pub(super) fn scales<C: BlockCodes>(b: &[u8], at: impl Fn(usize) -> usize) -> __m256 {
-    if C::E8M0 {
-        let f = |j: usize| e8m0_half(b[at(j) + C::SCALE_AT]).cast_signed();
-        return _mm256_castsi256_ps(_mm256_setr_epi32(
-            f(0),
-            f(1),
-            f(2),
-            f(3),
-            f(4),
-            f(5),
-            f(6),
-            f(7),
-        ));
+///
+/// # Safety
+/// The processor has AVX2, FMA and F16C.
+#[inline(always)]
+pub(super) unsafe fn scales<C: BlockCodes>(b: &[u8], at: impl Fn(usize) -> usize) -> __m256 {
+    // SAFETY: the caller has the features.
+    unsafe {
+        if C::E8M0 {
+            let f = |j: usize| e8m0_half(b[at(j) + C::SCALE_AT]).cast_signed();
+            return _mm256_castsi256_ps(_mm256_setr_epi32(
+                f(0),
+                f(1),
+                f(2),
+                f(3),
+                f(4),
+                f(5),
+                f(6),
+                f(7),
+            ));
+        }
+        halves(|j| u16_at(b, at(j) + C::SCALE_AT))
     }
-    halves(|j| u16_at(b, at(j) + C::SCALE_AT))
 }
 
 /// The minima of eight blocks.
-#[inline]
-#[target_feature(enable = "avx2,fma,f16c")]
-pub(super) fn minima<C: BlockCodes>(b: &[u8], at: impl Fn(usize) -> usize) -> __m256 {
-    halves(|j| u16_at(b, at(j) + C::MIN_AT))
+///
+/// # Safety
+/// The processor has AVX2, FMA and F16C.
+#[inline(always)]
+pub(super) unsafe fn minima<C: BlockCodes>(b: &[u8], at: impl Fn(usize) -> usize) -> __m256 {
+    // SAFETY: the caller has the features.
+    unsafe { halves(|j| u16_at(b, at(j) + C::MIN_AT)) }
 }
 
 #[inline]

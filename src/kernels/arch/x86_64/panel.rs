@@ -119,9 +119,13 @@ impl Panel {
             let at = |lane: usize| (half * 8 + lane).min(rows - 1) * row_bytes;
             for b in 0..blocks {
                 let w = &w[b * C::BYTES..];
-                self.scales[b].set_ymm(half * 8, scales::<C>(w, at));
+                // SAFETY: this function has the features.
+                let of_eight = unsafe { scales::<C>(w, at) };
+                self.scales[b].set_ymm(half * 8, of_eight);
                 if matches!(C::STEP, BlockStep::PlusOffset | BlockStep::MinusMins) {
-                    self.minima[b].set_ymm(half * 8, minima::<C>(w, at));
+                    // SAFETY: this function has the features.
+                    let of_eight = unsafe { minima::<C>(w, at) };
+                    self.minima[b].set_ymm(half * 8, of_eight);
                 }
                 let mut codes = [[_mm256_setzero_si256(); 8]; 8];
                 for (lane, codes) in codes.iter_mut().enumerate() {

@@ -218,6 +218,16 @@ impl Arch {
         };
         groups.iter().copied().flatten()
     }
+
+    /// The tensor that GGUF calls `name`: of every block, where `in_block`, of a model with experts or without, or
+    /// outside the blocks.
+    pub fn tensor(&self, in_block: bool, experts: bool, name: &str) -> Option<&'static Tensor> {
+        if in_block {
+            self.block_tensors(experts).find(|t| t.gguf == name)
+        } else {
+            self.end_tensors().find(|t| t.gguf == name)
+        }
+    }
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ use super::attention::Attention;
 use super::block::{Block, Linear};
 use super::ops::Norm;
 use super::real::Real;
-use crate::arch::{Arch, ScoreScale, Sizes, Tensor};
+use crate::arch::{Arch, ScoreScale, Sizes};
 use crate::kernels::Isa;
 use crate::model::{Config, ModelError};
 use crate::ops::rope::Rope;
@@ -154,17 +154,9 @@ impl Loader<'_> {
         }
     }
 
-    /// What the architecture says of a tensor: of a block, or outside them.
-    fn described(&self, layer: Option<usize>, name: &str) -> Option<&'static Tensor> {
-        match layer {
-            Some(_) => self.arch.block_tensors(false).find(|t| t.gguf == name),
-            None => self.arch.end_tensors().find(|t| t.gguf == name),
-        }
-    }
-
     /// A tensor, where the architecture has it; absent too where it is optional and the file has none.
     fn vector<T: Real>(&mut self, layer: Option<usize>, name: &str) -> Option<Vec<T>> {
-        let tensor = self.described(layer, name)?;
+        let tensor = self.arch.tensor(layer.is_some(), false, name)?;
         let shape: Vec<usize> = self
             .sizes
             .gguf_shape(tensor)

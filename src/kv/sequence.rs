@@ -4,7 +4,6 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use super::TILE;
 use super::budget::{OutOfPages, Page, PagePool};
 use super::page::{HeadPage, PageLayout};
 use crate::kernels::halves::Line;
@@ -168,10 +167,5 @@ impl Rows<'_> {
     /// Positions of all rows.
     pub fn positions(&self) -> Range<usize> {
         self.first()..self.first() + self.rows.len()
-    }
-
-    /// Tiles from the one that holds position `from` to the one of the last row, in positions.
-    pub fn tiles_from(&self, from: usize) -> Range<usize> {
-        from / TILE * TILE..self.positions().end.next_multiple_of(TILE)
     }
 }

@@ -7,7 +7,7 @@ use trine_formats::gguf::{Blob, ModelFile, TensorView};
 
 use super::linear::Linear;
 use super::{Config, Layouts, LoadOptions, ModelError};
-use crate::arch::{Arch, Sizes, Tensor};
+use crate::arch::{Arch, Sizes};
 use crate::ops::matmul::Matrix;
 use crate::ops::product::SharedArena;
 
@@ -189,20 +189,11 @@ impl<'a> Loader<'a> {
         Some(out)
     }
 
-    /// What the architecture says of a tensor: of a block, or outside them.
-    fn described(&self, layer: Option<usize>, name: &str) -> Option<&'static Tensor> {
-        match layer {
-            Some(_) => self
-                .arch
-                .block_tensors(self.sizes.experts > 0)
-                .find(|t| t.gguf == name),
-            None => self.arch.end_tensors().find(|t| t.gguf == name),
-        }
-    }
-
     /// A vector, where the architecture has one; absent too where it is optional and the file has none.
     pub fn vector(&mut self, layer: Option<usize>, name: &str) -> Option<Vec<f32>> {
-        let tensor = self.described(layer, name)?;
+        let tensor = self
+            .arch
+            .tensor(layer.is_some(), self.sizes.experts > 0, name)?;
         let n = self.sizes.shape(tensor).iter().product::<u64>() as usize;
         let name = full_name(layer, name);
         let found = self.optional_vector(&name, n);
@@ -220,7 +211,7 @@ impl<'a> Loader<'a> {
 
     /// A required end matrix, or an optional one that is there; not yet in the layout that it runs from.
     pub fn end_matrix(&mut self, name: &str) -> Option<Matrix> {
-        let tensor = self.described(None, name)?;
+        let tensor = self.arch.tensor(false, self.sizes.experts > 0, name)?;
         let [rows, cols] = self.sizes.shape(tensor)[..] else {
             return None;
         };

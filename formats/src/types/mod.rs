@@ -111,6 +111,7 @@ impl TypeInfo {
     ///
     /// # Panics
     /// The type has no such part: when it is a constant, which it should be, that is an error of the compiler.
+    #[inline]
     pub const fn at(&self, part: Part) -> usize {
         let mut i = 0;
         while i < self.fields.len() {

@@ -153,20 +153,16 @@ fn load8i(x: &[i32]) -> __m256i {
 }
 
 /// `f(0) .. f(7)` as f32, from f16 bits.
-#[inline]
-#[target_feature(enable = "avx2,fma,f16c")]
-fn halves(f: impl Fn(usize) -> u16) -> __m256 {
+///
+/// # Safety
+/// The processor has AVX2, FMA and F16C.
+#[inline(always)]
+unsafe fn halves(f: impl Fn(usize) -> u16) -> __m256 {
     let h = |j: usize| f(j).cast_signed();
-    _mm256_cvtph_ps(_mm_setr_epi16(
-        h(0),
-        h(1),
-        h(2),
-        h(3),
-        h(4),
-        h(5),
-        h(6),
-        h(7),
-    ))
+    let bits = [h(0), h(1), h(2), h(3), h(4), h(5), h(6), h(7)];
+    let [a, b, c, d, e, f, g, h] = bits;
+    // SAFETY: the caller has the features.
+    unsafe { _mm256_cvtph_ps(_mm_setr_epi16(a, b, c, d, e, f, g, h)) }
 }
 
 /// Half of 2^(e - 127) as f32 bits: MXFP4's values are stored doubled.
@@ -214,7 +210,7 @@ pub(super) unsafe fn minima<C: BlockCodes>(b: &[u8], at: impl Fn(usize) -> usize
     unsafe { halves(|j| u16_at(b, at(j) + C::MIN_AT)) }
 }
 
-#[inline]
+#[inline(always)]
 fn u16_at(b: &[u8], at: usize) -> u16 {
     let b = &b[at..at + 2];
     u16::from_le_bytes([b[0], b[1]])

@@ -115,6 +115,8 @@ impl Panel {
         if C::STEP == BlockStep::MinusMins {
             self.min_lines.resize(blocks * 8 / per_line, Line::ZERO);
         }
+        // Of one block of eight rows, made once: zeros for every block would be a fortieth of a short prompt's time.
+        let mut codes = [[_mm256_setzero_si256(); 8]; 8];
         for half in 0..LANES / 8 {
             let at = |lane: usize| (half * 8 + lane).min(rows - 1) * row_bytes;
             for b in 0..blocks {
@@ -127,7 +129,6 @@ impl Panel {
                     let of_eight = unsafe { minima::<C>(w, at) };
                     self.minima[b].set_ymm(half * 8, of_eight);
                 }
-                let mut codes = [[_mm256_setzero_si256(); 8]; 8];
                 for (lane, codes) in codes.iter_mut().enumerate() {
                     // SAFETY: this function has the features that `unpack` asks for.
                     *codes = unsafe { C::unpack(&w[at(lane)..][..C::BYTES]) };
@@ -182,6 +183,7 @@ unsafe fn panels<C: BlockCodes, const LANES: usize>(
     let row_bytes = blocks * C::BYTES;
     // SAFETY: the caller has AVX2, FMA and F16C.
     unsafe { acts.fill::<C>(call.acts, units, call.tokens, Order::ByUnit, wide) };
+    let mut sums = [Lanes::ZERO; CHUNK];
     for (w, out) in call
         .w
         .chunks(LANES * row_bytes)
@@ -190,8 +192,8 @@ unsafe fn panels<C: BlockCodes, const LANES: usize>(
         // SAFETY: the caller has AVX2, FMA and F16C.
         unsafe { panel.unpack::<C, LANES>(w, row_bytes) };
         for t in (0..call.tokens).step_by(CHUNK) {
-            let mut sums = [Lanes::ZERO; CHUNK];
             let sums = &mut sums[..CHUNK.min(call.tokens - t)];
+            sums.fill(Lanes::ZERO);
             for b in 0..blocks {
                 block(panel, acts, b, t, sums);
             }

@@ -45,6 +45,7 @@ pub mod convert;
 pub mod eval;
 pub mod fisher;
 pub mod generate;
+pub mod isolate;
 pub mod model;
 pub mod open;
 pub mod quant;

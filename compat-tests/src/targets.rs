@@ -8,6 +8,9 @@ use std::sync::Arc;
 
 use trine::Isa;
 use trine::chat::{ChatTemplate, Message};
+use trine::convert::{Options, plan};
+use trine::eval::base_file::BaseReader;
+use trine::eval::kld::log_ppl_base;
 use trine::model::{LoadOptions, Model};
 use trine::pool::Pool;
 use trine::step::{Session, SessionOptions};
@@ -16,6 +19,7 @@ use trine_formats::anyprec::AnyPrec;
 use trine_formats::gguf::write::Layout;
 use trine_formats::gguf::{ErrorKind, Gguf, Limits, ModelFile, Shard};
 use trine_formats::imatrix::{Form, Imatrix};
+use trine_formats::safetensors;
 
 use crate::samples;
 
@@ -242,6 +246,89 @@ pub fn template_render(data: &[u8]) {
         Err(e) => assert_message(&e),
     }
 }
+
+/// Renders a chat template, in the way of the process that may fail.
+pub fn template_answer(data: &[u8]) {
+    trine::chat::answer(data);
+}
+
+/// A folder of a sound checkpoint in which `name` holds `data` is converted, as far as it goes without writing.
+fn checkpoint_with(name: &str, data: &[u8]) {
+    let dir = trine_testkit::folder();
+    let config = br#"{"architectures":["LlamaForCausalLM"],"hidden_size":8,"intermediate_size":8,"num_hidden_layers":1,
+        "num_attention_heads":2,"vocab_size":4,"rms_norm_eps":1e-5,"max_position_embeddings":8,"hidden_act":"silu"}"#;
+    let tokenizer = br#"{"model":{"type":"BPE","vocab":{"a":0,"b":1,"ab":2},"merges":["a b"]}}"#;
+    let sound: [(&str, &[u8]); 2] = [("config.json", config), ("tokenizer.json", tokenizer)];
+    for (other, bytes) in sound.into_iter().filter(|(other, _)| *other != name) {
+        std::fs::write(dir.path().join(other), bytes).expect("a file");
+    }
+    std::fs::write(dir.path().join(name), data).expect("a file");
+    let options = Options {
+        vocab_only: name != "model.safetensors",
+        ..Options::default()
+    };
+    if let Err(e) = plan(dir.path(), &options) {
+        assert_message(&e);
+    }
+}
+
+/// Hyper-parameters of a checkpoint.
+pub fn config_json(data: &[u8]) {
+    checkpoint_with("config.json", data);
+}
+
+/// The tokenizer of a checkpoint.
+pub fn tokenizer_json(data: &[u8]) {
+    checkpoint_with("tokenizer.json", data);
+}
+
+/// A SentencePiece model.
+pub fn sentence_piece(data: &[u8]) {
+    checkpoint_with("tokenizer.model", data);
+}
+
+/// The header of a safetensors file, its metadata, and a checkpoint of it.
+pub fn safetensors_header(data: &[u8]) {
+    let len = data.len() as u64;
+    match safetensors::parse(data, len) {
+        Ok(tensors) => assert!(tensors.iter().all(|t| t.offset + t.bytes <= len)),
+        Err(e) => assert_message(&e),
+    }
+    if let Err(e) = safetensors::metadata(data, len) {
+        assert_message(&e);
+    }
+    if let Err(e) = safetensors::parse_index(data) {
+        assert_message(&e);
+    }
+    checkpoint_with("model.safetensors", data);
+}
+
+/// A file of log-probabilities, for vocabularies of several sizes, read to its end.
+pub fn base_file(data: &[u8]) {
+    for n_vocab in [1, 7, 270] {
+        let input = std::io::Cursor::new(data);
+        let mut reader = match BaseReader::new(input, data.len() as u64, n_vocab, Some(1), None) {
+            Ok(reader) => reader,
+            Err(e) => {
+                assert_message(&e);
+                continue;
+            }
+        };
+        if let Err(e) = log_ppl_base(&mut reader, &mut |_, _| Ok(())) {
+            assert_message(&e);
+        }
+    }
+}
+
+/// All targets on other files than GGUF, by name.
+pub const OTHERS: [(&str, Target); 6] = [
+    ("config_json", config_json),
+    ("tokenizer_json", tokenizer_json),
+    ("sentence_piece", sentence_piece),
+    ("safetensors_header", safetensors_header),
+    ("base_file", base_file),
+    ("template_answer", template_answer),
+];
 
 /// Damages a valid file field by field as `data` says, three bytes an edit, and gives it to all file
 /// targets: sample, then (field, field, value) ...

@@ -6,6 +6,7 @@ use std::fs;
 use std::path::PathBuf;
 
 use proptest::prelude::*;
+use trine_compat_tests::inputs::Rng;
 use trine_compat_tests::targets::{self, FILES};
 use trine_compat_tests::{samples, testdata};
 use trine_formats::gguf::{Gguf, Limits};
@@ -49,6 +50,29 @@ fn damaged_importance_matrices() {
 fn malicious_templates() {
     for (_, data) in corpus("template") {
         targets::template_render(&data);
+    }
+}
+
+/// The corpora of the other targets: a folder for each.
+#[test]
+fn files_beside_gguf() {
+    for (name, target) in targets::OTHERS {
+        for (_, data) in corpus(name) {
+            target(&data);
+            // What a fuzzer does first.
+            for cut in [data.len() / 3, data.len() / 2, data.len().saturating_sub(1)] {
+                target(&data[..cut]);
+            }
+            let mut rng = Rng::named(name);
+            for _ in 0..20 {
+                let mut damaged = data.clone();
+                if !damaged.is_empty() {
+                    let at = rng.below(damaged.len());
+                    damaged[at] ^= 1 << rng.below(8);
+                }
+                target(&damaged);
+            }
+        }
     }
 }
 

@@ -5,8 +5,10 @@
 #![forbid(unsafe_code)]
 
 pub mod anyprec;
+pub mod file_id;
 pub mod gguf;
 pub mod imatrix;
+pub mod limited;
 pub mod safetensors;
 pub mod temp_file;
 pub mod types;

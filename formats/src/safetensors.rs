@@ -21,6 +21,10 @@ pub use write::{NewTensor, header};
 /// Longest header that is read; the format's own limit.
 pub const MAX_HEADER: u64 = 100_000_000;
 
+/// Most values of a header's JSON: some nine for each of 65 536 tensors, and no real file has so many. JSON takes some
+/// hundred bytes of memory for each.
+const MAX_VALUES: usize = 640_000;
+
 /// Most extents of a tensor.
 const MAX_DIMS: usize = 8;
 
@@ -115,6 +119,10 @@ pub enum SafetensorsError {
     Json(String),
     #[error("the header is not a JSON object")]
     NotAnObject,
+    #[error(
+        "the header has more than the {MAX_VALUES} values that are read, which are those of 65536 tensors"
+    )]
+    TooMany,
     #[error("tensor '{name}': {what}")]
     Entry { name: String, what: &'static str },
     #[error("tensor '{name}': element type '{dtype}' is not known")]
@@ -240,11 +248,22 @@ fn object(start: &[u8], file_len: u64) -> Result<(Map<String, Value>, u64), Safe
             have: start.len() as u64,
         });
     };
+    if values(json) > MAX_VALUES {
+        return Err(SafetensorsError::TooMany);
+    }
     match serde_json::from_slice(json) {
         Ok(Value::Object(header)) => Ok((header, data)),
         Ok(_) => Err(SafetensorsError::NotAnObject),
         Err(e) => Err(SafetensorsError::Json(e.to_string())),
     }
+}
+
+/// About how many values a JSON text has, counted before it is parsed: those in lists and objects follow one of these
+/// signs. Signs within texts count too, and no real name has any.
+fn values(json: &[u8]) -> usize {
+    json.iter()
+        .filter(|b| matches!(b, b',' | b'[' | b'{'))
+        .count()
 }
 
 fn tensor(name: String, entry: &Value, data: u64) -> Result<Tensor, SafetensorsError> {
@@ -463,6 +482,19 @@ mod tests {
     fn nested_json_does_not_overflow_the_stack() {
         let deep = format!("{{\"a\":{}", "[".repeat(100_000));
         assert!(read(&file(&deep, 0)).unwrap_err().contains("not JSON"));
+    }
+
+    #[test]
+    fn headers_of_countless_tensors_are_refused_before_they_are_parsed() {
+        let entry =
+            |i: usize| format!(r#""t{i}":{{"dtype":"U8","shape":[0],"data_offsets":[0,0]}}"#);
+        let json = |n| format!("{{{}}}", (0..n).map(entry).collect::<Vec<_>>().join(","));
+        assert_eq!(read(&file(&json(1000), 0)).unwrap().len(), 1000);
+        assert!(
+            read(&file(&json(200_000), 0))
+                .unwrap_err()
+                .contains("65536 tensors")
+        );
     }
 
     #[test]

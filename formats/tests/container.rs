@@ -223,7 +223,7 @@ fn the_target_appears_only_when_it_is_whole() {
         names_in(dir.path()),
         [
             "model.gguf".to_owned(),
-            format!("model.gguf.{}.part", std::process::id())
+            format!("model.gguf.{}.trine.part", std::process::id())
         ]
     );
     writer.tensor("a", &[1; 32]).unwrap();

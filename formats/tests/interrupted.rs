@@ -4,7 +4,7 @@ use std::fs;
 
 use trine_formats::gguf::Metadata;
 use trine_formats::gguf::write::{Layout, NewTensor, Writer};
-use trine_formats::temp_file::remove_unfinished;
+use trine_formats::temp_file::abandon;
 use trine_formats::types::TypeId;
 
 #[test]
@@ -22,9 +22,12 @@ fn unfinished_files_can_be_removed_before_the_process_ends() {
     third.tensor("a", &[0; 32]).unwrap();
     third.finish().unwrap();
     assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 3);
-    assert_eq!(remove_unfinished().len(), 2);
+    let abandoned = abandon();
+    assert_eq!(abandoned.removed.len(), 2);
+    assert_eq!(abandoned.kept, [target.clone()]);
     assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
-    assert!(remove_unfinished().is_empty());
+    drop(abandoned);
+    assert!(abandon().removed.is_empty());
     drop((first, second));
     assert!(target.is_file());
 }

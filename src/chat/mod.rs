@@ -2,21 +2,28 @@
 //!
 //! Models carry a Jinja template (`tokenizer.chat_template`). It comes with the file, so it is as
 //! hostile as the file: it runs without any access to the system, with a budget of instructions, a
-//! limit on recursion and on output, and watched for time and memory (see [`run`]).
+//! limit on recursion and on output, and watched for time and memory (see [`run`]). That leaves what no thread survives,
+//! such as a value that holds itself and is printed; [`ChatTemplate::isolated`] renders in another process.
 //!
 //! What the user types never becomes a control token: `<|im_end|>` in a message is text, not the end of
 //! the turn. A message without such a text is encoded with the rest of the conversation, exactly as
 //! llama.cpp does it; see [`protect`] for the others.
 
+mod elsewhere;
 mod json;
 mod protect;
 mod run;
 mod strftime;
 
+use std::sync::Arc;
+
 use minijinja::{Value, context};
 use trine_formats::gguf::{GgufError, Metadata};
 
+use crate::isolate::{Failure, Isolate};
 use crate::tokenizer::{Tokenizer, TokenizerError};
+
+pub use elsewhere::answer;
 
 /// Who says a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -38,6 +45,11 @@ impl Role {
             Role::User => "user",
             Role::Assistant => "assistant",
         }
+    }
+
+    fn from_name(name: &str) -> Option<Role> {
+        let all = [Role::System, Role::User, Role::Assistant];
+        all.into_iter().find(|role| role.name() == name)
     }
 }
 
@@ -88,10 +100,10 @@ pub enum ChatError {
     /// The template wrote too much.
     #[error("the chat template wrote more than {0} bytes")]
     TooLong(usize),
-    /// The template ran too long or took too much memory. Its thread may still be running: a program
-    /// that gets this should end.
-    #[error("the chat template was stopped: it used more than {0}")]
-    Runaway(&'static str),
+    /// The template took too much time or memory, or broke off. In this process its thread may still be running: a
+    /// program that gets this should end.
+    #[error("the chat template was stopped: {0}")]
+    Stopped(#[from] Failure),
     /// A message has the text of a control token and the template takes the message apart.
     #[error(
         "a message contains the text of a control token, and the chat template changes messages in a way that does not allow to keep it apart; leave that text out"
@@ -111,6 +123,8 @@ pub struct ChatTemplate {
     source: String,
     bos: String,
     eos: String,
+    /// Who renders it, if not this process.
+    elsewhere: Option<Arc<dyn Isolate>>,
 }
 
 impl ChatTemplate {
@@ -132,17 +146,51 @@ impl ChatTemplate {
     /// # Errors
     /// The text is not a template.
     pub fn new(source: &str, tokenizer: &Tokenizer) -> Result<ChatTemplate, ChatError> {
+        ChatTemplate::of(source, tokenizer, None)
+    }
+
+    /// A template that is never run in this process, whatever it holds.
+    ///
+    /// # Errors
+    /// The text is not a template; it cannot be rendered elsewhere.
+    pub fn isolated(
+        source: &str,
+        tokenizer: &Tokenizer,
+        elsewhere: Arc<dyn Isolate>,
+    ) -> Result<ChatTemplate, ChatError> {
+        ChatTemplate::of(source, tokenizer, Some(elsewhere))
+    }
+
+    fn of(
+        source: &str,
+        tokenizer: &Tokenizer,
+        elsewhere: Option<Arc<dyn Isolate>>,
+    ) -> Result<ChatTemplate, ChatError> {
         let text = |id: Option<u32>| {
             let bytes = id.map(|id| tokenizer.piece(id, true)).unwrap_or_default();
             String::from_utf8_lossy(&bytes).into_owned()
         };
-        ChatTemplate::with_tokens(source, text(tokenizer.bos()), text(tokenizer.eos()))
+        let (bos, eos) = (text(tokenizer.bos()), text(tokenizer.eos()));
+        ChatTemplate::with_tokens(source, bos, eos, elsewhere)
     }
 
-    fn with_tokens(source: &str, bos: String, eos: String) -> Result<ChatTemplate, ChatError> {
-        let source = run::without_generation_tags(source);
-        run::check(&source)?;
-        Ok(ChatTemplate { source, bos, eos })
+    fn with_tokens(
+        source: &str,
+        bos: String,
+        eos: String,
+        elsewhere: Option<Arc<dyn Isolate>>,
+    ) -> Result<ChatTemplate, ChatError> {
+        let template = ChatTemplate {
+            source: run::without_generation_tags(source),
+            bos,
+            eos,
+            elsewhere,
+        };
+        match &template.elsewhere {
+            None => run::check(&template.source)?,
+            Some(other) => elsewhere::check(&**other, &template.source)?,
+        }
+        Ok(template)
     }
 
     /// The text of a conversation; with `answer` it ends where the assistant's next message begins.
@@ -150,12 +198,17 @@ impl ChatTemplate {
     /// # Errors
     /// Whatever the template does wrong.
     pub fn render(&self, messages: &[Message], answer: bool) -> Result<String, ChatError> {
+        if let Some(other) = &self.elsewhere {
+            return elsewhere::render(&**other, self, messages, answer);
+        }
+        let size = messages.iter().map(|m| m.content.len()).sum();
         let messages: Vec<Value> = messages
             .iter()
             .map(|m| context! { role => m.role.name(), content => m.content.as_str() })
             .collect();
         run::render(
             &self.source,
+            size,
             context! {
                 messages,
                 bos_token => self.bos.as_str(),

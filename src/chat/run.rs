@@ -1,13 +1,10 @@
 //! Runs a template within limits.
 //!
-//! Instructions, recursion and output are counted by the interpreter. One thing it cannot count is
-//! memory: a few dozen instructions double a string past any size. So the template runs in a thread of
-//! its own, and time and the growth of the process are watched from outside.
+//! Instructions, recursion and output are counted by the interpreter. Two things it cannot count: memory, because a few
+//! dozen instructions double a string past any size, and the depth to which expressions and values are nested. So the
+//! template runs [within limits](crate::isolate) of its own, where the stack has room for what [`MAX_WORDS`] can nest.
 
 use std::io::{self, Write};
-use std::sync::mpsc::{self, RecvTimeoutError};
-use std::thread;
-use std::time::{Duration, Instant};
 
 use minijinja::syntax::SyntaxConfig;
 use minijinja::value::{Kwargs, Value};
@@ -15,21 +12,19 @@ use minijinja::{Environment, Error, ErrorKind};
 use minijinja_contrib::pycompat::unknown_method_callback;
 
 use super::{ChatError, json, strftime};
+use crate::isolate::{Limits, within};
 
 /// Instructions: a template of a real model takes some thousands.
 const FUEL: u64 = 2_000_000;
 /// Nesting of macros and loops.
 const RECURSION: usize = 100;
-/// Stack of the thread, enough for `RECURSION` levels.
-const STACK: usize = 64 << 20;
 /// Longest rendered conversation.
 const OUTPUT: usize = 16 << 20;
-/// Longest run.
-const TIME: Duration = Duration::from_secs(5);
-/// Most memory the process may gain while the template runs.
-const MEMORY: u64 = 256 << 20;
-/// How often time and memory are looked at.
-const TICK: Duration = Duration::from_millis(4);
+/// Longest template; those of real models have some ten thousand bytes.
+const MAX_SOURCE: usize = 1 << 20;
+/// Most words and signs of a template. Each can nest an expression once more, and the parser and the compiler take up to
+/// some hundred bytes of stack for it.
+const MAX_WORDS: usize = 40_000;
 
 /// The template without the tags that mark the assistant's text for training, which change no output.
 pub fn without_generation_tags(source: &str) -> String {
@@ -46,22 +41,42 @@ pub fn without_generation_tags(source: &str) -> String {
     out
 }
 
-/// Whether `source` is a template at all.
-pub fn check(source: &str) -> Result<(), ChatError> {
-    let source = source.to_owned();
-    watched(move || {
-        let env = environment();
-        env.template_from_named_str("chat_template", &source)
-            .map(|_| String::new())
-            .map_err(|e| ChatError::Syntax(message(&e)))
-    })
-    .map(|_| ())
+/// Refuses templates that are too large to be compiled safely.
+fn check_size(source: &str) -> Result<(), ChatError> {
+    let too_large = |what: String| Err(ChatError::Syntax(format!("it has more than {what}")));
+    if source.len() > MAX_SOURCE {
+        return too_large(format!("{MAX_SOURCE} bytes"));
+    }
+    let mut words = 0;
+    let mut in_word = false;
+    for c in source.chars() {
+        let letter = c.is_alphanumeric() || c == '_';
+        words += usize::from(!c.is_whitespace() && !(letter && in_word));
+        in_word = letter;
+    }
+    if words > MAX_WORDS {
+        return too_large(format!("{MAX_WORDS} words and signs"));
+    }
+    Ok(())
 }
 
-/// Renders `source` with `context`.
-pub fn render(source: &str, context: Value) -> Result<String, ChatError> {
+/// Whether `source` is a template at all.
+pub fn check(source: &str) -> Result<(), ChatError> {
+    check_size(source)?;
     let source = source.to_owned();
-    watched(move || {
+    within(Limits::of(source.len()), move || {
+        let env = environment();
+        env.template_from_named_str("chat_template", &source)
+            .map(|_| ())
+            .map_err(|e| ChatError::Syntax(message(&e)))
+    })?
+}
+
+/// Renders `source` with `context`; `size` bytes of text are in the context.
+pub fn render(source: &str, size: usize, context: Value) -> Result<String, ChatError> {
+    check_size(source)?;
+    let source = source.to_owned();
+    within(Limits::of(source.len() + size), move || {
         let env = environment();
         let template = env
             .template_from_named_str("chat_template", &source)
@@ -73,7 +88,7 @@ pub fn render(source: &str, context: Value) -> Result<String, ChatError> {
         }
         done.map_err(|e| ChatError::Failed(message(&e)))?;
         String::from_utf8(out.bytes).map_err(|e| ChatError::Failed(e.to_string()))
-    })
+    })?
 }
 
 /// What Jinja means to a model's template: the settings of Hugging Face's chat templates.
@@ -140,44 +155,4 @@ impl Write for Limited {
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
     }
-}
-
-/// Runs `work` in a thread, and gives up on it when it takes too long or too much.
-fn watched(
-    work: impl FnOnce() -> Result<String, ChatError> + Send + 'static,
-) -> Result<String, ChatError> {
-    let (sender, receiver) = mpsc::channel();
-    thread::Builder::new()
-        .name("template".to_owned())
-        .stack_size(STACK)
-        // Nobody listens any more when the watcher has given up.
-        .spawn(move || drop(sender.send(work())))
-        .map_err(|e| ChatError::Failed(e.to_string()))?;
-    let (start, memory) = (Instant::now(), resident());
-    loop {
-        match receiver.recv_timeout(TICK) {
-            Ok(result) => return result,
-            Err(RecvTimeoutError::Disconnected) => {
-                return Err(ChatError::Failed("it broke off".to_owned()));
-            }
-            Err(RecvTimeoutError::Timeout) => {
-                if start.elapsed() > TIME {
-                    return Err(ChatError::Runaway("5 seconds"));
-                }
-                if resident().saturating_sub(memory) > MEMORY {
-                    return Err(ChatError::Runaway("256 MiB"));
-                }
-            }
-        }
-    }
-}
-
-/// Resident bytes of this process; 0 where the system does not tell.
-fn resident() -> u64 {
-    let statm = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
-    let pages = statm
-        .split_whitespace()
-        .nth(1)
-        .and_then(|p| p.parse::<u64>().ok());
-    pages.unwrap_or(0) * 4096
 }

@@ -6,7 +6,8 @@ use super::{ChatError, ChatTemplate, Message};
 use crate::tokenizer::Tokenizer;
 
 fn render(source: &str, messages: &[Message]) -> Result<String, ChatError> {
-    ChatTemplate::with_tokens(source, "<s>".to_owned(), "</s>".to_owned())?.render(messages, true)
+    ChatTemplate::with_tokens(source, "<s>".to_owned(), "</s>".to_owned(), None)?
+        .render(messages, true)
 }
 
 /// Expected: Jinja2 3.1.6 with `trim_blocks`, `lstrip_blocks` and loop controls, as Hugging Face sets it.
@@ -62,6 +63,9 @@ fn what_a_template_refuses_is_told() {
 fn hostile_templates_end_in_an_error() {
     let deep = format!("{}1{}", "(".repeat(100_000), ")".repeat(100_000));
     let nested = "{% if 1 %}".repeat(50_000);
+    let [not, minus] = ["not ", "-"].map(|sign| format!("{{{{ {}1 }}}}", sign.repeat(200_000)));
+    let sum = format!("{{{{ 1{} }}}}", "+1".repeat(200_000));
+    let long = " ".repeat(2 << 20);
     for source in [
         "{% for i in range(1000000000) %}x{% endfor %}",
         "{% for a in range(99999) %}{% for b in range(99999) %}{% set x = a * b %}{% endfor %}{% endfor %}",
@@ -74,10 +78,37 @@ fn hostile_templates_end_in_an_error() {
         "{% for x in messages recursive %}{{ loop(messages) }}{% endfor %}",
         &format!("{{{{ {deep} }}}}"),
         &nested,
+        &not,
+        &minus,
+        &sum,
+        &long,
     ] {
         let head: String = source.chars().take(60).collect();
         let error = render(source, &[Message::user("x")]).expect_err(&head);
         assert!(!error.to_string().contains('\n'), "{error}");
+    }
+}
+
+/// What is just short enough to be compiled has room on the stack.
+#[test]
+fn the_deepest_expressions_that_are_accepted_do_no_harm() {
+    let n = 39_900;
+    for source in [
+        format!("{{{{ {}1 }}}}", "not ".repeat(n)),
+        format!("{{{{ {}1 }}}}", "-".repeat(n)),
+        format!("{{{{ 1{} }}}}", "+1".repeat(n / 2)),
+        format!("{{{{ 1{} }}}}", "~1".repeat(n / 2)),
+        format!("{{{{ 1{} }}}}", "|e".repeat(n / 2)),
+        format!("{{{{ a{} }}}}", ".a".repeat(n / 2)),
+        format!("{{{{ a{} }}}}", "[0]".repeat(n / 3)),
+        format!("{{{{ 1{} }}}}", " if 1 else 1".repeat(n / 4)),
+        format!("{{{{ 1{} }}}}", " and 1".repeat(n / 2)),
+        format!("{{{{ 1{} }}}}", "**1".repeat(n / 3)),
+        format!("{{% if 1 %}}{}{{% endif %}}", "{% elif 1 %}".repeat(n / 6)),
+        format!("{{{{ {}1 }}}}", "[".repeat(n)),
+    ] {
+        // Whether it is a template does not matter.
+        let _ = render(&source, &[Message::user("x")]);
     }
 }
 

@@ -99,7 +99,10 @@ pub enum ConvertError {
 
 /// Several things that are wrong at once, told in one line.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub struct Problems(pub Vec<String>);
+pub struct Problems {
+    told: Vec<String>,
+    more: usize,
+}
 
 /// So many are told; the rest are counted.
 const TOLD: usize = 12;
@@ -107,20 +110,23 @@ const TOLD: usize = 12;
 impl Problems {
     /// Adds one.
     pub fn push(&mut self, problem: impl Into<String>) {
-        self.0.push(problem.into());
+        if self.told.len() < TOLD {
+            self.told.push(problem.into());
+        } else {
+            self.more += 1;
+        }
     }
 
     /// Whether nothing is wrong.
     pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.told.is_empty()
     }
 }
 
 impl fmt::Display for Problems {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let told = self.0.len().min(TOLD);
-        f.write_str(&self.0[..told].join("; "))?;
-        match self.0.len() - told {
+        f.write_str(&self.told.join("; "))?;
+        match self.more {
             0 => Ok(()),
             more => write!(f, "; and {more} more"),
         }

@@ -1,18 +1,33 @@
 //! A checkpoint's folder: its JSON files and where every tensor lies.
 
+use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs::{self, File};
-use std::io::{Read, Seek, SeekFrom};
+use std::fs;
 use std::path::{Path, PathBuf};
 
 use serde_json::Value;
+use trine_formats::gguf::file::SourceFile;
+use trine_formats::limited::read_regular;
 use trine_formats::safetensors::{self, Tensor};
 
 use super::error::{ConvertError, Problems};
 
-/// Largest JSON file that is read. Tokenizers of 260 000 tokens take 35 MB.
-const MAX_JSON: u64 = 512 << 20;
+/// Largest file that is read whole. Tokenizers of 260 000 tokens take 35 MB.
+const MAX_TOKENIZER: u64 = 256 << 20;
+/// The same of an index; one of 100 000 tensors takes 10 MB.
+const MAX_INDEX: u64 = 64 << 20;
+/// The same of all other files, which have a few thousand bytes.
+const MAX_OTHER: u64 = 16 << 20;
 const INDEX: &str = "model.safetensors.index.json";
+
+/// Most bytes of a file of this name that are read.
+fn most(name: &str) -> u64 {
+    match name {
+        INDEX => MAX_INDEX,
+        "tokenizer.json" | "tokenizer.model" => MAX_TOKENIZER,
+        _ => MAX_OTHER,
+    }
+}
 
 /// A tensor and the file that holds it.
 #[derive(Clone, Debug)]
@@ -26,14 +41,16 @@ pub(super) struct Source {
 pub(super) struct Folder {
     pub path: PathBuf,
     /// Files with weights, by name.
-    pub shards: Vec<PathBuf>,
+    pub shards: Files,
+    /// Files that were read.
+    read: RefCell<BTreeSet<PathBuf>>,
     /// All tensors: by file, then by name, which is the order of the reference converter.
     pub tensors: Vec<Source>,
 }
 
 impl Folder {
-    /// Looks at a folder; with `weights`, finds all tensors.
-    pub fn open(path: &Path, weights: bool) -> Result<Folder, ConvertError> {
+    /// Looks at a folder.
+    pub fn open(path: &Path) -> Result<Folder, ConvertError> {
         if !path.is_dir() {
             return Err(match fs::metadata(path) {
                 Err(source) => ConvertError::Io {
@@ -44,20 +61,40 @@ impl Folder {
                 Ok(_) => ConvertError::NotAFolder(path.to_owned()),
             });
         }
-        let mut folder = Folder {
+        Ok(Folder {
             path: path.to_owned(),
-            shards: Vec::new(),
+            shards: Files::default(),
+            read: RefCell::default(),
             tensors: Vec::new(),
-        };
-        if weights {
-            folder.find_tensors()?;
-        }
-        Ok(folder)
+        })
+    }
+
+    /// All files that the output must not replace: those that were read, and whatever else the folder holds, which is
+    /// the checkpoint of somebody. GGUF files in it are outputs of earlier runs.
+    pub fn inputs(&self) -> Vec<PathBuf> {
+        let mut all: Vec<PathBuf> = self.read.borrow().iter().cloned().collect();
+        all.extend(self.shards.paths().map(Path::to_owned));
+        let entries = fs::read_dir(&self.path).into_iter().flatten().flatten();
+        let others = entries.map(|e| e.path());
+        all.extend(others.filter(|p| p.extension().is_none_or(|e| e != "gguf")));
+        all
     }
 
     /// The bytes of a file of the folder; `None` when it is not there.
     pub fn read(&self, name: &str) -> Result<Option<Vec<u8>>, ConvertError> {
-        read_file(&self.path.join(name))
+        let path = self.path.join(name);
+        match read_regular(&path, most(name)) {
+            Ok(bytes) => {
+                self.read.borrow_mut().insert(path);
+                Ok(Some(bytes))
+            }
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(None),
+            Err(source) => Err(ConvertError::Io {
+                action: "read",
+                path,
+                source,
+            }),
+        }
     }
 
     /// A JSON file of the folder; `None` when it is not there.
@@ -74,7 +111,8 @@ impl Folder {
         }
     }
 
-    fn find_tensors(&mut self) -> Result<(), ConvertError> {
+    /// Finds all tensors.
+    pub fn find_tensors(&mut self) -> Result<(), ConvertError> {
         let index = self.path.join(INDEX);
         let map = match self.read(INDEX)? {
             Some(bytes) => {
@@ -93,10 +131,11 @@ impl Folder {
             None => self.shard_names()?,
         };
         let mut problems = Problems::default();
+        let mut paths = Vec::with_capacity(names.len());
         for name in &names {
             let path = self.path.join(name);
             if path.is_file() {
-                self.shards.push(path);
+                paths.push(path);
             } else {
                 problems.push(format!("there is no file '{name}'"));
             }
@@ -108,13 +147,13 @@ impl Folder {
             });
         }
         let mut seen = BTreeMap::new();
-        for (shard, path) in self.shards.iter().enumerate() {
-            for tensor in read_header(path)? {
+        for (shard, path) in paths.iter().enumerate() {
+            for tensor in self.shards.open(path)? {
                 if let Some(other) = seen.insert(tensor.name.clone(), shard) {
                     problems.push(format!(
                         "tensor '{}' is in '{}' and in '{}'",
                         tensor.name,
-                        self.shards[other].display(),
+                        paths[other].display(),
                         path.display()
                     ));
                 }
@@ -173,70 +212,53 @@ impl Folder {
     }
 }
 
-fn read_header(path: &Path) -> Result<Vec<Tensor>, ConvertError> {
-    let io = |source| ConvertError::Io {
-        action: "read",
-        path: path.to_owned(),
-        source,
-    };
-    let bad = |source| ConvertError::Safetensors {
-        path: path.to_owned(),
-        source,
-    };
-    let (_, tensors) = safetensors::open(path, io, bad)?;
-    Ok(tensors)
-}
-
-fn read_file(path: &Path) -> Result<Option<Vec<u8>>, ConvertError> {
-    let failed = |source| ConvertError::Io {
-        action: "read",
-        path: path.to_owned(),
-        source,
-    };
-    match fs::metadata(path) {
-        Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(None),
-        Err(e) => return Err(failed(e)),
-        Ok(m) if m.len() > MAX_JSON => {
-            return Err(ConvertError::TooLarge {
-                path: path.to_owned(),
-                len: m.len(),
-                max: MAX_JSON,
-            });
-        }
-        Ok(_) => {}
-    }
-    fs::read(path).map(Some).map_err(failed)
-}
-
-/// The open files of a folder.
+/// The files with the weights of a folder, each opened once: header and data come from the same file, whatever happens
+/// to its name.
+#[derive(Debug, Default)]
 pub(super) struct Files {
-    files: Vec<(PathBuf, File)>,
+    files: Vec<(PathBuf, SourceFile)>,
 }
 
 impl Files {
-    pub fn open(paths: &[PathBuf]) -> Result<Files, ConvertError> {
-        let open = |path: &PathBuf| match File::open(path) {
-            Ok(file) => Ok((path.clone(), file)),
-            Err(source) => Err(ConvertError::Io {
-                action: "open",
-                path: path.clone(),
-                source,
-            }),
+    /// Opens a file and reads its header.
+    fn open(&mut self, path: &Path) -> Result<Vec<Tensor>, ConvertError> {
+        let io = |source| ConvertError::Io {
+            action: "read",
+            path: path.to_owned(),
+            source,
         };
-        let files = paths.iter().map(open).collect::<Result<_, _>>()?;
-        Ok(Files { files })
+        let bad = |source| ConvertError::Safetensors {
+            path: path.to_owned(),
+            source,
+        };
+        let (file, tensors) = safetensors::open(path, io, bad)?;
+        self.files.push((path.to_owned(), file));
+        Ok(tensors)
+    }
+
+    fn paths(&self) -> impl Iterator<Item = &Path> {
+        self.files.iter().map(|(path, _)| path.as_path())
     }
 
     /// Reads `into.len()` bytes from `offset` on.
-    pub fn read(&mut self, shard: usize, offset: u64, into: &mut [u8]) -> Result<(), ConvertError> {
-        let (path, file) = &mut self.files[shard];
-        let read = file
-            .seek(SeekFrom::Start(offset))
-            .and_then(|_| file.read_exact(into));
+    pub fn read(&self, shard: usize, offset: u64, into: &mut [u8]) -> Result<(), ConvertError> {
+        let (path, file) = &self.files[shard];
+        let read = file.file().read_exact_at(into, offset);
         read.map_err(|source| ConvertError::Io {
             action: "read",
             path: path.clone(),
             source,
+        })
+    }
+
+    /// Makes sure, when all is read, that nobody wrote to a file meanwhile.
+    pub fn unchanged(&self) -> Result<(), ConvertError> {
+        self.files.iter().try_for_each(|(path, file)| {
+            file.unchanged().map_err(|source| ConvertError::Io {
+                action: "convert",
+                path: path.clone(),
+                source,
+            })
         })
     }
 }

@@ -26,3 +26,4 @@ pub use outtype::OutType;
 pub use plan::{Options, PackedScale, Plan, Row, Ternary, plan};
 pub use run::{Progress, run};
 pub use source::known_classes;
+pub use vocab::answer;

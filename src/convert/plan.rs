@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use serde_json::Value;
 use trine_formats::gguf::Metadata;
@@ -17,6 +18,7 @@ use super::source::{Place, Source};
 use super::values::{Rule, Stored, is_float};
 use super::{general, params, vocab};
 use crate::arch::{Role, Tensor as Described};
+use crate::isolate::Isolate;
 
 /// What the weights of attention and feed-forward matrices are.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -63,6 +65,8 @@ pub struct Options {
     pub vocab_only: bool,
     /// Matrices that a ternary type cannot hold become F16 instead of an error.
     pub fallback: bool,
+    /// Who runs the tokenizer of the checkpoint, if not this process.
+    pub elsewhere: Option<Arc<dyn Isolate>>,
 }
 
 /// Where the data of a row comes from.
@@ -104,10 +108,15 @@ pub struct Plan {
     pub notes: Vec<String>,
     /// Files that the output must not replace.
     pub(super) inputs: Vec<PathBuf>,
-    pub(super) shards: Vec<PathBuf>,
+    pub(super) files: Files,
 }
 
 impl Plan {
+    /// Files that the output must not replace.
+    pub fn inputs(&self) -> &[PathBuf] {
+        &self.inputs
+    }
+
     /// Bytes that [`super::run`] reports as done when it is done.
     pub fn work(&self) -> u64 {
         let work = |r: &Row| match &r.content {
@@ -132,7 +141,7 @@ impl Plan {
 /// # Errors
 /// Everything that is wrong with the folder; problems of tensors all at once.
 pub fn plan(path: &Path, options: &Options) -> Result<Plan, ConvertError> {
-    let folder = Folder::open(path, false)?;
+    let mut folder = Folder::open(path)?;
     let config = folder
         .json("config.json")?
         .ok_or_else(|| ConvertError::Missing {
@@ -143,9 +152,12 @@ pub fn plan(path: &Path, options: &Options) -> Result<Plan, ConvertError> {
     let h = HParams::new(config.clone())?;
     let source = Source::new(&h)?;
     let rope = RopeScaling::new(&h, &source)?;
-    let folder = Folder::open(path, !options.vocab_only)?;
+    if !options.vocab_only {
+        folder.find_tensors()?;
+    }
     let mut notes = Vec::new();
-    let vocab = vocab::convert(&folder, &h, &source, options.pre.as_deref(), &mut notes)?;
+    let (pre, elsewhere) = (options.pre.as_deref(), options.elsewhere.as_deref());
+    let vocab = vocab::convert(&folder, &h, &source, pre, elsewhere, &mut notes)?;
     let outtype = options.outtype.unwrap_or_else(|| {
         let matrices = folder.tensors.iter().filter(|s| s.tensor.shape.len() > 1);
         OutType::of_matrices(matrices.map(|s| s.tensor.dtype))
@@ -191,12 +203,7 @@ pub fn plan(path: &Path, options: &Options) -> Result<Plan, ConvertError> {
     vocab
         .into_iter()
         .for_each(|(key, value)| meta.set(&key, value));
-    let json = ["config.json", "tokenizer.json", "tokenizer.model"];
-    let inputs = json
-        .iter()
-        .map(|n| path.join(n))
-        .chain(folder.shards.iter().cloned())
-        .collect();
+    let inputs = folder.inputs();
     Ok(Plan {
         arch: source.arch.name,
         outtype,
@@ -204,7 +211,7 @@ pub fn plan(path: &Path, options: &Options) -> Result<Plan, ConvertError> {
         rows,
         notes,
         inputs,
-        shards: folder.shards,
+        files: folder.shards,
     })
 }
 
@@ -238,7 +245,7 @@ impl Planner<'_> {
             }
         }
         let weights = self.weights(!scales.is_empty())?;
-        let mut files = Files::open(&folder.shards)?;
+        let files = &folder.shards;
         let mut found = BTreeMap::new();
         for s in &folder.tensors {
             let t = &s.tensor;
@@ -281,7 +288,7 @@ impl Planner<'_> {
                 continue;
             }
             let scale = match scales.get(t.name.as_str()) {
-                Some(&i) => match read_scale(folder, i, &mut files)? {
+                Some(&i) => match read_scale(folder, i, files)? {
                     Ok(scale) => Some(scale),
                     Err(what) => {
                         problems.push(what);
@@ -480,7 +487,7 @@ impl Planner<'_> {
         if !self.outtype.ternary {
             return Ok(());
         }
-        let mut files = Files::open(&self.folder.shards)?;
+        let files = &self.folder.shards;
         let mut problems = Problems::default();
         for row in rows.iter_mut().filter(|r| r.ty == self.outtype.matrix) {
             let Content::Stored(stored) = &row.content else {
@@ -503,7 +510,7 @@ impl Planner<'_> {
                         columns / parts
                     )),
                     Rule::Plain => stored
-                        .not_ternary(&mut files, &mut |_| {})
+                        .not_ternary(files, &mut |_| {})
                         .map_err(|fault| fault.blame(&row.source))?
                         .map(|(r, c)| {
                             format!(
@@ -537,7 +544,7 @@ impl Planner<'_> {
 fn read_scale(
     folder: &Folder,
     index: usize,
-    files: &mut Files,
+    files: &Files,
 ) -> Result<Result<f32, String>, ConvertError> {
     let source = &folder.tensors[index];
     let t = &source.tensor;

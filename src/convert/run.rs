@@ -33,7 +33,7 @@ impl Progress for () {
 pub fn run(plan: &Plan, out: &Path, progress: &mut dyn Progress) -> Result<u64, ConvertError> {
     let inputs: Vec<&Path> = plan.inputs.iter().map(|p| p.as_path()).collect();
     let mut writer = Writer::create(out, plan.layout()?, &inputs)?;
-    let mut files = Files::open(&plan.shards)?;
+    let files = &plan.files;
     for (index, row) in plan.rows.iter().enumerate() {
         progress.tensor(index, row);
         match &row.content {
@@ -42,10 +42,11 @@ pub fn run(plan: &Plan, out: &Path, progress: &mut dyn Progress) -> Result<u64, 
                 writer.tensor(&row.name, &bytes)?;
             }
             Content::Stored(stored) => {
-                convert(row, stored, &mut files, &mut writer, progress)?;
+                convert(row, stored, files, &mut writer, progress)?;
             }
         }
     }
+    files.unchanged()?;
     Ok(writer.finish()?)
 }
 
@@ -67,7 +68,7 @@ impl Plan {
 fn convert(
     row: &Row,
     stored: &Stored,
-    files: &mut Files,
+    files: &Files,
     writer: &mut Writer,
     progress: &mut dyn Progress,
 ) -> Result<(), ConvertError> {

@@ -16,6 +16,23 @@ pub(super) struct Source {
     pub tied: bool,
 }
 
+/// Most blocks of a model; those of today have up to some hundred.
+const MAX_LAYERS: u32 = 4096;
+/// Most tokens of a vocabulary; the largest known have less than a million.
+const MAX_VOCAB: u32 = 1 << 20;
+/// Largest width of anything else: the hidden state, the feed-forward block, the heads and what they have together.
+const MAX_WIDTH: u32 = 1 << 20;
+
+/// Refuses a number that no model has, before anything is made that size.
+fn at_most(key: &str, n: u32, max: u32) -> Result<u32, ConvertError> {
+    if n <= max {
+        return Ok(n);
+    }
+    Err(ConvertError::Config(format!(
+        "'{key}' is {n}, more than the {max} that a model can have here"
+    )))
+}
+
 /// Where a tensor's name leads.
 pub(super) enum Place {
     /// Outside the blocks.
@@ -52,13 +69,14 @@ pub fn known_classes() -> Vec<(&'static str, &'static str)> {
 impl Source {
     pub fn new(h: &HParams) -> Result<Source, ConvertError> {
         let (arch, checkpoint) = architecture(h)?;
-        let embd = h.need("hidden_size")?;
+        let embd = at_most("hidden_size", h.need("hidden_size")?, MAX_WIDTH)?;
         let or = |key, default: Option<u32>| match (h.u32(key)?, default) {
             (Some(n), _) if n > 0 => Ok(n),
             (None, Some(n)) => Ok(n),
             _ => h.need(key),
         };
         let heads = or("num_attention_heads", checkpoint.heads)?;
+        let heads = at_most("num_attention_heads", heads, MAX_WIDTH)?;
         let head_dim = match (h.u32("head_dim")?, checkpoint.head_dim) {
             (Some(n), _) if n > 0 => n,
             (_, HeadDim::Fixed(n)) => n,
@@ -69,14 +87,20 @@ impl Source {
             }
             _ => embd / heads,
         };
+        let together = head_dim.saturating_mul(heads);
+        at_most("head_dim x num_attention_heads", together, MAX_WIDTH)?;
         if !head_dim.is_multiple_of(2) {
             return Err(ConvertError::Config(format!(
                 "heads of {head_dim} elements cannot be turned in pairs by RoPE"
             )));
         }
-        let layers = h.need("num_hidden_layers")?;
-        let vocab = or("vocab_size", checkpoint.vocab)?;
-        let ff = h.need("intermediate_size")?;
+        let layers = at_most(
+            "num_hidden_layers",
+            h.need("num_hidden_layers")?,
+            MAX_LAYERS,
+        )?;
+        let vocab = at_most("vocab_size", or("vocab_size", checkpoint.vocab)?, MAX_VOCAB)?;
+        let ff = at_most("intermediate_size", h.need("intermediate_size")?, MAX_WIDTH)?;
         let kv_heads = checkpoint.kv_heads.unwrap_or(heads);
         let kv_heads = or("num_key_value_heads", Some(kv_heads))?;
         if !heads.is_multiple_of(kv_heads) {

@@ -116,7 +116,7 @@ impl Stored {
     /// Reads rows as f32, unpacked but before any rule for latent weights. `raw` is scratch.
     pub fn fetch(
         &self,
-        files: &mut Files,
+        files: &Files,
         rows: Range<u64>,
         raw: &mut Vec<u8>,
         out: &mut Vec<f32>,
@@ -149,7 +149,7 @@ impl Stored {
     /// Bits 2i and 2i+1 of byte (j, k) hold digit + 1 of row i·M/4 + j, column k.
     fn fetch_packed(
         &self,
-        files: &mut Files,
+        files: &Files,
         rows: Range<u64>,
         unit: f32,
         raw: &mut Vec<u8>,
@@ -182,7 +182,7 @@ impl Stored {
     }
 
     /// The scales of a matrix of latent weights; none for other rules. `done` is told the bytes read.
-    pub fn scales(&self, files: &mut Files, done: &mut dyn FnMut(u64)) -> Result<Vec<f32>, Fault> {
+    pub fn scales(&self, files: &Files, done: &mut dyn FnMut(u64)) -> Result<Vec<f32>, Fault> {
         let (parts, by_columns) = match self.rule {
             Rule::Bitnet => (1, false),
             Rule::Trilm { parts, by_columns } => (parts, by_columns),
@@ -265,7 +265,7 @@ impl Stored {
     /// The first block of 256 columns that ternary types cannot hold exactly, as row and column.
     pub fn not_ternary(
         &self,
-        files: &mut Files,
+        files: &Files,
         done: &mut dyn FnMut(u64),
     ) -> Result<Option<(u64, u64)>, Fault> {
         let (mut raw, mut values) = (Vec::new(), Vec::new());

@@ -7,7 +7,9 @@ use std::path::Path;
 use std::sync::Arc;
 
 use memmap2::Mmap;
+use trine_formats::gguf::file::SourceFile;
 use trine_formats::gguf::{ByteStore, Bytes};
+use trine_formats::limited::read_up_to;
 
 use super::OpenError;
 
@@ -35,7 +37,7 @@ pub fn open_bytes(path: impl AsRef<Path>, mmap: bool) -> Result<Bytes, OpenError
     if !meta.is_file() {
         return Err(OpenError::NotRegular { path: shown() });
     }
-    let mut file = File::open(path).map_err(|error| OpenError::Open {
+    let file = File::open(path).map_err(|error| OpenError::Open {
         path: shown(),
         error,
     })?;
@@ -47,15 +49,16 @@ pub fn open_bytes(path: impl AsRef<Path>, mmap: bool) -> Result<Bytes, OpenError
             path: shown(),
             error,
         })?;
-        return Ok(Arc::new(Mapped(map)));
+        let source = SourceFile::new(file).map_err(|error| OpenError::Read {
+            path: shown(),
+            error,
+        })?;
+        return Ok(Arc::new(Mapped { map, source }));
     }
-    let mut bytes = Vec::new();
-    let room = usize::try_from(meta.len()).unwrap_or(usize::MAX);
-    if bytes.try_reserve_exact(room).is_err() {
-        return Err(OpenError::TooLarge { path: shown() });
-    }
-    match file.read_to_end(&mut bytes) {
-        Ok(_) => Ok(Arc::new(bytes)),
+    // Of a file that grows meanwhile no more is read than it had.
+    match read_up_to(file.take(meta.len()), meta.len(), meta.len()) {
+        Ok(bytes) => Ok(Arc::new(bytes)),
+        Err(error) if error.kind() == Io::OutOfMemory => Err(OpenError::TooLarge { path: shown() }),
         Err(error) => Err(OpenError::Read {
             path: shown(),
             error,
@@ -64,15 +67,22 @@ pub fn open_bytes(path: impl AsRef<Path>, mmap: bool) -> Result<Bytes, OpenError
 }
 
 /// A mapped file.
-struct Mapped(Mmap);
+struct Mapped {
+    map: Mmap,
+    source: SourceFile,
+}
 
 impl AsRef<[u8]> for Mapped {
     fn as_ref(&self) -> &[u8] {
-        &self.0
+        &self.map
     }
 }
 
 impl ByteStore for Mapped {
+    fn file(&self) -> Option<&SourceFile> {
+        Some(&self.source)
+    }
+
     fn release(&self, range: Range<usize>) {
         #[cfg(unix)]
         {
@@ -84,7 +94,7 @@ impl ByteStore for Mapped {
                 // SAFETY: dropping pages of this map loses nothing, because the map is read-only and backed by the
                 // file: a page that is touched again is read again, with the same bytes. Failure changes nothing.
                 let _ = unsafe {
-                    self.0
+                    self.map
                         .unchecked_advise_range(memmap2::UncheckedAdvice::DontNeed, start, len)
                 };
             }
@@ -97,7 +107,7 @@ impl ByteStore for Mapped {
         // Failure changes nothing.
         #[cfg(unix)]
         let _ = self
-            .0
+            .map
             .advise_range(memmap2::Advice::WillNeed, range.start, range.len());
         #[cfg(not(unix))]
         let _ = range;

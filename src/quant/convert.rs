@@ -1,7 +1,9 @@
 //! Converts chunks of a tensor, each on its own.
 
+use trine_formats::types::ternary::{Packing, first_bad_byte};
 use trine_formats::types::{DecodeFn, EncodeFn, TypeId};
 
+use super::lossless::is_packed;
 use super::row::Row;
 use super::source::Chunk;
 use super::ternary::{Loss, is_ternary_type};
@@ -24,6 +26,8 @@ pub struct Converter<'a> {
     columns: usize,
     /// Rows of each of the stacked matrices.
     matrix_rows: u64,
+    /// The shape and layout of a matrix of bitnet.cpp's types that is copied.
+    packed: Option<((usize, usize), Option<Packing>)>,
     importance: Option<&'a [f32]>,
 }
 
@@ -48,6 +52,16 @@ fn take(buffer: &mut Vec<f32>, len: usize) -> &mut [f32] {
         buffer.resize(len, 0.0);
     }
     &mut buffer[..len]
+}
+
+/// What [`Converter`] knows of the data of a tensor of bitnet.cpp's types that stays as it is.
+fn packed(row: &Row) -> Option<((usize, usize), Option<Packing>)> {
+    if row.converts() || !is_packed(row.from) {
+        return None;
+    }
+    let rows: u64 = row.shape.iter().skip(1).product();
+    let shape = (row.columns() as usize, usize::try_from(rows).ok()?);
+    Some((shape, row.packing))
 }
 
 impl<'a> Converter<'a> {
@@ -75,6 +89,7 @@ impl<'a> Converter<'a> {
             codec: if row.converts() { codec() } else { None },
             columns: row.columns() as usize,
             matrix_rows: row.shape.get(1).copied().unwrap_or(1),
+            packed: packed(row),
             importance,
         }
     }
@@ -96,6 +111,14 @@ impl<'a> Converter<'a> {
         if let Some((block, what)) = first_bad(self.from, data) {
             let block = chunk.first * per_unit + block as u64;
             return Err(RowFault::Input { block, what });
+        }
+        if let Some((shape, packing)) = self.packed {
+            let start = chunk.from as usize;
+            if let Some((at, what)) = first_bad_byte(self.from, packing, shape, start, data) {
+                let size = self.from.info().map_or(1, |t| t.bytes);
+                let block = ((start + at) / size) as u64;
+                return Err(RowFault::Input { block, what });
+            }
         }
         let Some(codec) = &self.codec else {
             return Ok((data, None));

@@ -42,3 +42,4 @@ pub use row::{OutShard, Reason, Row, Source};
 pub use run::{Report, output_paths, quantize, run};
 pub use source::ReadError;
 pub use ternary::{Loss, TensorLoss, TernaryReport};
+pub use validate::first_bad;

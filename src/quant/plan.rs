@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use thiserror::Error;
-use trine_formats::gguf::{GgufError, Metadata, ModelFile, TensorInfo};
+use trine_formats::gguf::{GgufError, Metadata, ModelFile, TensorInfo, packing};
 use trine_formats::types::TypeId;
 
 use super::category::Category;
@@ -141,6 +141,14 @@ impl Plan {
         }
         if recipe.target != Target::Copy {
             plan.notes = lossless::record(&plan.rows, &mut plan.shards, context)?;
+        }
+        let infos: HashMap<&str, &TensorInfo> =
+            sources.iter().map(|s| (s.2.name.as_str(), s.2)).collect();
+        let copied = plan.rows.iter_mut().filter(|r| !r.converts());
+        for row in copied.filter(|r| lossless::is_packed(r.from)) {
+            let info = infos.get(row.source.name.as_str());
+            // Of a layout that nobody knows less can be checked; the copy is as good as the original.
+            row.packing = info.and_then(|info| packing(info, meta, &recipe.input_packing).ok());
         }
         plan.warn_of_idle_options(recipe);
         Ok(plan)

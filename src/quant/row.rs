@@ -31,6 +31,8 @@ pub struct Row {
     pub weighted: bool,
     /// Set where ternary weights are moved rather than quantized.
     pub moves: Option<Move>,
+    /// How the data of an I2_S, TL1 or TL2 tensor is laid out that is copied as it is, where that is known.
+    pub packing: Option<Packing>,
 }
 
 impl Row {
@@ -136,5 +138,6 @@ pub(super) fn unchanged(name: String, (shard, offset, info): (usize, u64, &Tenso
         reason: Reason::Default,
         weighted: false,
         moves: None,
+        packing: None,
     }
 }

@@ -3,9 +3,8 @@
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 
-use trine_formats::gguf::ScatterWriter;
 use trine_formats::gguf::write::{Layout, NewTensor};
-use trine_formats::gguf::{ModelFile, Value, split};
+use trine_formats::gguf::{Complete, ModelFile, ScatterWriter, Value, split};
 
 use super::error::QuantError;
 use super::lossless::MoveReport;
@@ -14,7 +13,7 @@ use super::plan::Plan;
 use super::progress::Progress;
 use super::recipe::Recipe;
 use super::row::OutShard;
-use super::source::{ReadError, ShardReader};
+use super::source::ShardReader;
 use super::ternary::TernaryReport;
 use super::work::Work;
 
@@ -93,11 +92,7 @@ pub fn run(
     for (path, layout) in files.iter().zip(&layouts) {
         writers.push(ScatterWriter::create(path, layout.clone(), &inputs)?);
     }
-    let readers = model
-        .shards()
-        .iter()
-        .map(ShardReader::open)
-        .collect::<Result<Vec<_>, ReadError>>()?;
+    let readers: Vec<ShardReader> = model.shards().iter().map(ShardReader::new).collect();
     let pool = rayon::ThreadPoolBuilder::new()
         .num_threads(options.threads)
         .build()
@@ -120,9 +115,10 @@ pub fn run(
     if !options.force && !moves.is_exact() {
         return Err(QuantError::NotExact(moves));
     }
-    for (writer, layout) in writers.into_iter().zip(&layouts) {
-        writer.finish(layout)?;
-    }
+    readers.iter().try_for_each(ShardReader::unchanged)?;
+    let complete = writers.into_iter().zip(&layouts);
+    let complete = complete.map(|(writer, layout)| writer.complete(layout));
+    Complete::keep_all(complete.collect::<Result<_, _>>()?)?;
     Ok(Report {
         files,
         file_bytes,

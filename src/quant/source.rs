@@ -1,13 +1,12 @@
 //! Cuts tensors into chunks and reads them: through the file rather than a map of it, because what is
 //! read once need not stay in memory.
 
-use std::fs::File;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use rayon::prelude::*;
 use thiserror::Error;
-use trine_formats::gguf::file::SharedFile;
+use trine_formats::gguf::file::{SharedFile, SourceFile};
 use trine_formats::gguf::{Bytes, Shard};
 
 use super::row::Row;
@@ -30,9 +29,9 @@ pub enum ReadError {
         /// Cause.
         source: io::Error,
     },
-    /// The file cannot be opened again.
-    #[error("cannot open '{path}'")]
-    Open {
+    /// The file is not what it was when it was opened.
+    #[error("'{path}' changed")]
+    Changed {
         /// File.
         path: PathBuf,
         /// Cause.
@@ -108,31 +107,64 @@ impl Cut {
     }
 }
 
-/// One input file, read by any number of threads.
+/// One input file, read by any number of threads: through the descriptor that its header was read from, or where there
+/// is none from memory.
 pub struct ShardReader {
     path: PathBuf,
-    bytes: From,
-}
-
-enum From {
-    File(SharedFile),
-    /// A model that did not come from a file.
-    Memory(Bytes),
+    bytes: Bytes,
 }
 
 impl ShardReader {
-    /// Opens the file of a shard again, when it has one.
+    /// Reads what `shard` was opened from.
+    pub fn new(shard: &Shard) -> ShardReader {
+        ShardReader {
+            path: shard.path.clone(),
+            bytes: shard.bytes.clone(),
+        }
+    }
+
+    /// The file, for messages.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    fn file(&self) -> Option<&SharedFile> {
+        self.bytes.file().map(SourceFile::file)
+    }
+
+    /// Makes sure, when all is read, that nobody wrote to the file meanwhile.
     ///
     /// # Errors
-    /// The file is there and cannot be opened.
-    pub fn open(shard: &Shard) -> Result<ShardReader, ReadError> {
-        let path = shard.path.clone();
-        let bytes = match File::open(&path) {
-            Ok(file) => From::File(file.into()),
-            Err(e) if e.kind() == io::ErrorKind::NotFound => From::Memory(shard.bytes.clone()),
-            Err(source) => return Err(ReadError::Open { path, source }),
+    /// Somebody did; I/O.
+    pub fn unchanged(&self) -> Result<(), ReadError> {
+        let unchanged = self.bytes.file().map_or(Ok(()), SourceFile::unchanged);
+        unchanged.map_err(|source| ReadError::Changed {
+            path: self.path.clone(),
+            source,
+        })
+    }
+
+    /// Gives all bytes of the file to `each`, one part after the other, until it says `false`.
+    ///
+    /// # Errors
+    /// I/O; a file that became shorter.
+    pub fn read_all(&self, mut each: impl FnMut(&[u8]) -> bool) -> io::Result<()> {
+        let (Some(file), Some(source)) = (self.file(), self.bytes.file()) else {
+            each((*self.bytes).as_ref());
+            return Ok(());
         };
-        Ok(ShardReader { path, bytes })
+        let mut buffer = vec![0; 1 << 20];
+        let mut at = 0;
+        while at < source.len() {
+            let n = (source.len() - at).min(buffer.len() as u64);
+            let part = &mut buffer[..n as usize];
+            file.read_exact_at(part, at)?;
+            if !each(part) {
+                break;
+            }
+            at += n;
+        }
+        Ok(())
     }
 
     /// `len` bytes of the tensor of `row` from `start` on, in `buffer` where they have to be read.
@@ -147,8 +179,8 @@ impl ShardReader {
         buffer: &'a mut Vec<u8>,
     ) -> Result<&'a [u8], ReadError> {
         let start = row.source.offset + start;
-        let bytes = match &self.bytes {
-            From::File(file) => {
+        let bytes = match self.file() {
+            Some(file) => {
                 // A buffer keeps its length from chunk to chunk: its pages are cleared once.
                 if buffer.len() < len {
                     buffer.resize(len, 0);
@@ -156,7 +188,7 @@ impl ShardReader {
                 let buffer = &mut buffer[..len];
                 file.read_exact_at(buffer, start).map(|()| &*buffer)
             }
-            From::Memory(bytes) => part(bytes, start, len),
+            None => part(&self.bytes, start, len),
         };
         bytes.map_err(|source| self.failed(row, source))
     }
@@ -169,8 +201,8 @@ impl ShardReader {
         let (offset, failed) = (row.source.offset, |e| self.failed(row, e));
         let too_large = |_| failed(io::ErrorKind::OutOfMemory.into());
         let len = usize::try_from(row.bytes_from).map_err(too_large)?;
-        match &self.bytes {
-            From::File(file) => {
+        match self.file() {
+            Some(file) => {
                 let mut bytes = vec![0; len];
                 let step = CHUNK_BYTES as usize;
                 let chunks = bytes.par_chunks_mut(step).enumerate();
@@ -181,7 +213,9 @@ impl ShardReader {
                     .map_err(failed)?;
                 Ok(bytes)
             }
-            From::Memory(bytes) => part(bytes, offset, len).map(<[u8]>::to_vec).map_err(failed),
+            None => part(&self.bytes, offset, len)
+                .map(<[u8]>::to_vec)
+                .map_err(failed),
         }
     }
 
@@ -228,6 +262,7 @@ mod tests {
             reason: Reason::Default,
             weighted: false,
             moves: None,
+            packing: None,
         }
     }
 

@@ -1,6 +1,7 @@
 """Makes the files of this folder: small GGUF files with one lie each. No input, no randomness."""
 
 import pathlib
+import json
 import struct
 
 HERE = pathlib.Path(__file__).parent
@@ -183,6 +184,122 @@ TEMPLATES = {
 }
 
 
+# Chat templates once more, as requests to the process that renders them.
+REQUESTS = {
+    name: json.dumps({"source": source, "bos": "<s>", "eos": "</s>", "messages": [["user", "x"]], "answer": True})
+    for name, source in TEMPLATES.items()
+}
+REQUESTS |= {
+    "check": json.dumps({"source": "{{ 1 }}"}),
+    "no-role": json.dumps({"source": "{{ 1 }}", "bos": "", "eos": "", "messages": [["x", "x"]], "answer": True}),
+    "not-json": "{",
+    "not-many": json.dumps({"source": "{{ " + "not " * 39000 + "1 }}"}),
+    "plus-many": json.dumps({"source": "{{ 1" + "+1" * 19000 + " }}"}),
+}
+
+CONFIG = {
+    "architectures": ["LlamaForCausalLM"], "hidden_size": 8, "intermediate_size": 8, "num_hidden_layers": 1,
+    "num_attention_heads": 2, "vocab_size": 4, "rms_norm_eps": 1e-5, "max_position_embeddings": 8, "hidden_act": "silu",
+}
+LLAMA3 = {"rope_type": "llama3", "factor": 8.0}
+CONFIGS = {
+    "sound": CONFIG,
+    "layers": CONFIG | {"num_hidden_layers": 10_000_000},
+    "vocab": CONFIG | {"vocab_size": 1 << 31},
+    "vocab-large": CONFIG | {"vocab_size": 1 << 20},
+    "head-dim": CONFIG | {"head_dim": 1 << 31, "rope_scaling": LLAMA3},
+    "head-dim-odd": CONFIG | {"head_dim": 3},
+    "llama3": CONFIG | {"rope_scaling": LLAMA3 | {"low_freq_factor": 4.0, "high_freq_factor": 4.0}},
+    "heads-0": CONFIG | {"num_attention_heads": 0},
+    "negative": CONFIG | {"hidden_size": -1},
+    "text": CONFIG | {"text_config": CONFIG},
+    "list": [],
+    "deep": None,
+}
+CONFIGS = {name: json.dumps(value) for name, value in CONFIGS.items()}
+CONFIGS["deep"] = '{"a":' * 5000
+
+BPE = {"type": "BPE", "vocab": {"a": 0, "b": 1, "ab": 2}, "merges": ["a b"]}
+REPLACE = {"type": "Replace", "pattern": {"String": "a"}, "content": "aaaaaaaaaaaaaaaa"}
+TOKENIZERS = {
+    "sound": {"model": BPE},
+    "prefix": {"model": BPE | {"continuing_subword_prefix": "##"}},
+    "prefix-long": {"model": BPE | {"continuing_subword_prefix": "#######"}},
+    "suffix": {"model": BPE | {"end_of_word_suffix": "</w>"}},
+    # What grows without end is for a process of its own: see tools/tests/hostile.
+    "longer": {"model": BPE, "normalizer": {"type": "Sequence", "normalizers": [REPLACE] * 2}},
+    "merge-absent": {"model": BPE | {"merges": ["a c"]}},
+    "merge-one": {"model": BPE | {"merges": ["a"]}},
+    "id-beyond": {"model": BPE | {"vocab": {"a": 1 << 40}}},
+    "added": {"model": BPE, "added_tokens": [{"id": 3, "content": "<s>", "special": True, "normalized": False}]},
+    "regex": {"model": BPE, "pre_tokenizer": {"type": "Split", "pattern": {"Regex": "(a*)*$"}, "behavior": "Isolated", "invert": False}},
+    "unigram": {"model": {"type": "Unigram", "vocab": [["a", 0.0]]}},
+    "fallback": {"model": BPE | {"byte_fallback": True}},
+    "null": None,
+}
+TOKENIZERS = {name: json.dumps(value) for name, value in TOKENIZERS.items()}
+
+
+def piece(text, score=0.0, kind=1):
+    body = b"\x0a" + bytes([len(text)]) + text + b"\x15" + struct.pack("<f", score) + b"\x18" + bytes([kind])
+    return b"\x0a" + bytes([len(body)]) + body
+
+
+PIECES = {
+    "sound": piece(b"<unk>", 0, 2) + piece(b"a") + b"\x12\x02\x18\x02",
+    "length": b"\x0a\xff\xff\xff\xff\x0f",
+    "varint": b"\x0a" + b"\xff" * 12,
+    "kind": piece(b"a", 0, 99),
+    "nan": piece(b"a", float("nan")),
+    "empty-pieces": b"\x0a\x00" * 3000,
+    "not-utf8": piece(b"\xff\xfe"),
+    "empty": b"",
+}
+
+
+def safetensors(header, data=b""):
+    header = header if isinstance(header, bytes) else json.dumps(header).encode()
+    return struct.pack("<Q", len(header)) + header + data
+
+
+W = {"dtype": "F32", "shape": [2], "data_offsets": [0, 8]}
+HEADERS = {
+    "sound": safetensors({"w": W}, bytes(8)),
+    "metadata": safetensors({"__metadata__": {"a": "b"}, "w": W}, bytes(8)),
+    "metadata-number": safetensors({"__metadata__": {"a": 1}}),
+    "length": struct.pack("<Q", 1 << 62),
+    "length-one-more": struct.pack("<Q", 3) + b"{}",
+    "countless": safetensors({f"t{i}": {"dtype": "U8", "shape": [0], "data_offsets": [0, 0]} for i in range(3000)}),
+    "commas": safetensors(b'{"a":[' + b"0," * 700_000 + b"0]}"),
+    "deep": safetensors(b"[" * 9000),
+    "wraps": safetensors({"w": W | {"shape": [1 << 62, 4]}}, bytes(8)),
+    "offsets": safetensors({"w": W | {"data_offsets": [(1 << 64) - 8, (1 << 64) - 1]}}, bytes(8)),
+    "index": json.dumps({"weight_map": {"w": "../x"}}).encode(),
+}
+
+
+def base_file(n_ctx=4, n_vocab=7, n_chunk=1, tokens=None, rest=None):
+    tokens = tokens if tokens is not None else struct.pack("<4i", 1, 2, 3, 4)
+    rest = rest if rest is not None else bytes(2 * (2 * ((n_vocab + 1) // 2) + 4))
+    return b"_logits_" + struct.pack("<iii", n_ctx, n_vocab, n_chunk) + tokens + rest
+
+
+BASES = {
+    "sound": base_file(),
+    "context-0": base_file(n_ctx=0),
+    "context-minus-1": base_file(n_ctx=-1),
+    "context-2-31": base_file(n_ctx=(1 << 31) - 1),
+    "chunks-2-31": base_file(n_chunk=(1 << 31) - 1),
+    "chunks-minus-1": base_file(n_chunk=-1),
+    "vocab-0": base_file(n_vocab=0, rest=b""),
+    "vocab-2-31": base_file(n_vocab=(1 << 31) - 1, rest=b""),
+    "token-beyond": base_file(tokens=struct.pack("<4i", 1, 2, 99, -1)),
+    "nan": base_file(rest=b"\xff\xff\xff\x7f" * 8),
+    "short": base_file(rest=b"\0"),
+    "magic": b"_logits",
+}
+
+
 def write(folder, files, suffix):
     (HERE / folder).mkdir(exist_ok=True)
     for name, data in files.items():
@@ -194,3 +311,9 @@ write("refused", REFUSED, ".gguf")
 write("accepted", ACCEPTED, ".gguf")
 write("imatrix", LEGACY, ".dat")
 write("template", TEMPLATES, ".jinja")
+write("template_answer", REQUESTS, ".json")
+write("config_json", CONFIGS, ".json")
+write("tokenizer_json", TOKENIZERS, ".json")
+write("sentence_piece", PIECES, ".model")
+write("safetensors_header", HEADERS, ".safetensors")
+write("base_file", BASES, ".kld")

@@ -39,7 +39,8 @@ const FLOORS: &[&[Room]] = &[
       ("pool",      &["src/pool"])],                    // threads
     &[("formats",   &["formats/src"]),                  // what bytes mean
       ("math",      &["src/kernels/math", "src/math"]), // elementary functions
-      ("cancel",    &["src/cancel"])],                  // a request to stop
+      ("cancel",    &["src/cancel"]),                   // a request to stop
+      ("isolate",   &["src/isolate"])],                 // work on data that nobody has to trust
 ];
 
 /// Rooms that are entered through the front door alone: others name what `mod.rs` shows, no module inside.
@@ -73,9 +74,15 @@ const WORDS: &[Word] = &[
     },
 ];
 
-/// Where `unsafe` may stand: kernels, the pool, where files are mapped, and where the outputs of several products are
-/// written by the tasks of one region.
-const UNSAFE: &[&str] = &["src/kernels", "src/pool", "src/open", "src/ops/product"];
+/// Where `unsafe` may stand: kernels, the pool, where files are mapped, where the outputs of several products are
+/// written by the tasks of one region, and where signals get their handlers.
+const UNSAFE: &[&str] = &[
+    "src/kernels",
+    "src/pool",
+    "src/open",
+    "src/ops/product",
+    "tools/src/signals",
+];
 
 /// The crates whose sources are read: name in paths, and root file. While a crate is part of another one, its root
 /// file does not exist.

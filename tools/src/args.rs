@@ -2,8 +2,11 @@
 
 use std::collections::HashSet;
 use std::ffi::OsString;
+use std::io::Write as _;
 
 use clap::{ArgAction, CommandFactory, Parser};
+
+use crate::signals;
 
 pub use trine::open::usable_threads as threads;
 
@@ -12,7 +15,26 @@ pub use trine::open::usable_threads as threads;
 ///
 /// Ends the program, as clap does, after `--help` and on mistakes.
 pub fn parse<T: Parser + CommandFactory>(short: &[(&str, &str)]) -> T {
-    T::parse_from(expand::<T>(std::env::args_os(), short))
+    let args = expand::<T>(std::env::args_os(), short);
+    T::try_parse_from(args).unwrap_or_else(|told| end(&told))
+}
+
+/// Shows help or a mistake. clap itself would end well although nobody could read the help.
+fn end(told: &clap::Error) -> ! {
+    if told.use_stderr() {
+        let _ = told.print();
+        std::process::exit(2);
+    }
+    let mut stdout = signals::stdout();
+    let text = told.render().to_string();
+    let shown = stdout.write_all(text.as_bytes());
+    match shown.and_then(|()| stdout.flush()) {
+        Ok(()) => std::process::exit(0),
+        Err(e) => {
+            note!("error: cannot write the help: {e}");
+            std::process::exit(1)
+        }
+    }
 }
 
 fn expand<T: CommandFactory>(

@@ -1,51 +1,89 @@
 //! Ctrl-C and requests to terminate.
 //!
 //! Work that can be stopped at a good place [listens](listen): the first request asks for that, the second ends the
-//! program at once. Other programs [end](end_at_once) at the first. No temporary file is left behind either way.
+//! program at once. Other programs end at the first. No temporary file is left behind either way.
 
 use std::sync::LazyLock;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
-use anyhow::{Context, Result};
 use trine::CancelToken;
-use trine_formats::temp_file::remove_unfinished;
+use trine_formats::temp_file::{abandon, abandon_within};
+
+use crate::shown;
+use crate::signals::{self, Event};
 
 /// The exit code of an interrupted program.
 pub const EXIT_CODE: i32 = 130;
 
+/// How long a fault waits for the thread that gives a file its name.
+const PATIENCE: Duration = Duration::from_secs(1);
+
 static ASKED: LazyLock<CancelToken> = LazyLock::new(CancelToken::new);
+static LISTENING: AtomicBool = AtomicBool::new(false);
 static WAITING: AtomicBool = AtomicBool::new(false);
+static WRITES: AtomicBool = AtomicBool::new(false);
+static TOOL: OnceLock<&'static str> = OnceLock::new();
 
-/// Starts to listen for Ctrl-C and for requests to terminate.
-///
-/// # Errors
-/// What the system says.
-pub fn listen() -> Result<()> {
-    ctrlc::set_handler(|| {
-        if ASKED.is_cancelled() || WAITING.load(Ordering::SeqCst) {
-            end(Some(""));
-        }
-        ASKED.cancel();
-    })
-    .context("cannot listen for Ctrl-C")
+/// Hears requests from now on. To be called once, before there are other threads.
+pub fn start(tool: &'static str) {
+    let _ = TOOL.set(tool);
+    signals::watch(|event| match event {
+        Event::FileGone => fail(
+            "a file became shorter while it was in use, or its disk failed; leave files alone until the program has ended, or have them read first with --no-mmap where there is that option",
+        ),
+        Event::GaveUp => fail(
+            "the work was given up in the middle: there is not enough memory, or the line above tells of a fault of the program",
+        ),
+        Event::End if LISTENING.load(Ordering::SeqCst) && !is_urgent() => ASKED.cancel(),
+        Event::End => end(),
+    });
 }
 
-/// Ends the program at the first request, with `last_words` on standard error. Where the system does not let us listen
-/// the work goes on, with a warning.
-pub fn end_at_once(last_words: Option<&'static str>) {
-    let handler = ctrlc::set_handler(move || end(last_words));
-    if let Err(e) = handler {
-        note!("warning: an interrupt will leave a temporary file behind: {e}");
-    }
+/// Whether a request cannot wait for a good place.
+fn is_urgent() -> bool {
+    ASKED.is_cancelled() || WAITING.load(Ordering::SeqCst)
 }
 
-fn end(last_words: Option<&str>) -> ! {
-    // The words may say what is left on the disk, so the files go first.
-    remove_unfinished();
-    if let Some(words) = last_words {
-        note!("{words}");
-    }
+/// From now on the first request only [asks](asked).
+pub fn listen() {
+    LISTENING.store(true, Ordering::SeqCst);
+}
+
+/// From now on an interrupted program says that it wrote nothing, where that is so.
+pub fn writes_files() {
+    WRITES.store(true, Ordering::SeqCst);
+}
+
+fn tool() -> &'static str {
+    TOOL.get().copied().unwrap_or("error")
+}
+
+fn end() -> ! {
+    // As long as this is there no file appears, so what is said of them stays true.
+    let left = abandon();
+    let kept: Vec<String> = left
+        .kept
+        .iter()
+        .map(|p| shown::name(&p.to_string_lossy()))
+        .collect();
+    let words = if !kept.is_empty() {
+        format!("interrupted after '{}' was written", kept.join("', '"))
+    } else if WRITES.load(Ordering::SeqCst) {
+        "interrupted, nothing was written".to_owned()
+    } else {
+        "interrupted".to_owned()
+    };
+    signals::last_words(&format!("\n{}: {}\n", tool(), shown::message(&words)));
     std::process::exit(EXIT_CODE)
+}
+
+/// Ends the program after a fault that no thread survives.
+fn fail(why: &str) -> ! {
+    let _left = abandon_within(PATIENCE);
+    signals::last_words(&format!("\n{}: error: {why}\n", tool()));
+    std::process::exit(1)
 }
 
 /// Whether the work should stop.

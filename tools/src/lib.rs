@@ -1,11 +1,14 @@
 //! What the command-line tools share.
 
-/// A line on standard error. Unlike `eprintln!` it does not panic when nobody can read it.
+/// A line on standard error, in which nothing that comes from a file does more than be read. Unlike `eprintln!` it does
+/// not panic when nobody can read it.
 #[macro_export]
 macro_rules! note {
     ($($text:tt)*) => {{
         use std::io::Write as _;
-        let _ = writeln!(std::io::stderr(), $($text)*);
+        let mut line = $crate::shown::message(&format!($($text)*));
+        line.push('\n');
+        let _ = std::io::stderr().write_all(line.as_bytes());
     }};
 }
 
@@ -18,12 +21,17 @@ pub mod feed;
 pub mod generate;
 pub mod goal;
 pub mod imatrix;
+pub mod inputs;
 pub mod inspect;
 pub mod interrupt;
+pub mod isolate;
 pub mod load;
 pub mod outfile;
 pub mod packing;
 pub mod progress;
 pub mod quantize;
+pub mod shown;
+pub mod signals;
 pub mod stats;
 pub mod text;
+pub mod threads;

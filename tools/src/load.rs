@@ -1,12 +1,14 @@
 //! What every tool that runs a model does first.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 use clap::{Args, ValueEnum};
 use trine::{Model, NumberPath, OpenOptions};
+use trine_formats::gguf::ModelFile;
 
 use crate::packing::PackingArgs;
+use crate::{inputs, threads};
 
 /// The options that say which model runs, and on what.
 #[derive(Args, Clone)]
@@ -20,7 +22,8 @@ pub struct ModelArgs {
     #[arg(short, long, value_name = "N", value_parser = thread_count, allow_negative_numbers = true)]
     pub threads: Option<usize>,
 
-    /// Read the file into memory instead of mapping it
+    /// Read the file into memory instead of mapping it: for files on network drives, and those that somebody may cut
+    /// short meanwhile
     #[arg(long)]
     pub no_mmap: bool,
 
@@ -57,14 +60,29 @@ impl From<PathArg> for NumberPath {
     }
 }
 
+/// Most tokens, chunks or repetitions that can be asked for, as in llama.cpp. More are a typing error, and sums and
+/// products of them would overflow.
+const MAX_COUNT: usize = i32::MAX as usize;
+
 /// Parses a number above 0.
 ///
 /// # Errors
-/// Anything else.
+/// Anything else, and more than can be meant.
 pub fn positive(text: &str) -> Result<usize, String> {
     match text.parse() {
-        Ok(n @ 1..) => Ok(n),
-        _ => Err("give a whole number above 0".to_owned()),
+        Ok(n @ 1..=MAX_COUNT) => Ok(n),
+        _ => Err(format!("give a whole number from 1 to {MAX_COUNT}")),
+    }
+}
+
+/// Parses a number that may be 0.
+///
+/// # Errors
+/// Anything else, and more than can be meant.
+pub fn count(text: &str) -> Result<usize, String> {
+    match text.parse() {
+        Ok(n @ 0..=MAX_COUNT) => Ok(n),
+        _ => Err(format!("give a whole number from 0 to {MAX_COUNT}")),
     }
 }
 
@@ -103,7 +121,26 @@ impl ModelArgs {
 /// # Errors
 /// The file, the model or the tokenizer cannot be used; TRINE_ISA cannot be followed.
 pub fn load(args: &ModelArgs) -> Result<Model> {
-    Ok(trine::open_with(&args.model, &args.options())?)
+    let options = args.options();
+    // Before the file is looked at, because it is cheap and has nothing to do with it.
+    threads::start(args.threads)?;
+    let isa = trine::Isa::from_env()?;
+    let file = open(&args.model, options.mmap)?;
+    let options = OpenOptions {
+        isa: Some(isa),
+        ..options
+    };
+    Ok(trine::open::load(file, &options)?)
+}
+
+/// Opens a model without loading its weights, and remembers that its files are read.
+///
+/// # Errors
+/// The file cannot be used.
+pub fn open(path: &Path, mmap: bool) -> Result<ModelFile> {
+    let model = trine::open_file(path, mmap)?;
+    inputs::add_model(&model);
+    Ok(model)
 }
 
 /// The most memory this process had resident, in bytes; `None` where the system does not tell.

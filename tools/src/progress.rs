@@ -4,6 +4,8 @@ use std::time::{Duration, Instant};
 
 use indicatif::{HumanDuration, ProgressBar, ProgressStyle};
 
+use crate::shown;
+
 /// A bar of `total` steps in indicatif's language; it hides itself where standard error is no terminal.
 pub fn bar(total: u64, template: &str) -> ProgressBar {
     let style =
@@ -93,7 +95,7 @@ impl TensorBar {
 
     /// The work on tensor `name` begins; `line` is what is said of it.
     pub fn tensor(&self, name: &str, line: impl FnOnce() -> String) {
-        self.bar.set_message(name.to_owned());
+        self.bar.set_message(shown::name(name));
         if self.verbose {
             self.bar.suspend(|| note!("{}", line()));
         }

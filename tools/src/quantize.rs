@@ -13,6 +13,7 @@ use trine::quant::{
 use trine_formats::gguf::ModelFile;
 
 use crate::progress::human_bytes;
+use crate::{load, shown};
 
 /// One tensor: name, shape, types, sizes, and why.
 pub fn line(row: &Row) -> String {
@@ -39,7 +40,8 @@ pub fn line(row: &Row) -> String {
     };
     format!(
         "{:<36} {shape:>18}  {arrow:<16} {sizes:<24} {}",
-        row.name, row.reason
+        shown::name(&row.name),
+        row.reason
     )
 }
 
@@ -139,19 +141,13 @@ fn moves_json(report: &MoveReport) -> Value {
     })
 }
 
-/// Reads the files that were written and compares every weight with the input's.
+/// Reads the files that were written and compares every weight with the input's. Returns what to say of it.
 ///
 /// # Errors
 /// Weights that should be the same and are not, tensors that cannot be compared; I/O.
-pub fn verify(
-    model: &ModelFile,
-    recipe: &Recipe,
-    plan: &Plan,
-    report: &Report,
-    out: &mut dyn Write,
-) -> Result<()> {
+pub fn verify(model: &ModelFile, recipe: &Recipe, plan: &Plan, report: &Report) -> Result<String> {
     let first = report.files.first().context("no file was written")?;
-    let written = trine::open_file(first, true)?;
+    let written = load::open(first, true)?;
     let result = lossless::verify(
         model,
         &recipe.input_packing,
@@ -180,7 +176,7 @@ pub fn verify(
     if !problems.is_empty() {
         bail!("'{}' was written, but {found}", first.display());
     }
-    Ok(writeln!(out, "verified: {found}")?)
+    Ok(format!("verified: {found}"))
 }
 
 /// Writes what would be done.
@@ -189,7 +185,7 @@ pub fn verify(
 /// I/O.
 pub fn write_plan(plan: &Plan, target: Target, json: bool, out: &mut dyn Write) -> io::Result<()> {
     if json {
-        return writeln!(out, "{:#}", plan_json(plan, target));
+        return writeln!(out, "{}", shown::json(&plan_json(plan, target), true));
     }
     for row in &plan.rows {
         writeln!(out, "{}", line(row))?;
@@ -221,7 +217,7 @@ pub fn write_report(
         value["seconds"] = json!(time.as_secs_f64());
         value["ternary"] = ternary_json(&report.ternary);
         value["moved"] = moves_json(&report.moves);
-        return writeln!(out, "{value:#}");
+        return writeln!(out, "{}", shown::json(&value, true));
     }
     writeln!(
         out,
@@ -239,10 +235,14 @@ pub fn write_report(
         )?;
     }
     if !report.moves.tensors.is_empty() {
-        writeln!(out, "moved: {}", report.moves)?;
+        writeln!(out, "moved: {}", shown::message(&report.moves.to_string()))?;
     }
     if !report.ternary.tensors.is_empty() {
-        writeln!(out, "ternary: {}", report.ternary)?;
+        writeln!(
+            out,
+            "ternary: {}",
+            shown::message(&report.ternary.to_string())
+        )?;
     }
     writeln!(out, "time: {:.1} s", time.as_secs_f64())
 }

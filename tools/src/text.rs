@@ -1,9 +1,18 @@
 //! Texts from the command line, files and standard input.
 
-use std::io::Read;
+use std::fs::{self, File};
+use std::io::{self, IsTerminal};
 use std::path::Path;
 
 use anyhow::{Context, Result, anyhow, bail};
+use trine_formats::limited::{open_regular, read_up_to};
+
+use crate::inputs;
+
+/// Most bytes that are taken from a pipe: it does not say how many there will be.
+const MAX_PIPE: u64 = 256 << 20;
+/// Most bytes of a small file, such as a list of rules or a template.
+pub const MAX_SMALL: u64 = 16 << 20;
 
 /// The bytes of a file that is read once, front to back; a pipe will do.
 ///
@@ -14,7 +23,42 @@ pub fn read_file(path: &Path) -> Result<Vec<u8>> {
     if path.is_dir() {
         bail!("'{shown}' is a directory; give a file");
     }
-    std::fs::read(path).with_context(|| format!("cannot read '{shown}'"))
+    inputs::add(path);
+    read_at_most(path, u64::MAX - 1).with_context(|| format!("cannot read '{shown}'"))
+}
+
+/// The same of a file that cannot have more than [`MAX_SMALL`] bytes.
+///
+/// # Errors
+/// As [`read_file`]; a longer file.
+pub fn read_small(path: &Path) -> io::Result<Vec<u8>> {
+    inputs::add(path);
+    read_at_most(path, MAX_SMALL)
+}
+
+fn read_at_most(path: &Path, max: u64) -> io::Result<Vec<u8>> {
+    let meta = fs::metadata(path)?;
+    if meta.is_file() {
+        return read_up_to(open_regular(path)?, meta.len(), max);
+    }
+    let file = File::open(path)?;
+    if is_endless(&meta) && !file.is_terminal() {
+        return Err(io::Error::other("it is a device, which may have no end"));
+    }
+    read_up_to(file, 0, max.min(MAX_PIPE))
+}
+
+/// Whether a file is a device rather than a pipe.
+#[cfg(unix)]
+fn is_endless(meta: &fs::Metadata) -> bool {
+    use std::os::unix::fs::FileTypeExt;
+    let kind = meta.file_type();
+    kind.is_char_device() || kind.is_block_device()
+}
+
+#[cfg(not(unix))]
+fn is_endless(_: &fs::Metadata) -> bool {
+    false
 }
 
 /// The text of a file as llama.cpp's `-f` takes it: one line break at its end is left out.
@@ -38,11 +82,7 @@ pub fn read_prompt(path: &Path) -> Result<String> {
 /// # Errors
 /// What the system says.
 pub fn read_stdin() -> Result<Vec<u8>> {
-    let mut bytes = Vec::new();
-    std::io::stdin()
-        .read_to_end(&mut bytes)
-        .context("cannot read standard input")?;
-    Ok(bytes)
+    read_up_to(io::stdin().lock(), 0, MAX_PIPE).context("cannot read standard input")
 }
 
 /// The text of `bytes`; `from` says in the error where they came from.

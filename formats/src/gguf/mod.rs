@@ -26,7 +26,7 @@ pub use foreign::type_note;
 pub use metadata::{Array, Metadata, Value};
 pub use model::{ModelFile, TensorView};
 pub use packing::{PackingOptions, ShapeTiles, packing, set_tiles};
-pub use scatter::ScatterWriter;
+pub use scatter::{Complete, ScatterWriter};
 pub use shard::{Blob, ByteStore, Bytes, Shard};
 pub use strings::{GgufStr, StrArray};
 

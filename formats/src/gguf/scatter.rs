@@ -89,12 +89,22 @@ impl ScatterWriter {
         synced.map_err(|e| self.failed("write", e))
     }
 
-    /// Writes the header of `layout`, which has the same tensors in the same places as that of the start
-    /// but perhaps other values, syncs the file and gives it its name. Returns the size.
+    /// [`complete`](ScatterWriter::complete)s the file and gives it its name. Returns the size.
     ///
     /// # Errors
     /// Missing data; another layout; I/O. The target is untouched then.
     pub fn finish(self, layout: &Layout) -> Result<u64, WriteError> {
+        let need = layout.file_bytes();
+        Complete::keep_all(vec![self.complete(layout)?])?;
+        Ok(need)
+    }
+
+    /// Writes the header of `layout`, which has the same tensors in the same places as that of the start
+    /// but perhaps other values, and syncs the file.
+    ///
+    /// # Errors
+    /// Missing data; another layout; I/O. The target is untouched then.
+    pub fn complete(self, layout: &Layout) -> Result<Complete, WriteError> {
         for (tensor, missing) in self.layout.tensors().iter().zip(&self.missing) {
             let missing = missing.load(Ordering::Relaxed);
             if missing > 0 {
@@ -111,14 +121,40 @@ impl ScatterWriter {
             .write_all_at(layout.header(), 0)
             .and_then(|()| self.file.file().sync_all())
             .map_err(|e| self.failed("write", e))?;
-        let (target, need) = (self.target, self.layout.file_bytes());
-        self.temp
-            .keep(&target)
-            .map_err(|e| WriteError::io("rename the finished file to", &target, need, e))?;
-        Ok(need)
+        Ok(Complete {
+            _open: self.file,
+            temp: self.temp,
+            target: self.target,
+            bytes: self.layout.file_bytes(),
+        })
     }
 
     fn failed(&self, action: &'static str, source: io::Error) -> WriteError {
         WriteError::io(action, &self.target, self.layout.file_bytes(), source)
+    }
+}
+
+/// A file that has all its bytes and still lacks its name. Dropped, it goes away.
+pub struct Complete {
+    /// An open file is a locked one: nobody takes it for the remains of a program that was killed.
+    _open: SharedFile,
+    temp: TempFile,
+    target: PathBuf,
+    bytes: u64,
+}
+
+impl Complete {
+    /// Gives all files their names.
+    ///
+    /// # Errors
+    /// I/O.
+    pub fn keep_all(files: Vec<Complete>) -> Result<(), WriteError> {
+        let bytes = files.iter().map(|f| f.bytes).sum();
+        let (_open, named): (Vec<_>, Vec<_>) = files
+            .into_iter()
+            .map(|f| (f._open, (f.temp, f.target)))
+            .unzip();
+        let kept = TempFile::keep_all(named);
+        kept.map_err(|(target, e)| WriteError::io("rename the finished file to", &target, bytes, e))
     }
 }

@@ -4,6 +4,7 @@ use std::ops::{Deref, Range};
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use super::file::SourceFile;
 use super::{Gguf, TensorInfo};
 
 /// Shared ownership of the bytes of one file, mapped or read.
@@ -20,6 +21,12 @@ pub trait ByteStore: AsRef<[u8]> + Send + Sync {
     /// Says that the bytes `range` will be wanted soon: of a mapped file they may be read ahead.
     fn need(&self, range: Range<usize>) {
         let _ = range;
+    }
+
+    /// The open file that the bytes lie in, for who reads them once and does not want them mapped; `None` when they
+    /// are in memory.
+    fn file(&self) -> Option<&SourceFile> {
+        None
     }
 }
 

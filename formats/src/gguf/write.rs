@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use thiserror::Error;
 
 pub use super::layout::{Layout, NewTensor, ggml_shape};
+use crate::file_id::{follow, is_same_file};
 use crate::temp_file::{CreateError, TempFile};
 
 /// Why a file could not be written.
@@ -227,17 +228,27 @@ impl Writer {
     }
 }
 
-/// The path to replace: links are followed, so that the link stays and the file behind it changes.
+/// The path to replace: links are followed, so that the link stays and the file behind it changes or comes to be.
 pub(super) fn check_target(target: &Path, inputs: &[&Path]) -> Result<PathBuf, WriteError> {
-    let Ok(meta) = fs::metadata(target) else {
-        if target.file_name().is_none() {
-            return Err(WriteError::Directory(target.to_owned()));
+    let failed = |source| WriteError::Io {
+        action: "write",
+        path: target.to_owned(),
+        source,
+    };
+    let path = follow(target).map_err(failed)?;
+    let meta = match fs::metadata(&path) {
+        Ok(meta) => meta,
+        Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(failed(e)),
+        Err(_) => {
+            if path.file_name().is_none() {
+                return Err(WriteError::Directory(target.to_owned()));
+            }
+            let dir = path.parent().filter(|d| !d.as_os_str().is_empty());
+            if dir.is_some_and(|d| !d.is_dir()) {
+                return Err(WriteError::NoDirectory(target.to_owned()));
+            }
+            return Ok(path);
         }
-        let dir = target.parent().filter(|d| !d.as_os_str().is_empty());
-        if dir.is_some_and(|d| !d.is_dir()) {
-            return Err(WriteError::NoDirectory(target.to_owned()));
-        }
-        return Ok(target.to_owned());
     };
     if meta.is_dir() {
         return Err(WriteError::Directory(target.to_owned()));
@@ -245,28 +256,8 @@ pub(super) fn check_target(target: &Path, inputs: &[&Path]) -> Result<PathBuf, W
     if !meta.is_file() {
         return Err(WriteError::NotAFile(target.to_owned()));
     }
-    if inputs.iter().any(|input| same_file(&meta, target, input)) {
+    if inputs.iter().any(|input| is_same_file(&path, input)) {
         return Err(WriteError::IsInput(target.to_owned()));
     }
-    fs::canonicalize(target).map_err(|source| WriteError::Io {
-        action: "resolve",
-        path: target.to_owned(),
-        source,
-    })
-}
-
-/// Whether two paths lead to one file, through links too. False when either does not exist.
-pub fn is_same_file(a: &Path, b: &Path) -> bool {
-    fs::metadata(a).is_ok_and(|meta| same_file(&meta, a, b))
-}
-
-#[cfg(unix)]
-fn same_file(target: &fs::Metadata, _: &Path, input: &Path) -> bool {
-    use std::os::unix::fs::MetadataExt;
-    fs::metadata(input).is_ok_and(|i| (i.dev(), i.ino()) == (target.dev(), target.ino()))
-}
-
-#[cfg(not(unix))]
-fn same_file(_: &fs::Metadata, target: &Path, input: &Path) -> bool {
-    matches!((fs::canonicalize(target), fs::canonicalize(input)), (Ok(a), Ok(b)) if a == b)
+    Ok(path)
 }

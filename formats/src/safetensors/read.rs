@@ -1,30 +1,33 @@
 //! A file on disk: its header, and stored floats as numbers.
 
-use std::fs::File;
-use std::io::{self, Read};
+use std::io;
 use std::path::Path;
 
 use super::{Dtype, SafetensorsError, Tensor, header_len, parse};
+use crate::gguf::file::SourceFile;
+use crate::limited::open_regular;
 use crate::types::TypeId;
 
 /// The file at `path` and its tensors, in byte order of their names.
 ///
 /// # Errors
-/// What `io` and `bad` make of I/O and of a damaged header.
+/// What `io` and `bad` make of I/O, of what is no regular file, and of a damaged header.
 pub fn open<E>(
     path: &Path,
     io: impl Fn(io::Error) -> E,
     bad: impl Fn(SafetensorsError) -> E,
-) -> Result<(File, Vec<Tensor>), E> {
-    let mut file = File::open(path).map_err(&io)?;
-    let len = file.metadata().map_err(&io)?.len();
+) -> Result<(SourceFile, Vec<Tensor>), E> {
+    let file = open_regular(path).and_then(SourceFile::new).map_err(&io)?;
+    let len = file.len();
     let mut start = Vec::new();
-    let read = |file: &mut File, n: u64, start: &mut Vec<u8>| {
-        Read::by_ref(file).take(n).read_to_end(start).map_err(&io)
+    let read = |end: u64, start: &mut Vec<u8>| {
+        let have = start.len();
+        start.resize(end.min(len) as usize, 0);
+        file.file().read_exact_at(&mut start[have..], have as u64)
     };
-    read(&mut file, 8, &mut start)?;
+    read(8, &mut start).map_err(&io)?;
     let header = header_len(&start, len).map_err(&bad)?;
-    read(&mut file, header, &mut start)?;
+    read(8 + header, &mut start).map_err(&io)?;
     let tensors = parse(&start, len).map_err(&bad)?;
     Ok((file, tensors))
 }

@@ -229,6 +229,70 @@ impl<'a> TernaryData<'a> {
     }
 }
 
+/// What is wrong with a part of the data of an I2_S, TL1 or TL2 matrix that is copied as it is: `bytes` from byte `start`
+/// of the tensor on, of which the first bad one is told. Without the `packing` of TL2, whose codes cannot be told apart
+/// then, only the scale is looked at.
+///
+/// Parts begin and end at multiples of 4 bytes, so that the scale is in one of them.
+pub fn first_bad_byte(
+    ty: TypeId,
+    packing: Option<Packing>,
+    (columns, rows): (usize, usize),
+    start: usize,
+    bytes: &[u8],
+) -> Option<(usize, &'static str)> {
+    const CODE: &str = "a code that stands for no weight";
+    let cells = columns.checked_mul(rows)?;
+    // Where codes lie, and whether a byte of them is bad.
+    type Bad = fn(u8) -> bool;
+    let pairs: Bad = |b| b >> 4 > 8 || b & 15 > 8;
+    let triples: Bad = |b| b >> 4 > 13 || b & 15 > 13;
+    let (regions, scale_at): ([(Range<usize>, Bad); 2], usize) = match (ty, packing) {
+        (TypeId::I2_S, _) => (
+            [(0..cells / 4, |b| b & b >> 1 & 0x55 != 0), (0..0, pairs)],
+            cells / 4,
+        ),
+        (TypeId::TL1, _) => ([(0..cells / 4, pairs), (0..0, pairs)], cells / 4),
+        (TypeId::TL2, Some(packing @ Packing::Tl2(tiles))) => {
+            let three = columns / (tiles.columns as usize).max(1) * tiles.columns as usize;
+            let two = (columns - three) * rows / 4;
+            let first = three * rows / 24 * 5;
+            let regions = [(0..three * rows / 6, triples), (first..first + two, pairs)];
+            (regions, packing.scale_at(columns, rows))
+        }
+        (TypeId::TL2, _) => {
+            let all = super::tl2::tensor_bytes(columns as u64, rows as u64)?;
+            (
+                [(0..0, triples), (0..0, pairs)],
+                usize::try_from(all).ok()? - TAIL,
+            )
+        }
+        _ => return None,
+    };
+    let here = |region: &Range<usize>| {
+        let within = |at: usize| at.saturating_sub(start).min(bytes.len());
+        within(region.start)..within(region.end)
+    };
+    for (region, bad) in &regions {
+        let part = here(region);
+        let codes = &bytes[part.clone()];
+        // Models are hardly ever damaged: look whether there is anything at all before looking where.
+        if codes.iter().fold(false, |any, &b| any | bad(b))
+            && let Some(at) = codes.iter().position(|&b| bad(b))
+        {
+            return Some((part.start + at, CODE));
+        }
+    }
+    let scale = here(&(scale_at..scale_at + 4));
+    let value = bytes.get(scale.clone())?.first_chunk::<4>();
+    let value = f32::from_le_bytes(*value?);
+    match value {
+        v if v.is_nan() => Some((scale.start, "a NaN for its scale")),
+        v if v.is_infinite() => Some((scale.start, "an infinity for its scale")),
+        _ => None,
+    }
+}
+
 /// The codes and the scale of a matrix of floats, by bitnet.cpp's rule for all three formats: the scale is
 /// the largest magnitude, what is smaller than 1e-6 becomes 0, everything else its sign. Nothing is
 /// rounded: 0.1 beside 1.0 becomes +1, so this is lossless only for weights that are ternary already.

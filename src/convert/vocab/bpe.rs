@@ -3,11 +3,12 @@
 use std::collections::BTreeMap;
 
 use serde_json::Value as Json;
-use tokenizers::Tokenizer;
 
 use super::super::error::ConvertError;
 use super::super::folder::Folder;
+use super::foreign;
 use super::{Kind, Vocab, content, looks_special, wrong};
+use crate::isolate::Isolate;
 
 const FILE: &str = "tokenizer.json";
 
@@ -117,13 +118,15 @@ pub(super) fn outside(token: &str, id: u64, n_vocab: u32) -> ConvertError {
     )
 }
 
-/// The vocabulary, padded to `n_vocab`.
+/// The vocabulary, padded to `n_vocab`, and with `probe` the tokenizer's probe.
 pub(super) fn vocab(
     folder: &Folder,
     tokenizer: &Json,
     config: &Json,
     n_vocab: u32,
-) -> Result<Vocab, ConvertError> {
+    probe: bool,
+    elsewhere: Option<&dyn Isolate>,
+) -> Result<(Vocab, Option<String>), ConvertError> {
     let base = ids(tokenizer)?;
     let added = added(tokenizer, config, &base)?;
     let mut by_id: Vec<Option<&str>> = vec![None; n_vocab as usize];
@@ -132,7 +135,13 @@ pub(super) fn vocab(
         let slot = usize::try_from(id).ok().and_then(|i| by_id.get_mut(i));
         *slot.ok_or_else(|| outside(token, id, n_vocab))? = Some(token);
     }
-    let hf = load(folder)?;
+    // What the tokenizer makes of these tokens is what a text can hold.
+    let as_they_are = |token: &str| added.get(token).is_some_and(|a| !a.normalized);
+    let asked = by_id.iter().flatten().copied();
+    let asked: Vec<&str> = asked.filter(|t| as_they_are(t)).collect();
+    let file = folder.read(FILE)?.unwrap_or_default();
+    let answer = foreign::ask(elsewhere, &file, &asked, probe)?;
+    let mut texts = answer.texts.into_iter();
     let mut v = Vocab::default();
     for (i, token) in by_id.into_iter().enumerate() {
         let Some(token) = token else {
@@ -145,12 +154,9 @@ pub(super) fn vocab(
         };
         let mut text = token.to_owned();
         if !entry.normalized {
-            // what the tokenizer makes of the token is what a text can hold
-            let round_trip = hf
-                .encode(token, false)
-                .and_then(|e| hf.decode(e.get_ids(), false));
-            text = round_trip
-                .map_err(|e| wrong(FILE, format!("cannot encode its own token '{token}': {e}")))?;
+            text = texts
+                .next()
+                .ok_or_else(|| wrong(FILE, "its tokenizer left tokens out"))?;
         }
         if entry.special || looks_special(&text) {
             v.push(text, Kind::Control);
@@ -158,13 +164,7 @@ pub(super) fn vocab(
             v.push(text.replace('\u{2581}', " "), Kind::UserDefined);
         }
     }
-    Ok(v)
-}
-
-/// The tokenizer as its own library reads it.
-pub(super) fn load(folder: &Folder) -> Result<Tokenizer, ConvertError> {
-    let bytes = folder.read(FILE)?.unwrap_or_default();
-    Tokenizer::from_bytes(bytes).map_err(|e| wrong(FILE, format!("is no tokenizer: {e}")))
+    Ok((v, answer.probe))
 }
 
 /// Both halves of every merge, in order.

@@ -2,6 +2,7 @@
 
 mod bpe;
 mod chkhsh;
+mod foreign;
 mod pre;
 mod proto;
 mod special;
@@ -15,6 +16,9 @@ use super::folder::Folder;
 use super::hparams::HParams;
 use super::source::Source;
 use crate::arch::SpacePrefix;
+use crate::isolate::Isolate;
+
+pub use foreign::answer;
 
 /// Kinds of tokens, `tokenizer.ggml.token_type`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -64,6 +68,7 @@ pub(super) fn convert(
     h: &HParams,
     source: &Source,
     pre: Option<&str>,
+    elsewhere: Option<&dyn Isolate>,
     notes: &mut Vec<String>,
 ) -> Result<Keys, ConvertError> {
     let files = TokenizerFiles {
@@ -109,10 +114,11 @@ pub(super) fn convert(
             let vocab = spm::vocab_of_json(tokenizer, &files.config, n_vocab)?;
             ("llama", "default".to_owned(), vocab, Vec::new())
         } else {
-            let vocab = bpe::vocab(folder, tokenizer, &files.config, n_vocab)?;
+            let (config, probe) = (&files.config, pre.is_none());
+            let (vocab, probe) = bpe::vocab(folder, tokenizer, config, n_vocab, probe, elsewhere)?;
             let pre = match pre {
                 Some(name) => name.to_owned(),
-                None => pre::detect(folder, tokenizer, notes)?,
+                None => pre::detect(probe.unwrap_or_default(), tokenizer, notes)?,
             };
             ("gpt2", pre, vocab, bpe::merges(tokenizer)?)
         }

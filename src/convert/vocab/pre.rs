@@ -5,15 +5,12 @@
 //! the regular expressions of `tokenizer.json`.
 
 use serde_json::Value as Json;
-use sha2::{Digest, Sha256};
 
 use super::super::error::ConvertError;
-use super::super::folder::Folder;
 use super::chkhsh::TABLE;
-use super::{bpe, wrong};
 
 /// The text whose ids are hashed; every blank of it counts.
-const PROBE: &str = concat!(
+pub(super) const PROBE: &str = concat!(
     "\n \n\n \n\n\n \t \t\t \t\n  \n   \n    \n     \n\u{1f680} (normal) \u{1f636}\u{200d}",
     "\u{1f32b}\u{fe0f} (multiple emojis concatenated) \u{2705} \u{1f999}\u{1f999} 3 33 333 3333 3",
     "3333 333333 3333333 33333333 3.3 3..3 3...3 \u{1780}\u{17b6}\u{1793}\u{17cb}\u{178f}\u{17c2}",
@@ -80,16 +77,15 @@ fn known(probe: &str) -> Option<&'static str> {
     Some(row.1)
 }
 
-/// The name for `tokenizer.ggml.pre`.
+/// The name for `tokenizer.ggml.pre` of a tokenizer with this probe.
 ///
 /// # Errors
 /// A pre-tokenizer that neither the table nor the shapes know.
 pub(super) fn detect(
-    folder: &Folder,
+    probe: String,
     tokenizer: &Json,
     notes: &mut Vec<String>,
 ) -> Result<String, ConvertError> {
-    let probe = probe(folder)?;
     if let Some(name) = known(&probe) {
         notes.push(format!("pre-tokenizer {name}, known by its probe"));
         return Ok((*name).to_owned());
@@ -122,15 +118,6 @@ pub(super) fn detect(
             ),
         }),
     }
-}
-
-/// SHA-256 of the ids of [`PROBE`], written as Python writes a list.
-fn probe(folder: &Folder) -> Result<String, ConvertError> {
-    let encoding = bpe::load(folder)?
-        .encode(PROBE, true)
-        .map_err(|e| wrong("tokenizer.json", format!("cannot encode a text: {e}")))?;
-    let hash = Sha256::digest(format!("{:?}", encoding.get_ids()));
-    Ok(hash.iter().map(|b| format!("{b:02x}")).collect())
 }
 
 /// The steps by name: `gpt-2`, `bytes` and `digits`, or a regular expression.
@@ -177,6 +164,8 @@ fn steps(pre: &Json) -> Result<Vec<String>, String> {
 
 #[cfg(test)]
 mod tests {
+    use sha2::{Digest, Sha256};
+
     use super::*;
 
     #[test]

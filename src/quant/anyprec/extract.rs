@@ -5,9 +5,12 @@ use std::path::Path;
 use trine_formats::anyprec::{ALIGNMENT, AnyPrec, Matrix, Part, file_order};
 use trine_formats::gguf::write::{Layout, NewTensor, Writer};
 use trine_formats::gguf::{Blob, ModelFile, TensorInfo, Value};
+use trine_formats::types::ternary::first_bad_byte;
 
 use super::Progress;
 use super::error::ApError;
+use crate::quant::source::ShardReader;
+use crate::quant::validate::first_bad;
 
 /// What was extracted.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -16,6 +19,26 @@ pub struct Extracted {
     pub file_bytes: u64,
     /// Bits per weight of its matrices.
     pub bits: f64,
+}
+
+/// Refuses floats, codes and scales that would poison the copy. Of types with several layouts the scale is looked at
+/// and what all of them share.
+fn check(info: &TensorInfo, data: &[u8]) -> Result<(), ApError> {
+    let shape = (info.columns() as usize, info.rows() as usize);
+    let size = info.ty.info().map_or(1, |t| t.bytes);
+    let packed = || {
+        let (at, what) = first_bad_byte(info.ty, None, shape, 0, data)?;
+        Some((at / size, what))
+    };
+    let Some((block, what)) = first_bad(info.ty, data).or_else(packed) else {
+        return Ok(());
+    };
+    Err(ApError::BadInput {
+        tensor: info.name.clone(),
+        ty: info.ty,
+        block: block as u64,
+        what,
+    })
 }
 
 /// Writes the planes and tables that a run at `width` reads, with everything else of the model, to `out`. The
@@ -67,8 +90,14 @@ pub fn extract(
         // every part of an available width is there
         let data = model.tensor(&tensor.name).map(|t| t.data);
         let data = data.unwrap_or_else(|| Blob::from_vec(Vec::new()));
+        if let Some(info) = model.tensor_info(&tensor.name) {
+            check(info, &data)?;
+        }
         writer.tensor(&tensor.name, &data)?;
         progress.advance(data.len() as u64);
+    }
+    for shard in model.shards() {
+        ShardReader::new(shard).unchanged()?;
     }
     Ok(Extracted {
         file_bytes: writer.finish()?,

@@ -4,11 +4,10 @@
 //! and `k` the converter reorders, the rows of the sensitivities are reordered with them.
 
 use std::collections::HashMap;
-use std::fs::File;
-use std::io::{Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
 use trine_formats::gguf::Metadata;
+use trine_formats::gguf::file::SourceFile;
 use trine_formats::safetensors::{self, Dtype, Tensor};
 
 use super::plan::{Plan, block_matrices, is_block_matrix};
@@ -19,7 +18,7 @@ use crate::quant::row::Row;
 /// Squared gradients, or gradients to be squared, in safetensors files.
 #[derive(Debug)]
 pub struct WeightFiles {
-    files: Vec<(PathBuf, File)>,
+    files: Vec<(PathBuf, SourceFile)>,
     /// By the name of the matrix.
     stored: HashMap<String, Stored>,
     square: bool,
@@ -99,6 +98,16 @@ impl WeightFiles {
         }
     }
 
+    /// Makes sure, when all is read, that nobody wrote to a file meanwhile.
+    pub(super) fn unchanged(&self) -> Result<(), SensitivityError> {
+        self.files.iter().try_for_each(|(path, file)| {
+            file.unchanged().map_err(|source| SensitivityError::Io {
+                path: path.clone(),
+                source,
+            })
+        })
+    }
+
     /// The files.
     pub fn paths(&self) -> impl Iterator<Item = &Path> {
         self.files.iter().map(|(path, _)| path.as_path())
@@ -116,7 +125,7 @@ impl WeightFiles {
         let Some(stored) = self.stored.get(&row.name) else {
             return Ok(out); // never: all were found when the files were opened
         };
-        let (path, file) = &mut self.files[stored.file];
+        let (path, file) = &self.files[stored.file];
         let failed = |source| SensitivityError::Io {
             path: path.clone(),
             source,
@@ -131,8 +140,7 @@ impl WeightFiles {
         for (r, out) in (first..).zip(out.chunks_exact_mut(columns.max(1))) {
             let source = stored.source_row(r);
             let place = stored.tensor.offset + source * bytes as u64;
-            file.seek(SeekFrom::Start(place)).map_err(failed)?;
-            file.read_exact(&mut raw).map_err(failed)?;
+            file.file().read_exact_at(&mut raw, place).map_err(failed)?;
             safetensors::decode(stored.tensor.dtype, &raw, out);
             if self.square {
                 out.iter_mut().for_each(|s| *s *= *s);
@@ -151,7 +159,7 @@ impl Stored {
     }
 }
 
-fn open(path: &Path) -> Result<(File, Vec<Tensor>), SensitivityError> {
+fn open(path: &Path) -> Result<(SourceFile, Vec<Tensor>), SensitivityError> {
     let failed = |source| SensitivityError::Io {
         path: path.to_owned(),
         source,

@@ -4,7 +4,6 @@
 //! A few million weights are in memory at once. Rows are clustered in parallel, each on its own, so that the
 //! bytes do not depend on the number of threads. The files of the model are hashed meanwhile.
 
-use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,6 +14,7 @@ use sha2::{Digest, Sha256};
 use trine_formats::anyprec::{Header, Part, SparseShares};
 use trine_formats::gguf::ModelFile;
 use trine_formats::gguf::ScatterWriter;
+use trine_formats::limited::open_regular;
 
 use super::Progress;
 use super::error::{ApError, check_finite};
@@ -26,7 +26,7 @@ use super::work::{Kept, Work, decode};
 use crate::kernels::Isa;
 use crate::quant::convert::{Converter, RowFault, Scratch};
 use crate::quant::row::Row;
-use crate::quant::source::{Cut, ReadError, ShardReader};
+use crate::quant::source::{Cut, ShardReader};
 
 /// Weights that are clustered between two reads: enough work for many threads.
 const CHUNK_WEIGHTS: u64 = 1 << 22;
@@ -82,17 +82,22 @@ pub fn run(
         _ => Vec::new(),
     };
     let stop = AtomicBool::new(false);
+    let readers: Vec<ShardReader> = model.shards().iter().map(ShardReader::new).collect();
     thread::scope(|scope| {
-        let (others, stop) = (&others, &stop);
-        let hashes = scope.spawn(move || hash_all(model, others, stop));
-        let readers = model.shards().iter().map(ShardReader::open);
+        let (readers, others, stop) = (&readers[..], &others, &stop);
+        let hashes = thread::Builder::new()
+            .spawn_scoped(scope, move || hash_all(readers, others, stop))
+            .map_err(|e| ApError::Threads {
+                threads: 1,
+                why: e.to_string(),
+            })?;
         let job = Job {
             isa,
             model,
             plan,
             out,
             others,
-            readers: readers.collect::<Result<_, ReadError>>()?,
+            readers,
         };
         let report = pool.install(|| job.run(sensitivity, progress, || join(hashes)));
         stop.store(true, Ordering::Relaxed); // after an error nobody waits for the hashes
@@ -119,7 +124,7 @@ struct Job<'a> {
     out: &'a Path,
     /// Inputs beside the model.
     others: &'a [PathBuf],
-    readers: Vec<ShardReader>,
+    readers: &'a [ShardReader],
 }
 
 impl Job<'_> {
@@ -130,7 +135,7 @@ impl Job<'_> {
         hashes: impl FnOnce() -> Result<Hashes, ApError>,
     ) -> Result<Report, ApError> {
         let plan = self.plan;
-        let choice = choose(plan, &self.readers, sensitivity, progress)?;
+        let choice = choose(plan, self.readers, sensitivity, progress)?;
         let mut header = plan.header.clone();
         header.sensitivity = sensitivity.name().to_owned();
         header.calibration = sensitivity.calibration();
@@ -179,6 +184,10 @@ impl Job<'_> {
         header.source_sha256 = hashes.model;
         if hashes.other.is_some() {
             header.calibration.sha256 = hashes.other;
+        }
+        self.readers.iter().try_for_each(ShardReader::unchanged)?;
+        if let Sensitivity::Weights(files) = sensitivity {
+            files.unchanged()?;
         }
         let file_bytes = writer.finish(&plan.places(&header, &choice.counts)?.layout)?;
         Ok(Report {
@@ -340,21 +349,26 @@ fn blame(row: &Row, fault: RowFault) -> ApError {
     }
 }
 
-fn hash_all(model: &ModelFile, others: &[PathBuf], stop: &AtomicBool) -> Result<Hashes, ApError> {
-    let shards = model.shards().iter();
+fn hash_all(
+    readers: &[ShardReader],
+    others: &[PathBuf],
+    stop: &AtomicBool,
+) -> Result<Hashes, ApError> {
+    let go_on = || !stop.load(Ordering::Relaxed);
+    let model = readers.iter().map(|reader| {
+        let mut sha = Sha256::new();
+        let read = reader.read_all(|bytes| {
+            sha.update(bytes);
+            go_on()
+        });
+        read.map_err(|source| ApError::Hash {
+            path: reader.path().to_owned(),
+            source,
+        })?;
+        Ok(hex(&sha.finalize()))
+    });
     Ok(Hashes {
-        model: shards
-            .map(|s| match hash(&s.path, stop) {
-                // a model that did not come from a file
-                Err(e) if e.kind() == io::ErrorKind::NotFound => {
-                    Ok(hex(&Sha256::digest((*s.bytes).as_ref())))
-                }
-                other => other.map_err(|source| ApError::Hash {
-                    path: s.path.clone(),
-                    source,
-                }),
-            })
-            .collect::<Result<_, _>>()?,
+        model: model.collect::<Result<_, ApError>>()?,
         other: match others {
             [path] => Some(hash(path, stop).map_err(|source| ApError::Hash {
                 path: path.clone(),
@@ -367,7 +381,7 @@ fn hash_all(model: &ModelFile, others: &[PathBuf], stop: &AtomicBool) -> Result<
 
 /// SHA-256 of a file, in hexadecimal; nothing when told to stop.
 fn hash(path: &Path, stop: &AtomicBool) -> io::Result<String> {
-    let mut file = File::open(path)?;
+    let mut file = open_regular(path)?;
     let mut sha = Sha256::new();
     let mut buffer = vec![0; 1 << 20];
     loop {

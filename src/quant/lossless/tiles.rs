@@ -238,6 +238,7 @@ mod tests {
             reason: Reason::Default,
             weighted: false,
             moves: None,
+            packing: None,
         }
     }
 

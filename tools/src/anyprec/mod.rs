@@ -2,7 +2,7 @@
 
 mod show;
 
-use std::io::{self, BufWriter, Write};
+use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
@@ -20,7 +20,8 @@ use trine_formats::imatrix::Imatrix;
 use trine_formats::types::TypeId;
 
 use crate::progress::{TensorBar, human_bytes};
-use crate::text::hex;
+use crate::text::{self, hex};
+use crate::{inputs, shown, signals};
 
 /// What the options of this kind of target stand under in help.
 const HEADING: &str = "Any-precision targets (AP3-8, AP4, AP, SQ4 ...)";
@@ -172,11 +173,12 @@ pub fn quantize(job: Job<'_>) -> Result<()> {
     for line in &plan.notes {
         note!("note: {line}");
     }
-    let mut out = BufWriter::new(io::stdout().lock());
+    let mut out = BufWriter::new(signals::stdout());
     if job.dry_run {
         show::write_plan(&plan, job.target, &sensitivity, job.json, &mut out)?;
         return Ok(out.flush()?);
     }
+    inputs::spare(job.out, "the output")?;
     let mut bar = TensorBar::new(plan.bytes_from(), job.verbose);
     let report = run(
         job.model,
@@ -206,7 +208,7 @@ pub fn take_width(model: &ModelFile, width: u8, out: &Path, json: bool) -> Resul
     let done = extract(model, width, out, &mut bar);
     bar.finish();
     let done = done?;
-    let mut stdout = io::stdout().lock();
+    let mut stdout = signals::stdout();
     if json {
         let value = serde_json::json!({
             "files": [out.display().to_string()],
@@ -214,7 +216,7 @@ pub fn take_width(model: &ModelFile, width: u8, out: &Path, json: bool) -> Resul
             "file_bytes": done.file_bytes,
             "bits_per_weight": done.bits,
         });
-        return Ok(writeln!(stdout, "{value:#}")?);
+        return Ok(writeln!(stdout, "{}", shown::json(&value, true))?);
     }
     Ok(writeln!(
         stdout,
@@ -232,6 +234,7 @@ fn sensitivity(
     imatrix: Option<(&str, Selection)>,
 ) -> Result<Sensitivity> {
     if !args.sensitivity.is_empty() {
+        args.sensitivity.iter().for_each(|p| inputs::add(p));
         let files = WeightFiles::open(&args.sensitivity, args.sens_is_gradient, model.meta(), plan);
         return Ok(Sensitivity::Weights(files.context("--sensitivity")?));
     }
@@ -239,7 +242,7 @@ fn sensitivity(
         return Ok(Sensitivity::Uniform);
     };
     let place = || format!("--imatrix '{file}'");
-    let bytes = std::fs::read(file).with_context(place)?;
+    let bytes = text::read_file(Path::new(file)).with_context(place)?;
     let matrix = Imatrix::parse(&bytes).with_context(place)?;
     let known = |n: u32| Some(n).filter(|&n| n > 0);
     let calibration = Calibration {
@@ -256,7 +259,7 @@ fn sensitivity(
 
 impl Progress for TensorBar {
     fn tensor(&mut self, name: &str) {
-        TensorBar::tensor(self, name, || name.to_owned());
+        TensorBar::tensor(self, name, || shown::name(name));
     }
 
     fn advance(&mut self, bytes: u64) {

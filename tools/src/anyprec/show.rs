@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use trine::quant::anyprec::{Footprint, Method, Plan, Report, Sensitivity, Target, WidthSize};
 
 use crate::progress::human_bytes;
+use crate::shown;
 
 /// What was done.
 pub struct Done<'a> {
@@ -28,7 +29,7 @@ pub fn write_plan(
     if json {
         let mut value = describe(plan, target, &footprint, None);
         value["sensitivity"] = json!(sensitivity.name());
-        writeln!(out, "{value:#}")?;
+        writeln!(out, "{}", shown::json(&value, true))?;
         return Ok(());
     }
     for (i, row) in plan.rows.iter().enumerate() {
@@ -42,7 +43,11 @@ pub fn write_plan(
             "copied".to_owned()
         };
         let (shape, from) = (shape.join(" x "), row.from.to_string());
-        writeln!(out, "{:<36} {shape:<18} {from:<6} {to}", row.name)?;
+        writeln!(
+            out,
+            "{:<36} {shape:<18} {from:<6} {to}",
+            shown::name(&row.name)
+        )?;
     }
     table(plan, &footprint, None, out)?;
     writeln!(
@@ -70,7 +75,7 @@ pub fn write_report(
         value["sparse_weights"] = json!(report.sparse);
         value["threads"] = json!(report.threads);
         value["seconds"] = json!(done.time.as_secs_f64());
-        return writeln!(out, "{value:#}");
+        return writeln!(out, "{}", shown::json(&value, true));
     }
     writeln!(
         out,

@@ -75,6 +75,7 @@ pub struct Args {
         long,
         value_name = "N,...",
         value_delimiter = ',',
+        value_parser = tokens,
         default_value = "512"
     )]
     pub n_prompt: Vec<usize>,
@@ -85,6 +86,7 @@ pub struct Args {
         long,
         value_name = "N,...",
         value_delimiter = ',',
+        value_parser = tokens,
         default_value = "128"
     )]
     pub n_gen: Vec<usize>,
@@ -99,6 +101,7 @@ pub struct Args {
         long,
         value_name = "N,...",
         value_delimiter = ',',
+        value_parser = tokens,
         default_value = "0"
     )]
     pub n_depth: Vec<usize>,
@@ -116,14 +119,14 @@ pub struct Args {
     pub threads: Vec<usize>,
 
     /// Repetitions of every test
-    #[arg(short, long, value_name = "N", default_value = "5", value_parser = positive)]
+    #[arg(short, long, value_name = "N", default_value = "5", value_parser = repetitions)]
     pub repetitions: usize,
 
     /// Form of the result
     #[arg(short, long, value_name = "FORM", default_value = "md")]
     pub output: Format,
 
-    /// -mmp 0: read files into memory instead of mapping them
+    /// -mmp 0: read files into memory instead of mapping them, such as those on network drives
     #[arg(long, value_name = "0|1", default_value = "1", value_parser = switch, action = clap::ArgAction::Set)]
     pub mmap: bool,
 
@@ -152,6 +155,7 @@ pub struct Args {
         long,
         value_name = "N,...",
         value_delimiter = ',',
+        value_parser = tokens,
         default_value = "128",
         requires = "batched"
     )]
@@ -162,13 +166,14 @@ pub struct Args {
         long,
         value_name = "N,...",
         value_delimiter = ',',
+        value_parser = tokens,
         default_value = "32",
         requires = "batched"
     )]
     pub ntg: Vec<usize>,
 
     /// -npl N,...: with --batched, texts that run at once
-    #[arg(long, value_name = "N,...", value_delimiter = ',', default_value = "1,2,4,8,16,32", value_parser = positive, requires = "batched")]
+    #[arg(long, value_name = "N,...", value_delimiter = ',', default_value = "1,2,4,8,16,32", value_parser = sequences, requires = "batched")]
     pub npl: Vec<usize>,
 
     /// -pps: with --batched, all texts go on from one prompt, whose keys and values they share
@@ -208,10 +213,38 @@ impl FromStr for Pair {
     fn from_str(text: &str) -> Result<Pair, String> {
         let parse = || {
             let (p, g) = text.split_once(',')?;
-            Some(Pair(p.parse().ok()?, g.parse().ok()?))
+            Some(Pair(tokens(p).ok()?, tokens(g).ok()?))
         };
-        parse().ok_or_else(|| format!("'{text}' is not PROMPT,TEXT, such as 512,128"))
+        parse().ok_or_else(|| {
+            format!(
+                "'{text}' is not PROMPT,TEXT, such as 512,128, both of at most {MAX_TOKENS} tokens"
+            )
+        })
     }
+}
+
+/// Longest prompt, text or context.
+const MAX_TOKENS: usize = 1 << 24;
+/// Most texts at once.
+const MAX_SEQUENCES: usize = 4096;
+/// Most repetitions.
+const MAX_REPETITIONS: usize = 1_000_000;
+
+fn tokens(text: &str) -> Result<usize, String> {
+    at_most(text, 0, MAX_TOKENS)
+}
+
+fn sequences(text: &str) -> Result<usize, String> {
+    at_most(text, 1, MAX_SEQUENCES)
+}
+
+fn repetitions(text: &str) -> Result<usize, String> {
+    at_most(text, 1, MAX_REPETITIONS)
+}
+
+fn at_most(text: &str, least: usize, most: usize) -> Result<usize, String> {
+    let n = text.parse().ok().filter(|n| (least..=most).contains(n));
+    n.ok_or_else(|| format!("give a whole number from {least} to {most}"))
 }
 
 fn switch(text: &str) -> Result<bool, String> {

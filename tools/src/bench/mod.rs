@@ -11,12 +11,13 @@ mod output;
 mod roofline;
 mod synth;
 
-use std::io::{self, Write};
+use std::io::Write;
 use std::path::PathBuf;
 
 use anyhow::{Result, bail};
 use trine_formats::gguf::ModelFile;
 
+use crate::{inputs, load, signals, threads};
 use args::Args;
 use synth::Spec;
 
@@ -25,11 +26,13 @@ use synth::Spec;
 /// # Errors
 /// A model that cannot be loaded or made; a test that does not fit it; output that cannot be written.
 pub fn run(args: &Args) -> Result<()> {
-    let mut out = io::stdout().lock();
+    let mut out = signals::stdout();
     if args.kernels {
         kernels::run(args, &mut out)?;
         return Ok(out.flush()?);
     }
+    // Weights are made up and packed by as many threads as the most that are measured.
+    threads::start(args.threads.iter().max().copied())?;
     let subjects = Subject::all(args)?;
     if args.batched {
         batched::run(args, &subjects, &mut out)?;
@@ -49,6 +52,7 @@ enum Subject {
 
 impl Subject {
     fn all(args: &Args) -> Result<Vec<Subject>> {
+        args.model.iter().for_each(|p| inputs::add(p));
         if args.save.is_some() && args.synthetic.len() > 1 {
             bail!(
                 "--save keeps one model, {} are made up",
@@ -59,6 +63,7 @@ impl Subject {
         for spec in &args.synthetic {
             all.push(match &args.save {
                 Some(path) => {
+                    inputs::spare(path, "--save")?;
                     spec.save(path)?;
                     Subject::File(path.clone())
                 }
@@ -73,7 +78,7 @@ impl Subject {
 
     fn open(&self, args: &Args) -> Result<ModelFile> {
         match self {
-            Subject::File(path) => Ok(trine::open_file(path, args.mmap)?),
+            Subject::File(path) => load::open(path, args.mmap),
             Subject::MadeUp(spec) => spec.build(),
         }
     }

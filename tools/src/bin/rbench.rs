@@ -3,12 +3,8 @@
 use std::process::ExitCode;
 
 use trine_tools::bench::args::{Args, SHORT};
-use trine_tools::{args, bench, exit, interrupt};
+use trine_tools::{args, bench, exit};
 
 fn main() -> ExitCode {
-    exit::run("rbench", || {
-        let args = args::parse::<Args>(SHORT);
-        interrupt::end_at_once(None);
-        bench::run(&args)
-    })
+    exit::run("rbench", || bench::run(&args::parse::<Args>(SHORT)))
 }

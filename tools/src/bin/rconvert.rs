@@ -1,9 +1,10 @@
 //! `rconvert`: the folder of a Hugging Face checkpoint becomes a GGUF file.
 
 use std::fmt::Write as _;
-use std::io::{self, Write as _};
+use std::io::Write as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use anyhow::{Result, anyhow, bail};
 use clap::{Parser, ValueEnum};
@@ -11,8 +12,10 @@ use serde_json::{Value, json};
 use trine::convert::{
     Options, OutType, PackedScale, Plan, Progress, Row, Ternary, known_classes, plan, run,
 };
+use trine_tools::isolate::OtherProcess;
+use trine_tools::load::thread_count;
 use trine_tools::progress::{TensorBar, human_bytes};
-use trine_tools::{exit, interrupt};
+use trine_tools::{args, exit, inputs, interrupt, note, shown, signals, threads};
 
 /// Convert the folder of a Hugging Face checkpoint (config.json, tokenizer, *.safetensors) into one
 /// GGUF file.
@@ -73,6 +76,10 @@ struct Args {
     /// Print the result as JSON
     #[arg(long)]
     json: bool,
+
+    /// Threads; without it one per processor. The result does not depend on it
+    #[arg(short, long, value_name = "N", value_parser = thread_count, allow_negative_numbers = true)]
+    threads: Option<usize>,
 
     /// A line per tensor on stderr
     #[arg(short, long)]
@@ -142,31 +149,32 @@ Model classes (in config.json) and their architecture:
     for (class, arch) in known_classes() {
         let _ = writeln!(text, "  {class:32}{arch}");
     }
-    text.push_str("\nExit code 0: written; 1: error, one line on stderr, nothing written; 2: wrong arguments.");
+    text.push_str("\nExit code 0: written; 1: error, one line on stderr, nothing written; 2: wrong arguments; 130: interrupted.");
     text
 }
 
 fn main() -> ExitCode {
-    exit::run("rconvert", || convert(&Args::parse()))
+    exit::run("rconvert", || convert(&args::parse::<Args>(&[])))
 }
 
 fn convert(args: &Args) -> Result<()> {
     if args.vocab_only && args.outtype.0.is_some_and(|t| t.ternary) {
         bail!("--vocab-only writes no weights; leave --outtype out");
     }
+    interrupt::writes_files();
+    threads::start(args.threads)?;
     let plan = plan(&args.dir, &options(args))?;
-    let mut stderr = io::stderr().lock();
     for note in &plan.notes {
-        writeln!(stderr, "rconvert: {note}")?;
+        note!("rconvert: {note}");
     }
-    drop(stderr);
     let layout = plan.layout()?;
     if !args.dry_run {
         let out = args
             .out
             .as_ref()
             .ok_or_else(|| anyhow!("the name of the file to write is missing"))?;
-        interrupt::end_at_once(Some("\nrconvert: interrupted, nothing was written"));
+        plan.inputs().iter().for_each(|p| inputs::add(p));
+        inputs::spare(out, "OUT.gguf")?;
         let mut progress = Display {
             bar: TensorBar::new(plan.work(), args.verbose),
             total: plan.rows.len(),
@@ -174,9 +182,10 @@ fn convert(args: &Args) -> Result<()> {
         run(&plan, out, &mut progress)?;
         progress.bar.finish();
     }
-    let mut stdout = io::stdout().lock();
+    let mut stdout = signals::stdout();
     if args.json {
-        writeln!(stdout, "{:#}", report(&plan, layout.file_bytes(), args))?;
+        let report = report(&plan, layout.file_bytes(), args);
+        writeln!(stdout, "{}", shown::json(&report, true))?;
         return Ok(());
     }
     if args.dry_run {
@@ -219,6 +228,7 @@ fn options(args: &Args) -> Options {
         pre: args.pre.clone(),
         vocab_only: args.vocab_only,
         fallback: args.fallback,
+        elsewhere: Some(Arc::new(OtherProcess)),
     }
 }
 
@@ -226,11 +236,11 @@ fn line(row: &Row) -> String {
     let shape: Vec<String> = row.shape.iter().map(u64::to_string).collect();
     format!(
         "{:32} {:>5} -> {:6} [{}]  {}",
-        row.name,
+        shown::name(&row.name),
         row.from,
         row.ty.to_string(),
         shape.join(", "),
-        row.source
+        shown::name(&row.source)
     )
 }
 

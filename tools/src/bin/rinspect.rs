@@ -1,14 +1,15 @@
 //! `rinspect`: what is in a GGUF file.
 
-use std::io::{self, BufWriter, Write};
+use std::io::{BufWriter, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::{Result, bail};
 use clap::Parser;
 use trine_tools::inspect::{Report, TextOptions, write_json, write_text};
+use trine_tools::load::thread_count;
 use trine_tools::packing::PackingArgs;
-use trine_tools::{exit, note};
+use trine_tools::{args, exit, load, note, signals, threads};
 
 /// Show what is in a GGUF model: metadata, tensors, sizes, and which matrices are ternary.
 ///
@@ -23,6 +24,7 @@ Examples:
   rinspect model.gguf                      metadata, totals per type, ternary summary
   rinspect model.gguf --tensors            and the tensor table
   rinspect model.gguf --hash               and the SHA-256 of every tensor's data
+  rinspect model.gguf --check-tensors      and whether any float or scale is infinite or no number
   rinspect model.gguf --json | jq '.total.bits_per_weight'
 
 \"ternary by\" says how far one scale s reaches in a matrix whose values are all -s, 0 or +s:
@@ -44,22 +46,37 @@ struct Args {
     #[arg(long)]
     hash: bool,
 
-    /// Read the file into memory instead of mapping it
+    /// Look at all floats and scales of all tensors, and fail where one is infinite or no number
+    #[arg(long)]
+    check_tensors: bool,
+
+    /// Read the file into memory instead of mapping it: for files on network drives, and those that somebody may cut
+    /// short meanwhile
     #[arg(long)]
     no_mmap: bool,
+
+    /// Threads that read the tensors; without it one per processor
+    #[arg(short, long, value_name = "N", value_parser = thread_count, allow_negative_numbers = true)]
+    threads: Option<usize>,
 
     #[command(flatten)]
     packing: PackingArgs,
 }
 
 fn main() -> ExitCode {
-    exit::run("rinspect", || inspect(&Args::parse()))
+    exit::run("rinspect", || inspect(&args::parse::<Args>(&[])))
 }
 
 fn inspect(args: &Args) -> Result<()> {
-    let model = trine::open_file(&args.model, !args.no_mmap)?;
-    let report = Report::new(&model, args.hash, &args.packing.options());
-    let mut out = BufWriter::new(io::stdout().lock());
+    threads::start(args.threads)?;
+    let model = load::open(&args.model, !args.no_mmap)?;
+    let report = Report::new(
+        &model,
+        args.hash,
+        args.check_tensors,
+        &args.packing.options(),
+    );
+    let mut out = BufWriter::new(signals::stdout());
     if args.json {
         write_json(&report, &mut out)?;
     } else {

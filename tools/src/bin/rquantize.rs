@@ -1,6 +1,6 @@
 //! rquantize: quantizes GGUF models into the files that llama-quantize writes.
 
-use std::io::{self, BufWriter, Write};
+use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Instant;
@@ -10,7 +10,7 @@ use clap::Parser;
 use trine::Isa;
 use trine::quant::{
     Importance, KvOverride, Plan, Progress, QuantError, Recipe, Row, RunOptions, Selection, Target,
-    TensorRule, anyprec, nearest, parse_layers, parse_type, run,
+    TensorRule, anyprec, nearest, output_paths, parse_layers, parse_type, run,
 };
 use trine_formats::anyprec::AnyPrec;
 use trine_formats::gguf::{PackingOptions, ShapeTiles};
@@ -22,7 +22,9 @@ use trine_tools::anyprec::{
 use trine_tools::goal::{Goal, long_help};
 use trine_tools::packing::I2sLayout;
 use trine_tools::progress::TensorBar;
-use trine_tools::{exit, interrupt, quantize as show};
+use trine_tools::{
+    args, exit, inputs, interrupt, load, note, quantize as show, signals, text, threads,
+};
 
 /// Quantize a GGUF model. The output is, byte for byte, the file that llama-quantize writes.
 ///
@@ -198,6 +200,11 @@ impl Job {
         );
         Ok(Job { out, goal, threads })
     }
+
+    /// How many threads work, where 0 asks for all.
+    fn threads(&self) -> usize {
+        threads::count(Some(self.threads).filter(|&n| n > 0))
+    }
 }
 
 /// Takes one width out of an any-precision file.
@@ -215,7 +222,8 @@ fn take_width(args: &Args, width: u8) -> Result<()> {
     if args.dry_run || args.verify {
         bail!("--width knows neither --dry-run nor --verify; rinspect shows the widths of a file");
     }
-    let model = trine::open_file(&args.input, true)?;
+    let model = load::open(&args.input, true)?;
+    inputs::spare(Path::new(out), "the output")?;
     take(&model, width, Path::new(out), args.json)
 }
 
@@ -230,7 +238,7 @@ fn any_precision(args: &Args, job: &Job, target: anyprec::Target) -> Result<()> 
             target.name()
         );
     }
-    let model = trine::open_file(&args.input, true)?;
+    let model = load::open(&args.input, true)?;
     quantize_any_precision(AnyPrecJob {
         model: &model,
         target,
@@ -243,7 +251,7 @@ fn any_precision(args: &Args, job: &Job, target: anyprec::Target) -> Result<()> 
         out: &job.out,
         options: anyprec::RunOptions {
             isa: Isa::from_env()?,
-            threads: job.threads,
+            threads: job.threads(),
         },
         dry_run: args.dry_run,
         json: args.json,
@@ -330,7 +338,8 @@ fn recipe(args: &Args, target: Target) -> Result<Recipe> {
     }
     if let Some(path) = &args.tensor_type_file {
         let place = || format!("--tensor-type-file '{}'", path.display());
-        let text = std::fs::read_to_string(path).with_context(place)?;
+        let bytes = text::read_small(path).with_context(place)?;
+        let text = text::utf8(bytes, "its text").with_context(place)?;
         recipe
             .rules
             .extend(TensorRule::parse_file(&text).with_context(place)?);
@@ -347,10 +356,11 @@ fn recipe(args: &Args, target: Target) -> Result<Recipe> {
 
 fn importance(file: &str, args: &Args) -> Result<Option<Importance>> {
     let place = || format!("--imatrix '{file}'");
-    let matrix = Imatrix::parse(&std::fs::read(file).with_context(place)?).with_context(place)?;
+    let bytes = text::read_file(Path::new(file)).with_context(place)?;
+    let matrix = Imatrix::parse(&bytes).with_context(place)?;
     let importance = Importance::from_file(&matrix, file, &args.selection())?;
     if importance.is_none() {
-        eprintln!("warning: no weights of '{file}' are selected: quantizing without");
+        note!("warning: no weights of '{file}' are selected: quantizing without");
     }
     Ok(importance)
 }
@@ -375,7 +385,7 @@ impl Progress for Display {
 /// Shows the tensors that the one line of an error only counts.
 fn list(error: &QuantError) {
     for line in show::details(error) {
-        eprintln!("  {line}");
+        note!("  {line}");
     }
 }
 
@@ -393,7 +403,7 @@ fn quantize(args: &Args) -> Result<()> {
         bail!("{option} is for any-precision targets such as AP3-8 or SQ4");
     }
     let recipe = recipe(args, target)?;
-    let model = trine::open_file(&args.input, true)?;
+    let model = load::open(&args.input, true)?;
     if AnyPrec::is(model.meta()) {
         bail!(
             "the model is any-precision: take one of its widths with --width, or start from the model it was made from"
@@ -401,17 +411,20 @@ fn quantize(args: &Args) -> Result<()> {
     }
     let plan = Plan::new(&model, &recipe)?;
     for warning in &plan.warnings {
-        eprintln!("warning: {warning}");
+        note!("warning: {warning}");
     }
     for note in &plan.notes {
-        eprintln!("note: {note}");
+        note!("note: {note}");
     }
-    let mut out = BufWriter::new(io::stdout().lock());
+    let mut out = BufWriter::new(signals::stdout());
     if args.dry_run {
         show::write_plan(&plan, target, args.json, &mut out)?;
         out.flush()?;
         plan.check().map_err(QuantError::from).inspect_err(list)?;
         return Ok(());
+    }
+    for file in output_paths(&plan, &job.out) {
+        inputs::spare(&file, "the output")?;
     }
     let mut display = Display {
         bar: TensorBar::new(plan.bytes_from(), args.verbose),
@@ -419,7 +432,7 @@ fn quantize(args: &Args) -> Result<()> {
     };
     let options = RunOptions {
         isa: Isa::from_env()?,
-        threads: job.threads,
+        threads: job.threads(),
         force: args.force,
     };
     let report = run(&model, &plan, &job.out, options, &mut display);
@@ -428,25 +441,29 @@ fn quantize(args: &Args) -> Result<()> {
     show::write_report(&plan, &report, target, start.elapsed(), args.json, &mut out)?;
     if args.verbose {
         for t in report.ternary.lossy() {
-            eprintln!("  {}: {}", t.name, t.loss);
+            note!("  {}: {}", t.name, t.loss);
         }
     }
     for (name, inexact) in report.moves.inexact() {
-        eprintln!("warning: {name}: {inexact}");
+        note!("warning: {name}: {inexact}");
     }
     if args.verify {
+        threads::start(Some(job.threads()))?;
+        let verified = show::verify(&model, &recipe, &plan, &report)?;
         // standard output is one JSON document
-        let mut aside = io::stderr().lock();
-        let out: &mut dyn Write = if args.json { &mut aside } else { &mut out };
-        show::verify(&model, &recipe, &plan, &report, out)?;
+        if args.json {
+            note!("{verified}");
+        } else {
+            writeln!(out, "{verified}")?;
+        }
     }
     Ok(out.flush()?)
 }
 
 fn main() -> ExitCode {
     exit::run("rquantize", || {
-        let args = Args::parse();
-        interrupt::end_at_once(Some("\nrquantize: interrupted, nothing was written"));
+        let args = args::parse::<Args>(&[]);
+        interrupt::writes_files();
         quantize(&args)
     })
 }

@@ -1,13 +1,13 @@
 //! `rtokenize`: shows the tokens of a text.
 
-use std::io::{BufWriter, Read, Write};
+use std::io::{BufWriter, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result, anyhow, bail};
 use clap::Parser;
 use trine::tokenizer::Tokenizer;
-use trine_tools::exit;
+use trine_tools::{args, exit, load, shown, signals, text};
 
 /// Show the tokens of a text, one `id -> 'piece'` a line
 ///
@@ -49,16 +49,16 @@ struct Args {
 }
 
 fn main() -> ExitCode {
-    exit::run("rtokenize", || tokenize(&Args::parse()))
+    exit::run("rtokenize", || tokenize(&args::parse::<Args>(&[])))
 }
 
 fn tokenize(args: &Args) -> Result<()> {
-    let model = trine::open_file(&args.model, true)?;
+    let model = load::open(&args.model, true)?;
     let tokenizer = Tokenizer::from_metadata(model.meta())
         .with_context(|| format!("'{}'", args.model.display()))?;
     let text = read_text(args)?;
     let ids = tokenizer.encode(&text, !args.no_bos, !args.no_parse_special)?;
-    let mut out = BufWriter::new(std::io::stdout().lock());
+    let mut out = BufWriter::new(signals::stdout());
     print(args, &tokenizer, &ids, &mut out).context("cannot write the tokens")?;
     out.flush().context("cannot write the tokens")
 }
@@ -77,14 +77,14 @@ fn print(
                 serde_json::json!({ "id": id, "piece": String::from_utf8_lossy(&piece) })
             })
             .collect();
-        return writeln!(out, "{}", serde_json::Value::from(tokens));
+        return writeln!(out, "{}", shown::json(&tokens.into(), false));
     }
     if args.ids {
         writeln!(out, "{ids:?}")?;
     } else {
         for &id in ids {
             write!(out, "{id:6} -> '")?;
-            out.write_all(&tokenizer.piece(id, true))?;
+            out.write_all(&escaped(tokenizer.piece(id, true)))?;
             writeln!(out, "'")?;
         }
     }
@@ -94,24 +94,28 @@ fn print(
     Ok(())
 }
 
+/// A piece without what would do something to the terminal, where it is text; line breaks and tabs are pieces too. The
+/// bytes of a piece that is a part of a character stay as they are.
+fn escaped(piece: Vec<u8>) -> Vec<u8> {
+    match String::from_utf8(piece) {
+        Ok(text) => shown::escape_text(&text).into_bytes(),
+        Err(e) => e.into_bytes(),
+    }
+}
+
 fn read_text(args: &Args) -> Result<String> {
     let (bytes, from) = if let Some(prompt) = &args.prompt {
         (prompt.clone().into_bytes(), "the prompt".to_owned())
     } else if let Some(path) = &args.file {
         let from = format!("'{}'", path.display());
-        let bytes = std::fs::read(path).with_context(|| format!("cannot read {from}"))?;
-        (bytes, from)
+        (text::read_file(path)?, from)
     } else {
-        let mut bytes = Vec::new();
-        std::io::stdin()
-            .read_to_end(&mut bytes)
-            .context("cannot read standard input")?;
-        (bytes, "standard input".to_owned())
+        (text::read_stdin()?, "standard input".to_owned())
     };
     let bytes = if args.no_escape {
         bytes
     } else {
-        unescape(&bytes)
+        text::unescape(&bytes)
     };
     match String::from_utf8(bytes) {
         Ok(text) if text.is_empty() && args.prompt.is_none() && args.file.is_none() => {
@@ -123,37 +127,4 @@ fn read_text(args: &Args) -> Result<String> {
             e.utf8_error().valid_up_to()
         )),
     }
-}
-
-/// Replaces the escapes that llama.cpp's tools know: `\n \r \t \' \" \\` and `\xHH`; others stay.
-fn unescape(text: &[u8]) -> Vec<u8> {
-    let mut out = Vec::with_capacity(text.len());
-    let mut rest = text;
-    while let Some((&byte, after)) = rest.split_first() {
-        rest = after;
-        let Some(&escaped) = after.first().filter(|_| byte == b'\\') else {
-            out.push(byte);
-            continue;
-        };
-        rest = &after[1..];
-        match escaped {
-            b'n' => out.push(b'\n'),
-            b'r' => out.push(b'\r'),
-            b't' => out.push(b'\t'),
-            b'\'' | b'"' | b'\\' => out.push(escaped),
-            _ => {
-                let hex = rest.get(..2).and_then(|h| std::str::from_utf8(h).ok());
-                let value = hex
-                    .filter(|h| escaped == b'x' && h.bytes().all(|b| b.is_ascii_hexdigit()))
-                    .and_then(|h| u8::from_str_radix(h, 16).ok());
-                if let Some(value) = value {
-                    out.push(value);
-                    rest = &rest[2..];
-                } else {
-                    out.extend([b'\\', escaped]);
-                }
-            }
-        }
-    }
-    out
 }

@@ -16,11 +16,12 @@ use trine::eval::base_file::{BaseReader, BaseWriter};
 use trine::eval::kld::{self, Divergence};
 use trine::eval::perplexity::{Estimate, perplexity};
 use trine::eval::{Batching, Chunks, EvalError, SideBySide};
+use trine_formats::limited::open_regular;
 
 use crate::load::{load, peak_memory};
-use crate::outfile::{OutFile, keep_input};
+use crate::outfile::OutFile;
 use crate::progress::Steps;
-use crate::{interrupt, text};
+use crate::{inputs, interrupt, shown, signals, text};
 use args::Args;
 
 /// The option that names the output.
@@ -54,19 +55,12 @@ fn evaluate(args: &Args) -> Result<()> {
     };
     let target = args.kl_divergence_base.as_deref();
     let target = target.filter(|_| !args.kl_divergence);
-    if let Some(target) = target {
-        if let Some(file) = &args.file {
-            keep_input(target, file, OPTION)?;
-        }
-        keep_input(target, &args.model.model, OPTION)?;
-    }
-    let out = target.map(OutFile::create).transpose()?;
-    interrupt::listen()?;
+    inputs::add(&args.model.model);
+    let out = target.map(|t| OutFile::create(t, OPTION)).transpose()?;
+    interrupt::listen();
     let loaded = load(&args.model)?;
     if let Some(target) = target {
-        for shard in loaded.file().shards() {
-            keep_input(target, &shard.path, OPTION)?;
-        }
+        inputs::spare(target, OPTION)?;
     }
     match (base, text) {
         (Some(base), text) => divergence(args, &loaded, base, text),
@@ -82,7 +76,8 @@ fn open_base(path: &Path) -> Result<(BufReader<File>, u64)> {
     if path.is_dir() {
         bail!("'{shown}' is a directory; give a file that --kl-divergence-base wrote");
     }
-    let file = File::open(path).with_context(|| format!("cannot open '{shown}'"))?;
+    inputs::add(path);
+    let file = open_regular(path).with_context(|| format!("cannot open '{shown}'"))?;
     let length = file
         .metadata()
         .with_context(|| format!("cannot open '{shown}'"))?
@@ -167,7 +162,7 @@ fn estimate(args: &Args, loaded: &Model, text: &str, out: Option<OutFile>) -> Re
         None => None,
     };
     // Not locked: it is written to by whichever thread evaluates.
-    let mut stdout = io::stdout();
+    let mut stdout = signals::stdout();
     let mut progress = Steps::new("chunk", chunks.count());
     let mut running = Vec::new();
     let mut previous = Estimate::default();
@@ -239,7 +234,7 @@ fn estimate(args: &Args, loaded: &Model, text: &str, out: Option<OutFile>) -> Re
             "running": running,
             "peak_memory_bytes": peak_memory(),
         });
-        writeln!(stdout, "{report}")?;
+        writeln!(stdout, "{}", shown::json(&report, false))?;
     } else {
         if args.ppl_output_type == 0 {
             writeln!(stdout)?;
@@ -296,7 +291,7 @@ fn divergence(
         loaded.threads()
     );
     // Not locked: it is written to by whichever thread evaluates.
-    let mut stdout = io::stdout();
+    let mut stdout = signals::stdout();
     if !args.json {
         writeln!(stdout, "{}", trine::eval::TABLE_HEAD)?;
     }
@@ -319,7 +314,8 @@ fn divergence(
         result => result?,
     };
     if args.json {
-        writeln!(stdout, "{}", divergence_json(args, &total, n_ctx, count))?;
+        let report = divergence_json(args, &total, n_ctx, count);
+        writeln!(stdout, "{}", shown::json(&report, false))?;
     } else {
         writeln!(stdout)?;
         match total.report() {

@@ -15,6 +15,7 @@ use super::{go_on, model};
 use crate::inspect::AnyPrecReport;
 use crate::load::peak_memory;
 use crate::progress::Steps;
+use crate::{shown, signals};
 
 /// Evaluates the same chunks at every width; a line appears when its width is done.
 pub fn table(args: &Args, loaded: &Model, widths: &[u8], text: &str) -> Result<()> {
@@ -38,7 +39,7 @@ pub fn table(args: &Args, loaded: &Model, widths: &[u8], text: &str) -> Result<(
         args.batch_size,
         loaded.threads()
     );
-    let mut stdout = io::stdout().lock();
+    let mut stdout = signals::stdout();
     if !args.json {
         writeln!(
             stdout,
@@ -96,7 +97,7 @@ pub fn table(args: &Args, loaded: &Model, widths: &[u8], text: &str) -> Result<(
             "widths": rows,
             "peak_memory_bytes": peak_memory(),
         });
-        writeln!(stdout, "{report}")?;
+        writeln!(stdout, "{}", shown::json(&report, false))?;
         stdout.flush()?;
     }
     Ok(())

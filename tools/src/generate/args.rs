@@ -8,7 +8,7 @@ use clap::Parser;
 use trine::{DraftOptions, GenerateOptions, SamplerOptions};
 
 use crate::interrupt;
-use crate::load::{ModelArgs, positive};
+use crate::load::{ModelArgs, count, positive};
 
 /// Options of several letters behind one dash.
 pub const SHORT: &[(&str, &str)] = &[
@@ -95,8 +95,9 @@ pub struct Args {
         short,
         long,
         value_name = "N",
-        default_value_t = 0,
-        allow_negative_numbers = true
+        default_value = "0",
+        allow_negative_numbers = true,
+        value_parser = count
     )]
     pub ctx_size: usize,
 
@@ -184,6 +185,11 @@ pub struct Args {
         allow_negative_numbers = true
     )]
     pub frequency_penalty: f32,
+
+    /// Show control characters in the text as escapes such as \u{1b}, except line breaks and tabs; without it the text
+    /// is what the model says, whatever that does to a terminal
+    #[arg(long)]
+    pub escape_control: bool,
 
     /// Never choose a token that ends the text
     #[arg(long)]

@@ -4,6 +4,7 @@
 //! holds what the template makes of the messages, whichever way the user came there.
 
 use std::io::{self, BufRead, IsTerminal, Write};
+use std::sync::Arc;
 
 use anyhow::{Context as _, Result, bail};
 use trine::{Chat, ChatTemplate, Context, End, GenerateError, GenerateOptions, Message, Model};
@@ -12,6 +13,7 @@ use super::args::Args;
 use super::output::Output;
 use super::summary;
 use super::timings::Timings;
+use crate::isolate::OtherProcess;
 use crate::{interrupt, text};
 
 const HELP: &str = "\
@@ -82,14 +84,13 @@ pub fn run(
                 continue;
             }
             "/help" => {
-                note!("{HELP}");
+                HELP.lines().for_each(|line| note!("{line}"));
                 continue;
             }
             command if command == "/bits" || command.starts_with("/bits ") => {
                 match change_bits(command, &mut chat) {
                     Ok(()) => {}
-                    Err(e) if terminal => note!("{e:#}"),
-                    Err(e) => return Err(e),
+                    Err(e) => note!("{e:#}"),
                 }
                 continue;
             }
@@ -133,9 +134,9 @@ pub fn run(
 
 fn template(args: &Args, model: &Model) -> Result<ChatTemplate> {
     let Some(path) = &args.chat_template_file else {
-        let own = model.chat_template().context("tokenizer.chat_template")?;
+        let own = model.metadata().get_str("tokenizer.chat_template")?;
         return match own {
-            Some(template) => Ok(template),
+            Some(source) => isolated(source, model).context("tokenizer.chat_template"),
             None => bail!(
                 "'{}' has no chat template, so it was not made to chat: leave -cnv out, or give one with --chat-template-file",
                 args.model.model.display()
@@ -143,8 +144,14 @@ fn template(args: &Args, model: &Model) -> Result<ChatTemplate> {
         };
     };
     let from = format!("'{}'", path.display());
-    let source = text::utf8(text::read_file(path)?, &from)?;
-    ChatTemplate::new(&source, model.tokenizer()).context(from)
+    let source = text::utf8(text::read_small(path).context(from.clone())?, &from)?;
+    isolated(&source, model).context(from)
+}
+
+/// A template that is rendered in another process: it may come from anywhere.
+fn isolated(source: &str, model: &Model) -> Result<ChatTemplate> {
+    let template = ChatTemplate::isolated(source, model.tokenizer(), Arc::new(OtherProcess));
+    Ok(template?)
 }
 
 /// A line of standard input without its end, `None` at the end of the input. A backslash at the end of
@@ -154,7 +161,8 @@ fn read_message(terminal: bool) -> Result<Option<String>> {
     let mut prompt = "> ";
     loop {
         if terminal {
-            write!(io::stderr(), "{prompt}")?;
+            // Who cannot read the prompt can answer all the same.
+            let _ = write!(io::stderr(), "{prompt}");
         }
         let mut line = Vec::new();
         let read = interrupt::while_waiting(|| io::stdin().lock().read_until(b'\n', &mut line));
@@ -164,7 +172,8 @@ fn read_message(terminal: bool) -> Result<Option<String>> {
             }
             return Ok(Some(message).filter(|m| !m.is_empty()));
         }
-        let line = text::utf8(line, "standard input")?;
+        // A bad byte costs a character of the message and not the conversation.
+        let line = String::from_utf8_lossy(&line);
         let line = line.strip_suffix('\n').unwrap_or(&line);
         let line = line.strip_suffix('\r').unwrap_or(line);
         match line.strip_suffix('\\') {

@@ -14,7 +14,7 @@ use serde_json::json;
 use trine::{Context, ContextOptions, End, GenerateError, GenerateOptions, Model};
 
 use crate::load::load;
-use crate::{interrupt, text};
+use crate::{interrupt, shown, signals, text};
 use args::Args;
 use output::Output;
 use timings::Timings;
@@ -32,7 +32,7 @@ pub fn run(args: &Args) -> Result<()> {
     } else {
         Some(read_prompt(args)?)
     };
-    interrupt::listen()?;
+    interrupt::listen();
     let loading = Instant::now();
     let model = load(&args.model)?;
     let layouts = model.weights().layouts().to_string();
@@ -199,8 +199,8 @@ fn complete(
         if args.logits_sha256 {
             report["logits_sha256"] = done.proofs.into();
         }
-        let mut stdout = std::io::stdout().lock();
-        writeln!(stdout, "{report}")?;
+        let mut stdout = signals::stdout();
+        writeln!(stdout, "{}", shown::json(&report, false))?;
         stdout.flush()?;
     }
     summary(&context, timings);

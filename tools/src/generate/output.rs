@@ -1,6 +1,6 @@
 //! What `rgen` writes to standard output.
 
-use std::io::{self, Stdout, Write};
+use std::io::{self, Write};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use serde_json::{Value, json};
@@ -9,6 +9,8 @@ use trine::generate::{Evaluated, LogitsObserver};
 use trine::{CancelToken, Chunk, Tokenizer};
 
 use super::args::Args;
+use crate::shown;
+use crate::signals::{self, Out};
 use crate::text::hex;
 
 /// What was written, or would have been.
@@ -26,10 +28,11 @@ pub struct Done {
 
 /// Writes the text as it comes.
 pub struct Output {
-    stdout: Stdout,
+    stdout: Out,
     show_prompt: bool,
     show_text: bool,
     show_proofs: bool,
+    escape: bool,
     done: Done,
     proofs: Arc<Mutex<Proofs>>,
 }
@@ -46,10 +49,11 @@ impl Output {
     /// Nothing written yet.
     pub fn new(args: &Args) -> Output {
         Output {
-            stdout: io::stdout(),
+            stdout: signals::stdout(),
             show_prompt: !args.no_display_prompt && !args.conversation,
             show_text: !args.json && !args.logits_sha256,
             show_proofs: !args.json,
+            escape: args.escape_control,
             done: Done::default(),
             proofs: Arc::default(),
         }
@@ -69,7 +73,7 @@ impl Output {
                 let proof = json!({ "pos": position, "token": token, "sha256": sha256 });
                 return proofs.list.push(proof);
             }
-            let mut stdout = io::stdout();
+            let mut stdout = signals::stdout();
             let line = writeln!(stdout, "{position} {token} {sha256}");
             if let Err(e) = line.and_then(|()| stdout.flush()) {
                 proofs.error = Some(e);
@@ -86,8 +90,8 @@ impl Output {
         text += &detokenizer.finish();
         self.done.prompt = text;
         if self.show_prompt && self.show_text {
-            self.stdout.write_all(self.done.prompt.as_bytes())?;
-            self.stdout.flush()?;
+            let text = self.done.prompt.clone();
+            self.write(&text)?;
         }
         Ok(())
     }
@@ -98,10 +102,18 @@ impl Output {
         self.done.tokens.extend(chunk.token);
         self.done.text += &chunk.text;
         if self.show_text && !chunk.text.is_empty() {
-            self.stdout.write_all(chunk.text.as_bytes())?;
-            self.stdout.flush()?;
+            self.write(&chunk.text)?;
         }
         Ok(())
+    }
+
+    fn write(&mut self, text: &str) -> io::Result<()> {
+        if self.escape {
+            self.stdout.write_all(shown::escape_text(text).as_bytes())?;
+        } else {
+            self.stdout.write_all(text.as_bytes())?;
+        }
+        self.stdout.flush()
     }
 
     /// Ends the text with a line break.

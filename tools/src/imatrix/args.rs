@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::{Parser, ValueEnum};
 use trine_formats::imatrix::Form;
 
-use crate::load::{ModelArgs, PathArg, positive, thread_count};
+use crate::load::{ModelArgs, PathArg, count, positive, thread_count};
 use crate::packing::PackingArgs;
 
 /// Options of several letters behind one dash.
@@ -49,7 +49,8 @@ pub struct Args {
     #[arg(short, long, value_name = "N", value_parser = thread_count, allow_negative_numbers = true)]
     pub threads: Option<usize>,
 
-    /// Read the model into memory instead of mapping it
+    /// Read the model into memory instead of mapping it: for files on network drives, and those that somebody may cut
+    /// short meanwhile
     #[arg(long)]
     pub no_mmap: bool,
 
@@ -91,7 +92,7 @@ pub struct Args {
     pub chunks: Option<usize>,
 
     /// Leave out the first N chunks of the text
-    #[arg(long, value_name = "N", default_value_t = 0, visible_alias = "chunk")]
+    #[arg(long, value_name = "N", default_value = "0", visible_alias = "chunk", value_parser = count)]
     pub from_chunk: usize,
 
     /// Also collect for output.weight
@@ -111,7 +112,7 @@ pub struct Args {
     pub output_frequency: usize,
 
     /// Save a copy as OUTPUT.at_CHUNK every N chunks; 0 for none
-    #[arg(long, value_name = "N", default_value_t = 0)]
+    #[arg(long, value_name = "N", default_value = "0", value_parser = count)]
     pub save_frequency: usize,
 
     /// Start with the sums of FILE, of either form; may be repeated
@@ -166,11 +167,14 @@ pub struct Args {
     pub documents: Option<Documents>,
 }
 
+/// Longest sequence: its gradients would not fit into any memory.
+const MAX_SEQUENCE: usize = 1 << 24;
+
 /// A sequence must have something to predict.
 fn sequence_length(text: &str) -> Result<usize, String> {
     match text.parse() {
-        Ok(n @ 2..) => Ok(n),
-        _ => Err("give a whole number above 1".to_owned()),
+        Ok(n @ 2..=MAX_SEQUENCE) => Ok(n),
+        _ => Err(format!("give a whole number from 2 to {MAX_SEQUENCE}")),
     }
 }
 

@@ -1,7 +1,7 @@
 //! Running a text through a model for its importance matrix.
 
 use std::error::Error;
-use std::io::{self, Write};
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
@@ -13,10 +13,9 @@ use trine::eval::perplexity::Estimate;
 use trine_formats::imatrix::{Form, Imatrix};
 
 use super::args::Args;
-use super::{read, save, summary};
+use super::{COPY, read, save, summary};
 use crate::load::{ModelArgs, load};
-use crate::outfile::keep_input;
-use crate::{interrupt, progress, text};
+use crate::{inputs, interrupt, progress, signals, text};
 
 /// Collects into `matrix`, which holds the sums of the input files; `false` when the user stopped it.
 ///
@@ -39,9 +38,7 @@ pub fn run(
     let text = text::read_prompt(file)?;
     matrix.datasets.push(file.display().to_string());
     let loaded = load(model)?;
-    for shard in loaded.file().shards() {
-        keep_input(target, &shard.path, "-o")?;
-    }
+    inputs::spare(target, "-o")?;
     if args.ctx_size > loaded.weights().config().n_ctx_train {
         note!(
             "warning: the model was trained on a context of {} tokens, {} are asked for",
@@ -111,7 +108,7 @@ pub fn run(
         Err(e) => return Err(e.into()),
     };
     if !args.no_ppl && !args.json && run.done > run.first {
-        writeln!(io::stdout())?;
+        writeln!(signals::stdout())?;
     }
     save(&matrix, target, form)?;
     let ppl = (run.estimate.count > 0).then(|| (run.estimate.ppl(), run.estimate.ppl_error()));
@@ -236,7 +233,7 @@ impl Run<'_> {
             progress::expect("chunk", one, self.total);
         }
         if !self.args.json {
-            let mut stdout = io::stdout().lock();
+            let mut stdout = signals::stdout();
             for (i, estimate) in (self.done + 1..).zip(running) {
                 write!(stdout, "[{i}]{:.4},", estimate.ppl())?;
             }
@@ -251,7 +248,7 @@ impl Run<'_> {
         self.estimate = running.last().copied().unwrap_or_default();
         if copy_now {
             let mut name = self.target.as_os_str().to_owned();
-            name.push(format!(".at_{}", matrix.chunk_count));
+            name.push(format!("{COPY}{}", matrix.chunk_count));
             save(matrix, &PathBuf::from(name), self.form)?;
         }
         if save_now {
@@ -266,7 +263,7 @@ impl Run<'_> {
     /// Saves what a stopped run has.
     fn stopped(&mut self) -> Result<()> {
         if !self.args.no_ppl && !self.args.json && self.done > self.first {
-            writeln!(io::stdout())?;
+            writeln!(signals::stdout())?;
         }
         if let Some(matrix) = self.unsaved.take() {
             save(&matrix, self.target, self.form)?;

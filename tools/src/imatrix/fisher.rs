@@ -3,7 +3,7 @@
 mod file;
 mod text;
 
-use std::io::{self, Write};
+use std::io::Write;
 use std::path::Path;
 
 use anyhow::{Context, Result, bail};
@@ -15,10 +15,9 @@ use trine::tokenizer::Tokenizer;
 
 use super::args::Args;
 use crate::load::{ModelArgs, peak_memory};
-use crate::outfile::keep_input;
 use crate::progress::Steps;
 use crate::progress::human_bytes;
-use crate::{args, interrupt};
+use crate::{args, inputs, interrupt, load, shown, signals, threads};
 use file::{Origin, State};
 
 /// Adds up the squared gradients of random sequences of a text; `false` when the user stopped it.
@@ -27,10 +26,8 @@ use file::{Origin, State};
 /// Whatever the user, a file or the model did wrong.
 pub fn run(args: &Args, model: &ModelArgs, text: &Path, target: &Path) -> Result<bool> {
     let isa = Isa::from_env()?;
-    let opened = trine::open_file(&model.model, !model.no_mmap)?;
-    for shard in opened.shards() {
-        keep_input(target, &shard.path, "-o")?;
-    }
+    let opened = load::open(&model.model, !model.no_mmap)?;
+    inputs::spare(target, "-o")?;
     let name = || format!("'{}'", model.model.display());
     let config = Config::read(&opened).with_context(name)?;
     let tokenizer = Tokenizer::from_metadata(opened.meta()).with_context(name)?;
@@ -57,14 +54,9 @@ pub fn run(args: &Args, model: &ModelArgs, text: &Path, target: &Path) -> Result
         args.seq_len,
         human_bytes(trine::fisher::memory(&config, args.seq_len))
     );
-    let pool = rayon::ThreadPoolBuilder::new()
-        .num_threads(threads)
-        .build()
-        .with_context(|| format!("cannot start {threads} threads"))?;
+    threads::start(Some(threads))?;
     let packing = model.packing.options();
-    let mut fisher = pool
-        .install(|| Fisher::load(&opened, &packing, isa).map_err(anyhow::Error::new))
-        .with_context(name)?;
+    let mut fisher = Fisher::load(&opened, &packing, isa).with_context(name)?;
     drop(opened);
     let mut state = State::default();
     if args.resume && target.exists() {
@@ -88,7 +80,7 @@ pub fn run(args: &Args, model: &ModelArgs, text: &Path, target: &Path) -> Result
         saved: state.samples,
         state,
     };
-    let finished = run.all(&sample.sequences, &pool)?;
+    let finished = run.all(&sample.sequences)?;
     if finished {
         run.summary()?;
     }
@@ -106,11 +98,11 @@ struct Run<'a> {
 }
 
 impl Run<'_> {
-    fn all(&mut self, sequences: &[Vec<u32>], pool: &rayon::ThreadPool) -> Result<bool> {
+    fn all(&mut self, sequences: &[Vec<u32>]) -> Result<bool> {
         let first = self.state.samples;
         let mut steps = Steps::after("sample", first, sequences.len());
         for sequence in &sequences[first..] {
-            let added = pool.install(|| self.fisher.add(sequence));
+            let added = self.fisher.add(sequence);
             let loss = added.with_context(|| format!("sample {}", self.state.samples + 1))?;
             self.state.samples += 1;
             self.state.loss += loss;
@@ -154,7 +146,7 @@ impl Run<'_> {
     }
 
     fn summary(&self) -> Result<()> {
-        let mut stdout = io::stdout().lock();
+        let mut stdout = signals::stdout();
         let matrices = self.fisher.targets().len();
         if self.args.json {
             let report = json!({
@@ -168,7 +160,7 @@ impl Run<'_> {
                 "mean_loss": self.state.mean(),
                 "peak_memory_bytes": peak_memory(),
             });
-            writeln!(stdout, "{report}")?;
+            writeln!(stdout, "{}", shown::json(&report, false))?;
         } else {
             writeln!(
                 stdout,

@@ -4,16 +4,16 @@ pub mod args;
 mod collect;
 mod fisher;
 
-use std::io::{self, Write};
+use std::io::Write;
 use std::path::Path;
 
 use anyhow::{Context, Result, anyhow, bail};
 use serde_json::json;
 use trine_formats::imatrix::{Entry, Form, Imatrix};
 
-use crate::interrupt;
 use crate::load::peak_memory;
-use crate::outfile::{OutFile, keep_input};
+use crate::outfile::OutFile;
+use crate::{inputs, interrupt, shown, signals};
 use args::Args;
 
 /// Runs the tool.
@@ -27,9 +27,11 @@ pub fn run(args: &Args) -> Result<()> {
         "imatrix.gguf"
     };
     let target = args.output.clone().unwrap_or_else(|| default.into());
-    let inputs = [&args.model, &args.file].into_iter().flatten();
-    for input in inputs.chain(&args.in_file) {
-        keep_input(&target, input, "-o")?;
+    let files = [&args.model, &args.file].into_iter().flatten();
+    files.chain(&args.in_file).for_each(|p| inputs::add(p));
+    OutFile::probe(&target, "-o")?;
+    if args.save_frequency > 0 {
+        spare_copies(&target)?;
     }
     let mut matrix = Imatrix::new(u32::try_from(args.ctx_size).context("-c is too large")?);
     for file in &args.in_file {
@@ -44,7 +46,7 @@ pub fn run(args: &Args) -> Result<()> {
     let model = args
         .model_args()
         .ok_or_else(|| anyhow!("a text needs a model to go through: give one with -m FILE"))?;
-    interrupt::listen()?;
+    interrupt::listen();
     let finished = if args.fisher {
         fisher::run(args, &model, text, &target)
     } else {
@@ -53,6 +55,32 @@ pub fn run(args: &Args) -> Result<()> {
     if !finished? {
         note!("interrupted");
         std::process::exit(interrupt::EXIT_CODE);
+    }
+    Ok(())
+}
+
+/// What stands before the number of chunks in the names of copies.
+const COPY: &str = ".at_";
+
+/// Refuses names under which a copy may be saved in the middle of the run and which are inputs.
+fn spare_copies(target: &Path) -> Result<()> {
+    let Some(name) = target.file_name() else {
+        return Ok(());
+    };
+    let mut beginning = name.to_owned();
+    beginning.push(COPY);
+    let folder = target.parent().filter(|d| !d.as_os_str().is_empty());
+    let entries = std::fs::read_dir(folder.unwrap_or(Path::new(".")))
+        .into_iter()
+        .flatten();
+    for entry in entries.flatten() {
+        let name = entry.file_name();
+        let rest = name
+            .as_encoded_bytes()
+            .strip_prefix(beginning.as_encoded_bytes());
+        if rest.is_some_and(|r| r.iter().all(u8::is_ascii_digit)) {
+            inputs::spare(&entry.path(), "-o, or leave --save-frequency out")?;
+        }
     }
     Ok(())
 }
@@ -70,7 +98,7 @@ fn save(matrix: &Imatrix, path: &Path, form: Form) -> Result<()> {
         bail!("there is nothing to write: no matrix of the model saw a token");
     }
     let bytes = matrix.to_bytes(form).with_context(failed)?;
-    let mut out = OutFile::create(path)?;
+    let mut out = OutFile::create(path, "-o")?;
     out.write_all(&bytes)
         .and_then(|()| out.keep())
         .with_context(failed)
@@ -94,7 +122,7 @@ fn warn_of_idle_experts(matrix: &Imatrix) {
 /// What was written, on standard output. `ppl`: the perplexity and its error.
 fn summary(args: &Args, matrix: &Imatrix, target: &Path, ppl: Option<(f64, f64)>) -> Result<()> {
     warn_of_idle_experts(matrix);
-    let mut stdout = io::stdout().lock();
+    let mut stdout = signals::stdout();
     if args.json {
         let report = json!({
             "output": target.display().to_string(),
@@ -106,7 +134,7 @@ fn summary(args: &Args, matrix: &Imatrix, target: &Path, ppl: Option<(f64, f64)>
             "ppl_error": ppl.map(|p| p.1),
             "peak_memory_bytes": peak_memory(),
         });
-        writeln!(stdout, "{report}")?;
+        writeln!(stdout, "{}", shown::json(&report, false))?;
     } else {
         if let Some((ppl, error)) = ppl {
             writeln!(stdout, "Final estimate: PPL = {ppl:.4} +/- {error:.5}")?;

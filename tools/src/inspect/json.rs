@@ -7,6 +7,7 @@ use trine_formats::gguf::{GgufStr, Value as Meta, type_note};
 use trine_formats::types::TypeId;
 
 use super::{Report, TensorReport, Total, hex, shortest};
+use crate::shown;
 
 /// Writes the report as one JSON object and a line break.
 ///
@@ -40,11 +41,13 @@ pub fn write_json(report: &Report<'_>, out: &mut dyn Write) -> io::Result<()> {
         "total": total(&report.total),
         "file_bytes": report.file_bytes(),
     });
+    if report.sound {
+        whole["damaged_tensors"] = report.damage().count().into();
+    }
     if let Ok(Some(any_precision)) = &report.any_precision {
         whole["any_precision"] = any_precision.json();
     }
-    serde_json::to_writer_pretty(&mut *out, &whole).map_err(io::Error::from)?;
-    writeln!(out)
+    writeln!(out, "{}", shown::json(&whole, true))
 }
 
 fn total(t: &Total) -> Value {

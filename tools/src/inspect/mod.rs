@@ -10,6 +10,7 @@ use std::io;
 
 use rayon::prelude::*;
 use sha2::{Digest, Sha256};
+use trine::quant::first_bad;
 use trine_formats::anyprec::{AnyPrec, Part};
 use trine_formats::gguf::{ModelFile, PackingOptions, TensorInfo, TensorView};
 use trine_formats::types::TypeId;
@@ -32,7 +33,7 @@ pub struct TensorReport {
     pub file_offset: u64,
     /// `None` for vectors and types without decoder, `Some(None)` for matrices that are not ternary.
     pub ternary: Option<Option<Ternary>>,
-    /// What is wrong with the data of a tensor of bitnet.cpp's types.
+    /// What is wrong with the data.
     pub damage: Option<String>,
     /// SHA-256 of the data, when asked for.
     pub sha256: Option<String>,
@@ -78,12 +79,20 @@ pub struct Report<'a> {
     pub total: Total,
     /// What an any-precision file has, or what is wrong with it.
     pub any_precision: Result<Option<AnyPrecReport>, String>,
+    /// Whether all floats and scales were looked at.
+    pub sound: bool,
 }
 
 impl<'a> Report<'a> {
     /// Reads the tensors, in parallel and with a progress bar on stderr when that is a terminal; `hash`
-    /// asks for their SHA-256, `packing` says how I2_S, TL1 and TL2 are laid out where the file does not.
-    pub fn new(model: &'a ModelFile, hash: bool, packing: &PackingOptions) -> Report<'a> {
+    /// asks for their SHA-256, `sound` whether all floats and scales are numbers, and `packing` says how I2_S, TL1 and TL2
+    /// are laid out where the file does not.
+    pub fn new(
+        model: &'a ModelFile,
+        hash: bool,
+        sound: bool,
+        packing: &PackingOptions,
+    ) -> Report<'a> {
         let mut rows = Vec::new();
         for (s, shard) in model.shards().iter().enumerate() {
             rows.extend(
@@ -101,14 +110,17 @@ impl<'a> Report<'a> {
             .map(|(shard, file_offset, info)| {
                 let view = model.tensor(&info.name);
                 let packed = view.as_ref().filter(|v| is_per_tensor(v));
-                let (ternary, damage) = match packed.map(|v| check_packed(v, model.meta(), packing))
-                {
-                    Some(Ok(ternary)) => (Some(Some(ternary)), None),
-                    Some(Err(e)) => (None, Some(e)),
-                    // planes and tables are no matrices of weights
-                    None if any_precision && info.name.contains(Part::INFIX) => (None, None),
-                    None => (view.as_ref().and_then(check), None),
-                };
+                let (ternary, mut damage) =
+                    match packed.map(|v| check_packed(v, model.meta(), packing)) {
+                        Some(Ok(ternary)) => (Some(Some(ternary)), None),
+                        Some(Err(e)) => (None, Some(e)),
+                        // planes and tables are no matrices of weights
+                        None if any_precision && info.name.contains(Part::INFIX) => (None, None),
+                        None => (view.as_ref().and_then(check), None),
+                    };
+                if sound && damage.is_none() {
+                    damage = view.as_ref().and_then(unsound);
+                }
                 let sha256 = view
                     .filter(|_| hash)
                     .map(|v| hex(&Sha256::digest(&*v.data)));
@@ -144,6 +156,7 @@ impl<'a> Report<'a> {
             types,
             total,
             any_precision: report,
+            sound,
         }
     }
 
@@ -161,6 +174,15 @@ impl<'a> Report<'a> {
             .map(|s| (*s.bytes).as_ref().len() as u64)
             .sum()
     }
+}
+
+/// The first float or scale of a tensor that is no number.
+fn unsound(view: &TensorView) -> Option<String> {
+    let (block, what) = first_bad(view.info.ty, &view.data)?;
+    let (name, ty) = (&view.info.name, view.info.ty);
+    Some(format!(
+        "tensor '{name}': it holds {what} in block {block} (type {ty}); the model is damaged"
+    ))
 }
 
 fn is_per_tensor(view: &TensorView) -> bool {

@@ -6,6 +6,7 @@ use std::io::{self, Write};
 use trine_formats::gguf::{Dialect, Value, type_note};
 
 use super::{Reach, Report, TensorReport, Total, line};
+use crate::shown;
 
 /// What the text shows beside metadata and totals.
 #[derive(Clone, Copy, Default)]
@@ -52,7 +53,11 @@ pub fn write_text(
     if let Ok(Some(any_precision)) = &report.any_precision {
         any_precision.write(out)?;
     }
-    ternary(report, out)
+    ternary(report, out)?;
+    if report.sound && report.damage().next().is_none() {
+        line(out, "\nchecked: all floats and scales are numbers")?;
+    }
+    Ok(())
 }
 
 fn metadata(report: &Report<'_>, out: &mut dyn Write) -> io::Result<()> {
@@ -70,7 +75,7 @@ fn metadata(report: &Report<'_>, out: &mut dyn Write) -> io::Result<()> {
         .max()
         .unwrap_or(0);
     for (key, value) in meta.iter() {
-        let key = key.escape_debug().to_string();
+        let key = shown::name(key);
         line(
             out,
             &format!(
@@ -111,7 +116,7 @@ fn shown(value: &Value) -> String {
             let text = s.lossy();
             let head: String = text.chars().take(MAX_CHARS).collect();
             let more = if head.len() < text.len() { "…" } else { "" };
-            format!("\"{}\"{more}", head.escape_debug())
+            format!("\"{}\"{more}", shown::escape(&head))
         }
         Value::Array(a) => {
             let first: Vec<String> = (0..MAX_ELEMENTS)
@@ -153,7 +158,7 @@ fn cells(t: &TensorReport) -> Vec<String> {
     one.add(&t.info);
     let shape: Vec<String> = t.info.shape.iter().map(u64::to_string).collect();
     vec![
-        t.info.name.escape_debug().to_string(),
+        shown::name(&t.info.name),
         shape.join(" x "),
         t.info.ty.to_string(),
         t.info.bytes.to_string(),

@@ -11,7 +11,8 @@ use trine::eval::perplexity::perplexity;
 use trine::eval::{Chunks, EvalError};
 
 use super::super::args::Args;
-use super::super::{first_difference, go_on, open_base};
+use super::super::{OPTION, first_difference, go_on, open_base};
+use super::PLOT;
 use super::speed::Timed;
 use super::subject::Vocabulary;
 use crate::outfile::OutFile;
@@ -68,13 +69,15 @@ impl Plan {
             None => {
                 let chunks = cut(args.ctx_size.unwrap_or(512))?;
                 let out = match (named, &args.plot) {
-                    (Some(path), _) => OutFile::create(path)?,
+                    (Some(path), _) => OutFile::create(path, OPTION)?,
                     (None, Some(plot)) => {
                         let mut beside = plot.clone().into_os_string();
                         beside.push(".kld");
-                        OutFile::create(Path::new(&beside))?
+                        OutFile::create(Path::new(&beside), PLOT)?
                     }
-                    (None, None) => OutFile::create(&std::env::temp_dir().join("rperplexity.kld"))?,
+                    (None, None) => {
+                        OutFile::create(&std::env::temp_dir().join("rperplexity.kld"), OPTION)?
+                    }
                 };
                 let stays = named.is_some();
                 (chunks, Target::New { out, stays })

@@ -7,7 +7,7 @@ mod speed;
 mod subject;
 mod table;
 
-use std::io::{self, Write};
+use std::io::Write;
 use std::path::Path;
 
 use anyhow::{Context, Result, anyhow, bail};
@@ -18,9 +18,9 @@ use trine::eval::kld;
 use super::args::Args;
 use super::{go_on, side_by_side, warn_of_context};
 use crate::load::{load, peak_memory};
-use crate::outfile::{OutFile, keep_input};
+use crate::outfile::OutFile;
 use crate::progress::Steps;
-use crate::{interrupt, text};
+use crate::{inputs, interrupt, shown, signals, text};
 use base::{Base, Plan};
 use entry::Entry;
 use speed::Timed;
@@ -53,12 +53,8 @@ pub fn run(args: &Args) -> Result<()> {
     let file = args.file.as_deref().ok_or_else(no_text)?;
     let text = text::read_prompt(file)?;
     // before there is a file that an ended program would leave
-    interrupt::listen()?;
-    let plot = args
-        .plot
-        .as_deref()
-        .map(|p| reserve(args, p, file))
-        .transpose()?;
+    interrupt::listen();
+    let plot = args.plot.as_deref().map(|p| reserve(args, p)).transpose()?;
 
     // Everything is looked at before anything takes long.
     let path = args.model.model.as_path();
@@ -74,9 +70,7 @@ pub fn run(args: &Args) -> Result<()> {
     let mut subjects = subject::all(args, &widths, &vocabulary, &reference)?;
     subject::name(&mut subjects, &mut reference);
     if let Some(target) = &args.plot {
-        for shard in subjects.iter().chain([&reference]).flat_map(|s| &s.shards) {
-            keep_input(target, shard, PLOT)?;
-        }
+        inputs::spare(target, PLOT)?;
     }
     let plan = Plan::new(args, &vocabulary)?;
     drop(vocabulary);
@@ -96,7 +90,7 @@ pub fn run(args: &Args) -> Result<()> {
         false => {
             let names = subjects.iter().chain([&reference]);
             let names = names.map(|s| s.name.as_str());
-            Some(Table::new(io::stdout().lock(), names, !args.no_speed)?)
+            Some(Table::new(signals::stdout(), names, !args.no_speed)?)
         }
     };
     let mut entries = Vec::new();
@@ -153,19 +147,18 @@ pub fn run(args: &Args) -> Result<()> {
             "rows": entries.iter().map(row).collect::<Vec<_>>(),
             "peak_memory_bytes": peak_memory(),
         });
-        writeln!(io::stdout(), "{report}")?;
+        writeln!(signals::stdout(), "{}", shown::json(&report, false))?;
     }
     Ok(())
 }
 
 /// The picture's file, which must be neither an input nor the base file.
-fn reserve(args: &Args, target: &Path, text: &Path) -> Result<OutFile> {
-    let inputs = args.files.iter().chain([&args.model.model]);
-    for input in inputs.map(|p| p.as_path()).chain([text]) {
-        keep_input(target, input, PLOT)?;
-    }
+fn reserve(args: &Args, target: &Path) -> Result<OutFile> {
+    let models = args.files.iter().chain([&args.model.model]);
+    models
+        .chain(&args.kl_divergence_base)
+        .for_each(|p| inputs::add(p));
     if let Some(base) = &args.kl_divergence_base {
-        keep_input(target, base, PLOT)?;
         if std::path::absolute(target).ok() == std::path::absolute(base).ok() {
             bail!(
                 "--plot and --kl-divergence-base both name '{}'",
@@ -173,7 +166,7 @@ fn reserve(args: &Args, target: &Path, text: &Path) -> Result<OutFile> {
             );
         }
     }
-    OutFile::create(target)
+    OutFile::create(target, PLOT)
 }
 
 fn save(mut out: OutFile, svg: &str) -> Result<()> {

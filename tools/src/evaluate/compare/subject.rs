@@ -7,8 +7,8 @@ use std::sync::Arc;
 use anyhow::{Result, bail};
 use trine::{Model, Tokenizer};
 use trine_formats::anyprec::Part;
+use trine_formats::file_id::is_same_file;
 use trine_formats::gguf::ModelFile;
-use trine_formats::gguf::write::is_same_file;
 
 use super::super::args::Args;
 use super::super::first_difference;
@@ -27,8 +27,6 @@ pub struct Subject {
     pub weights: u64,
     /// Its forms: the widths of an any-precision file, one form of any other.
     pub forms: Vec<Form>,
-    /// All files that it consists of.
-    pub shards: Vec<PathBuf>,
 }
 
 /// A file at a width.
@@ -123,7 +121,6 @@ impl Subject {
                 .into_iter()
                 .map(|bits| Form::of(file, report.as_ref(), bits))
                 .collect(),
-            shards: file.shards().iter().map(|s| s.path.clone()).collect(),
         }
     }
 }

@@ -3,6 +3,7 @@
 use std::io::{self, Write};
 
 use super::entry::Entry;
+use crate::shown;
 
 /// Columns after the name: what they are called and how wide they are.
 const COLUMNS: [(&str, usize); 13] = [
@@ -39,7 +40,11 @@ impl<W: Write> Table<W> {
         names: impl Iterator<Item = &'a str>,
         speed: bool,
     ) -> io::Result<Table<W>> {
-        let names = names.map(|n| n.chars().count()).max().unwrap_or(0).max(4);
+        let names = names
+            .map(|n| shown::name(n).chars().count())
+            .max()
+            .unwrap_or(0)
+            .max(4);
         let mut table = Table { out, names, speed };
         table.line("file", &COLUMNS.map(|(name, _)| name.to_owned()))?;
         Ok(table)
@@ -71,7 +76,7 @@ impl<W: Write> Table<W> {
 
     fn line(&mut self, name: &str, cells: &[String; COLUMNS.len()]) -> io::Result<()> {
         let shown = COLUMNS.len() - usize::from(!self.speed);
-        let mut line = format!("{name:<width$}", width = self.names);
+        let mut line = format!("{:<width$}", shown::name(name), width = self.names);
         for (cell, (_, width)) in cells[..shown].iter().zip(COLUMNS) {
             line.push_str(&format!(" {cell:>width$}"));
         }

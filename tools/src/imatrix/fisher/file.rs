@@ -2,13 +2,13 @@
 //!
 //! `__metadata__` says what they are of; a run that is continued checks it.
 
-use std::fs::File;
 use std::io::{BufWriter, Read, Write};
 use std::path::Path;
 
 use anyhow::{Context, Result, anyhow, bail};
 use sha2::{Digest, Sha256};
 use trine::fisher::Fisher;
+use trine_formats::limited::open_regular;
 use trine_formats::safetensors::{self, Dtype, NewTensor};
 
 use crate::outfile::OutFile;
@@ -96,7 +96,7 @@ pub fn write(path: &Path, fisher: &Fisher, origin: &Origin, state: &State) -> Re
         })
         .collect();
     let header = safetensors::header(&metadata, &tensors).with_context(failed)?;
-    let mut out = BufWriter::with_capacity(1 << 20, OutFile::create(path)?);
+    let mut out = BufWriter::with_capacity(1 << 20, OutFile::create(path, "-o")?);
     let mut put = || -> std::io::Result<()> {
         out.write_all(&header)?;
         for sums in fisher.sums() {
@@ -117,7 +117,7 @@ pub fn write(path: &Path, fisher: &Fisher, origin: &Origin, state: &State) -> Re
 /// # Errors
 /// Another origin or shape; sums that are negative or not finite; what the system says.
 pub fn read(path: &Path, fisher: &mut Fisher, origin: &Origin) -> Result<State> {
-    let mut file = File::open(path)?;
+    let mut file = open_regular(path)?;
     let len = file.metadata()?.len();
     let mut start = Vec::new();
     Read::by_ref(&mut file).take(8).read_to_end(&mut start)?;

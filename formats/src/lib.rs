@@ -10,3 +10,4 @@ pub mod imatrix;
 pub mod safetensors;
 pub mod temp_file;
 pub mod types;
+pub mod widely;

@@ -20,9 +20,11 @@ mod run;
 mod source;
 mod values;
 mod vocab;
+mod widely;
 
 pub use error::{ConvertError, Problems};
 pub use outtype::OutType;
 pub use plan::{Options, PackedScale, Plan, Row, Ternary, plan};
 pub use run::{Progress, run};
 pub use source::known_classes;
+pub use widely::Widely;

@@ -7,6 +7,7 @@ use serde_json::Value;
 use trine_formats::gguf::Metadata;
 use trine_formats::safetensors::{Dtype, Tensor};
 use trine_formats::types::TypeId;
+use trine_formats::widely::{ARCHITECTURE, Rule as WidelyRule, Shape};
 
 use super::error::{ConvertError, Problems};
 use super::folder::{Files, Folder};
@@ -15,6 +16,7 @@ use super::outtype::OutType;
 use super::rope::RopeScaling;
 use super::source::{Place, Source};
 use super::values::{Rule, Stored, is_float};
+use super::widely::{self, Widely};
 use super::{general, params, vocab};
 use crate::arch::{Role, Tensor as Described};
 
@@ -63,6 +65,8 @@ pub struct Options {
     pub vocab_only: bool,
     /// Matrices that a ternary type cannot hold become F16 instead of an error.
     pub fallback: bool,
+    /// Matrices become widely linear.
+    pub widely: Option<Widely>,
 }
 
 /// Where the data of a row comes from.
@@ -71,6 +75,14 @@ pub(super) enum Content {
     Stored(Stored),
     /// Values that follow from `config.json`.
     Computed(Vec<f32>),
+    /// The words of a widely linear matrix.
+    Codes {
+        stored: Stored,
+        rule: WidelyRule,
+        shape: Shape,
+    },
+    /// The scales of the matrix whose words come before.
+    Scales,
 }
 
 /// One tensor of the output.
@@ -87,6 +99,17 @@ pub struct Row {
     /// Type in the output.
     pub ty: TypeId,
     pub(super) content: Content,
+}
+
+impl Row {
+    /// Number of weights, which the words of a widely linear matrix are not.
+    fn parameters(&self) -> u64 {
+        match &self.content {
+            Content::Codes { stored, .. } => stored.rows * stored.columns,
+            Content::Scales => 0,
+            Content::Stored(_) | Content::Computed(_) => self.shape.iter().product(),
+        }
+    }
 }
 
 /// A conversion, decided.
@@ -112,17 +135,15 @@ impl Plan {
     pub fn work(&self) -> u64 {
         let work = |r: &Row| match &r.content {
             Content::Stored(s) => s.work(),
-            Content::Computed(_) => 0,
+            Content::Codes { stored, rule, .. } => widely::work(stored, rule),
+            Content::Computed(_) | Content::Scales => 0,
         };
         self.rows.iter().map(work).sum()
     }
 
     /// Number of weights.
     pub fn parameters(&self) -> u64 {
-        self.rows
-            .iter()
-            .map(|r| r.shape.iter().product::<u64>())
-            .sum()
+        self.rows.iter().map(Row::parameters).sum()
     }
 }
 
@@ -173,11 +194,17 @@ pub fn plan(path: &Path, options: &Options) -> Result<Plan, ConvertError> {
         work.rows(&mut rows)?;
         work.prove_ternary(&mut rows)?;
     }
-    let notes = work.notes;
-    let parameters = rows
-        .iter()
-        .map(|r: &Row| r.shape.iter().product::<u64>())
-        .sum();
+    let mut notes = work.notes;
+    let header = match &options.widely {
+        Some(options) => Some(widely::replace(
+            &mut rows,
+            source.arch,
+            options,
+            &mut notes,
+        )?),
+        None => None,
+    };
+    let parameters = rows.iter().map(Row::parameters).sum();
     let mut meta = Metadata::default();
     general::write(
         &mut meta,
@@ -191,6 +218,9 @@ pub fn plan(path: &Path, options: &Options) -> Result<Plan, ConvertError> {
     vocab
         .into_iter()
         .for_each(|(key, value)| meta.set(&key, value));
+    if let Some(header) = &header {
+        meta = widely::metadata(&meta, source.arch, header);
+    }
     let json = ["config.json", "tokenizer.json", "tokenizer.model"];
     let inputs = json
         .iter()
@@ -198,7 +228,7 @@ pub fn plan(path: &Path, options: &Options) -> Result<Plan, ConvertError> {
         .chain(folder.shards.iter().cloned())
         .collect();
     Ok(Plan {
-        arch: source.arch.name,
+        arch: header.map_or(source.arch.name, |_| ARCHITECTURE),
         outtype,
         meta,
         rows,
@@ -440,7 +470,9 @@ impl Planner<'_> {
                 "'{name}' has shape {shape:?}, config.json makes it {expected:?}"
             ));
         }
+        // widely linear models keep the order of the checkpoint
         let pair_heads = self.source.paired_heads(described);
+        let pair_heads = pair_heads.filter(|_| self.options.widely.is_none());
         let (rows, columns) = match (&expected[..], pair_heads) {
             (&[rows, columns], _) => (rows, columns),
             // elements that change places

@@ -27,3 +27,4 @@ pub mod progress;
 pub mod quantize;
 pub mod stats;
 pub mod text;
+pub mod widely;

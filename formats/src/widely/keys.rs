@@ -159,6 +159,47 @@ impl Header {
         matches!(meta.get_str("general.architecture"), Ok(Some(name)) if name == ARCHITECTURE)
     }
 
+    /// The metadata of a model of architecture `from` as that of the same model of architecture `to`: keys keep their
+    /// places.
+    pub fn rename(meta: &Metadata, from: &str, to: &str) -> Metadata {
+        let prefix = format!("{from}.");
+        let mut out = Metadata::default();
+        for (key, value) in meta.iter() {
+            match key.strip_prefix(&prefix) {
+                Some(rest) => out.set(&format!("{to}.{rest}"), value.clone()),
+                None => out.set(key, value.clone()),
+            }
+        }
+        out.set("general.architecture", Value::str(to));
+        out
+    }
+
+    /// Sets the keys that files of this kind state and others may leave out.
+    pub fn complete(meta: &mut Metadata) {
+        let name = |key: &str| format!("{ARCHITECTURE}.{key}");
+        let number = |meta: &Metadata, key: &str| meta.get_u32(&name(key)).ok().flatten();
+        let heads = number(meta, "attention.head_count");
+        let embd = number(meta, "embedding_length");
+        let head_dim = number(meta, "attention.key_length");
+        let head_dim = head_dim.or_else(|| embd?.checked_div(heads?));
+        let tokens = meta.get_strs("tokenizer.ggml.tokens").ok().flatten();
+        let tokens = tokens.and_then(|t| u32::try_from(t.len()).ok());
+        let numbers = [
+            ("attention.head_count_kv", heads),
+            ("rope.dimension_count", head_dim),
+            ("vocab_size", tokens),
+        ];
+        for (key, assumed) in numbers {
+            if let (None, Some(n)) = (meta.get(&name(key)), assumed) {
+                meta.set(&name(key), Value::U32(n));
+            }
+        }
+        let base = name("rope.freq_base");
+        if meta.get(&base).is_none() {
+            meta.set(&base, Value::F32(10_000.0));
+        }
+    }
+
     /// Takes the keys away.
     pub fn remove(meta: &mut Metadata) {
         let keys = [KEY_BASE_ARCH, KEY_VERSION, KEY_STAGES, KEY_SCOPE];

@@ -16,7 +16,8 @@ pub enum Part {
 }
 
 impl Part {
-    const ALL: [Part; 2] = [Part::Codes, Part::Scale];
+    /// Both.
+    pub const ALL: [Part; 2] = [Part::Codes, Part::Scale];
 
     /// How the tensor's name ends.
     pub fn suffix(self) -> &'static str {

@@ -193,10 +193,15 @@ impl<'a> Loader<'a> {
 
     /// A matrix; an empty one stands in where it is missing.
     fn matrix(&mut self, name: &str, cols: usize, rows: usize) -> Matrix {
-        self.optional_matrix(name, cols, rows).unwrap_or_else(|| {
-            self.missing(name);
-            Matrix::empty()
-        })
+        let found = self.optional_matrix(name, cols, rows);
+        if found.is_none() && !self.used.contains(name) {
+            // a matrix may be missing in either form; files of such a kind have the codes
+            let base = name.strip_suffix(".weight");
+            let base = base.filter(|b| self.special.widely.is_some() && b.starts_with("blk."));
+            let codes = base.map(|base| widely::Part::Codes.name(base));
+            self.missing(codes.as_deref().unwrap_or(name));
+        }
+        found.unwrap_or_else(Matrix::empty)
     }
 
     /// The matrix in the layout it runs from.

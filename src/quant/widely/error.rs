@@ -59,6 +59,8 @@ pub enum WidelyQuantError {
     Threads { threads: usize, why: String },
     #[error("{0}")]
     Model(String),
+    #[error("the architecture has no place for tensor '{0}'")]
+    NoPlace(String),
     #[error(transparent)]
     Widely(#[from] WidelyError),
     #[error(transparent)]

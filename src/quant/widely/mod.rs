@@ -4,10 +4,12 @@
 //! again; [`run`] carries either out, a part of a matrix at a time.
 
 mod error;
+mod matrices;
 mod plan;
 mod rows;
 mod run;
 
 pub use error::WidelyQuantError;
+pub use matrices::matrices;
 pub use plan::{Content, Plan, Recipe, Row};
 pub use run::{Progress, run};

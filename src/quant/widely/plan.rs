@@ -8,10 +8,11 @@ use trine_formats::widely::{
 };
 
 use super::WidelyQuantError;
-use crate::arch::{Arch, Role, Tensor as Described};
+use crate::arch::{Arch, Role};
 use crate::quant::choose::is_quantized;
 use crate::quant::order;
 use crate::quant::recipe::KvOverride;
+use crate::quant::widely::matrices::{described, matrices};
 use crate::widely::passes;
 
 /// Everything that decides the output, apart from the input.
@@ -221,6 +222,7 @@ impl Plan {
         let refused = || WidelyQuantError::Architecture(name.to_owned());
         let arch = Arch::find(name).ok_or_else(refused)?;
         let head_dim = head_dim(model.meta(), ARCHITECTURE)?;
+        let matrices = matrices(model)?;
         let mut rows = Vec::new();
         for t in in_order(model) {
             let (source, weight) = match Part::matrix(&t.name) {
@@ -234,7 +236,9 @@ impl Plan {
                 rows.push(copied(t, head));
                 continue;
             }
-            let shape = coded_shape(model, &header.rule, &source, t)?;
+            let matrix = matrices.iter().find(|(name, _)| *name == source);
+            let shape = matrix.map(|(_, m)| m.shape);
+            let shape = shape.ok_or_else(|| WidelyQuantError::NoPlace(t.name.clone()))?;
             rows.push(Row {
                 name: weight,
                 source,
@@ -304,14 +308,6 @@ fn in_order(model: &ModelFile) -> Vec<&TensorInfo> {
     tensors
 }
 
-/// What the architecture says of a tensor of this name.
-fn described(arch: &Arch, name: &str) -> Option<&'static Described> {
-    match name.strip_prefix("blk.").and_then(|n| n.split_once('.')) {
-        Some((_, name)) => arch.tensor(true, false, name),
-        None => arch.tensor(false, false, name),
-    }
-}
-
 /// Elements of a head.
 fn head_dim(meta: &Metadata, arch: &str) -> Result<Option<u64>, WidelyQuantError> {
     let number = |key: &str| meta.get_u64(&format!("{arch}.{key}"));
@@ -364,29 +360,4 @@ fn coded(t: &TensorInfo, shape: Shape, head: Option<u64>, passes: usize) -> [Row
         ),
         row(Part::Scale, &shape.scale_extents(), 0, Content::Scales),
     ]
-}
-
-/// The shape of a matrix, found by the extents of its words: these do not say how many columns the last chunk has, which
-/// the metadata of the model does.
-fn coded_shape(
-    model: &ModelFile,
-    rule: &Rule,
-    base: &str,
-    codes: &TensorInfo,
-) -> Result<Shape, WidelyQuantError> {
-    let sizes = crate::model::Config::read(model)
-        .map_err(|e| WidelyQuantError::Model(e.to_string()))?
-        .sizes();
-    let arch = Arch::find(ARCHITECTURE);
-    let described = arch.and_then(|arch| described(arch, &format!("{base}.weight")));
-    let cut_off = || WidelyQuantError::CutOff {
-        tensor: codes.name.clone(),
-    };
-    let extents = described.map(|d| sizes.shape(d)).unwrap_or_default();
-    let [rows, columns] = extents[..] else {
-        return Err(cut_off());
-    };
-    let (rows, columns) = (rows as usize, columns as usize);
-    let found = trine_formats::widely::find(model, rule, base, rows, columns)?;
-    found.map(|m| m.shape).ok_or_else(cut_off)
 }

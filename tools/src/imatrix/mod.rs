@@ -10,6 +10,7 @@ use std::path::Path;
 use anyhow::{Context, Result, anyhow, bail};
 use serde_json::json;
 use trine_formats::imatrix::{Entry, Form, Imatrix};
+use trine_formats::widely::Header;
 
 use crate::interrupt;
 use crate::load::peak_memory;
@@ -44,6 +45,7 @@ pub fn run(args: &Args) -> Result<()> {
     let model = args
         .model_args()
         .ok_or_else(|| anyhow!("a text needs a model to go through: give one with -m FILE"))?;
+    refuse_widely_linear(&model.model)?;
     interrupt::listen()?;
     let finished = if args.fisher {
         fisher::run(args, &model, text, &target)
@@ -53,6 +55,18 @@ pub fn run(args: &Args) -> Result<()> {
     if !finished? {
         note!("interrupted");
         std::process::exit(interrupt::EXIT_CODE);
+    }
+    Ok(())
+}
+
+/// Refuses a model whose matrices are codes already: an importance matrix weighs what is lost when they become codes.
+fn refuse_widely_linear(path: &Path) -> Result<()> {
+    let file = trine::open_file(path, true)?;
+    if Header::is_in(file.meta()) {
+        bail!(
+            "'{}' is of architecture fairy2i, whose matrices are codes already: an importance matrix has no use; take it of the model that it was made from",
+            path.display()
+        );
     }
     Ok(())
 }

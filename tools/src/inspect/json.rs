@@ -43,6 +43,9 @@ pub fn write_json(report: &Report<'_>, out: &mut dyn Write) -> io::Result<()> {
     if let Ok(Some(any_precision)) = &report.any_precision {
         whole["any_precision"] = any_precision.json();
     }
+    if let Ok(Some(widely)) = &report.widely {
+        whole["widely_linear"] = widely.json();
+    }
     serde_json::to_writer_pretty(&mut *out, &whole).map_err(io::Error::from)?;
     writeln!(out)
 }

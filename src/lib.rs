@@ -56,6 +56,7 @@ pub mod tokenizer;
 mod cancel;
 mod error;
 mod handle;
+mod widely;
 
 use trine_kernels as kernels;
 

@@ -12,3 +12,4 @@ pub mod limited;
 pub mod safetensors;
 pub mod temp_file;
 pub mod types;
+pub mod widely;

@@ -11,6 +11,7 @@
 
 mod bitnet;
 mod checkpoint;
+mod fairy2i;
 mod gemma3;
 mod granite;
 mod leftover;
@@ -41,6 +42,7 @@ pub static ARCHITECTURES: &[&Arch] = &[
     &bitnet::BITNET,
     &bitnet::BITNET_25,
     &bitnet::BITNET_B158,
+    &fairy2i::FAIRY2I,
 ];
 
 /// An architecture: everything that its models have in common.
@@ -83,6 +85,9 @@ pub struct Arch {
     pub logit_scale: bool,
     /// Whether the key `final_logit_softcapping` bounds the logits: `cap * tanh(logits / cap)`.
     pub logit_softcap: bool,
+    /// Whether matrices of blocks and the output matrix may be widely linear ([`trine_formats::widely`]), as keys of the file
+    /// say.
+    pub widely_linear: bool,
     /// How Hugging Face checkpoints of it are read; `None` where the converter cannot yet.
     pub checkpoint: Option<&'static Checkpoint>,
 }
@@ -179,6 +184,7 @@ impl Arch {
         residual_scale: false,
         logit_scale: false,
         logit_softcap: false,
+        widely_linear: false,
         checkpoint: None,
     };
 

@@ -96,6 +96,8 @@ pub const HEAD_NORMS: Group = &[
         Norm,
     ),
 ];
+/// The same, which some models of an architecture have.
+pub const HEAD_NORMS_OPTIONAL: Group = &[HEAD_NORMS[0].optional(), HEAD_NORMS[1].optional()];
 /// Norms over all of the queries and all of the keys.
 pub const QK_NORMS: Group = &[
     tensor("attn_q_norm.weight", "self_attn.q_norm.weight", &[Q], Norm),

@@ -20,6 +20,7 @@ mod run;
 mod source;
 mod values;
 mod vocab;
+mod widely;
 
 pub use error::{ConvertError, Problems};
 pub use outtype::OutType;
@@ -27,3 +28,4 @@ pub use plan::{Options, PackedScale, Plan, Row, Ternary, plan};
 pub use run::{Progress, run};
 pub use source::known_classes;
 pub use vocab::answer;
+pub use widely::Widely;

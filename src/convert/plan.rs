@@ -8,6 +8,7 @@ use serde_json::Value;
 use trine_formats::gguf::Metadata;
 use trine_formats::safetensors::{Dtype, Tensor};
 use trine_formats::types::TypeId;
+use trine_formats::widely::{ARCHITECTURE, Rule as WidelyRule, Shape};
 
 use super::error::{ConvertError, Problems};
 use super::folder::{Files, Folder};
@@ -16,6 +17,7 @@ use super::outtype::OutType;
 use super::rope::RopeScaling;
 use super::source::{Place, Source};
 use super::values::{Rule, Stored, is_float};
+use super::widely::{self, Widely};
 use super::{general, params, vocab};
 use crate::arch::{Role, Tensor as Described};
 use crate::isolate::Isolate;
@@ -67,6 +69,8 @@ pub struct Options {
     pub fallback: bool,
     /// Who runs the tokenizer of the checkpoint, if not this process.
     pub elsewhere: Option<Arc<dyn Isolate>>,
+    /// Matrices become widely linear.
+    pub widely: Option<Widely>,
 }
 
 /// Where the data of a row comes from.
@@ -75,6 +79,14 @@ pub(super) enum Content {
     Stored(Stored),
     /// Values that follow from `config.json`.
     Computed(Vec<f32>),
+    /// The words of a widely linear matrix.
+    Codes {
+        stored: Stored,
+        rule: WidelyRule,
+        shape: Shape,
+    },
+    /// The scales of the matrix whose words come before.
+    Scales,
 }
 
 /// One tensor of the output.
@@ -91,6 +103,17 @@ pub struct Row {
     /// Type in the output.
     pub ty: TypeId,
     pub(super) content: Content,
+}
+
+impl Row {
+    /// Number of weights, which the words of a widely linear matrix are not.
+    fn parameters(&self) -> u64 {
+        match &self.content {
+            Content::Codes { stored, .. } => stored.rows * stored.columns,
+            Content::Scales => 0,
+            Content::Stored(_) | Content::Computed(_) => self.shape.iter().product(),
+        }
+    }
 }
 
 /// A conversion, decided.
@@ -121,17 +144,15 @@ impl Plan {
     pub fn work(&self) -> u64 {
         let work = |r: &Row| match &r.content {
             Content::Stored(s) => s.work(),
-            Content::Computed(_) => 0,
+            Content::Codes { stored, rule, .. } => widely::work(stored, rule),
+            Content::Computed(_) | Content::Scales => 0,
         };
         self.rows.iter().map(work).sum()
     }
 
     /// Number of weights.
     pub fn parameters(&self) -> u64 {
-        self.rows
-            .iter()
-            .map(|r| r.shape.iter().product::<u64>())
-            .sum()
+        self.rows.iter().map(Row::parameters).sum()
     }
 }
 
@@ -185,11 +206,17 @@ pub fn plan(path: &Path, options: &Options) -> Result<Plan, ConvertError> {
         work.rows(&mut rows)?;
         work.prove_ternary(&mut rows)?;
     }
-    let notes = work.notes;
-    let parameters = rows
-        .iter()
-        .map(|r: &Row| r.shape.iter().product::<u64>())
-        .sum();
+    let mut notes = work.notes;
+    let header = match &options.widely {
+        Some(options) => Some(widely::replace(
+            &mut rows,
+            source.arch,
+            options,
+            &mut notes,
+        )?),
+        None => None,
+    };
+    let parameters = rows.iter().map(Row::parameters).sum();
     let mut meta = Metadata::default();
     general::write(
         &mut meta,
@@ -204,8 +231,11 @@ pub fn plan(path: &Path, options: &Options) -> Result<Plan, ConvertError> {
         .into_iter()
         .for_each(|(key, value)| meta.set(&key, value));
     let inputs = folder.inputs();
+    if let Some(header) = &header {
+        meta = widely::metadata(&meta, source.arch, header);
+    }
     Ok(Plan {
-        arch: source.arch.name,
+        arch: header.map_or(source.arch.name, |_| ARCHITECTURE),
         outtype,
         meta,
         rows,
@@ -447,7 +477,9 @@ impl Planner<'_> {
                 "'{name}' has shape {shape:?}, config.json makes it {expected:?}"
             ));
         }
+        // widely linear models keep the order of the checkpoint
         let pair_heads = self.source.paired_heads(described);
+        let pair_heads = pair_heads.filter(|_| self.options.widely.is_none());
         let (rows, columns) = match (&expected[..], pair_heads) {
             (&[rows, columns], _) => (rows, columns),
             // elements that change places

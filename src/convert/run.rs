@@ -11,6 +11,7 @@ use super::error::ConvertError;
 use super::folder::Files;
 use super::plan::{Content, Plan, Row};
 use super::values::{Fault, Stored};
+use super::widely;
 
 /// Is told how far the work is.
 pub trait Progress {
@@ -34,11 +35,25 @@ pub fn run(plan: &Plan, out: &Path, progress: &mut dyn Progress) -> Result<u64, 
     let inputs: Vec<&Path> = plan.inputs.iter().map(|p| p.as_path()).collect();
     let mut writer = Writer::create(out, plan.layout()?, &inputs)?;
     let files = &plan.files;
+    let mut scales = Vec::new();
     for (index, row) in plan.rows.iter().enumerate() {
         progress.tensor(index, row);
         match &row.content {
             Content::Computed(values) => {
                 let bytes: Vec<u8> = values.iter().flat_map(|v| v.to_le_bytes()).collect();
+                writer.tensor(&row.name, &bytes)?;
+            }
+            Content::Codes {
+                stored,
+                rule,
+                shape,
+            } => {
+                let what = (stored, rule, shape);
+                let done = &mut |bytes| progress.advance(bytes);
+                scales = widely::write(row, what, files, &mut writer, done)?;
+            }
+            Content::Scales => {
+                let bytes: Vec<u8> = scales.drain(..).flat_map(f32::to_le_bytes).collect();
                 writer.tensor(&row.name, &bytes)?;
             }
             Content::Stored(stored) => {

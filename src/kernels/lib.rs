@@ -30,6 +30,7 @@ mod simd;
 pub mod ternary;
 #[doc(hidden)]
 pub mod testing;
+pub mod widely;
 
 #[cfg(test)]
 mod encode_tests;

@@ -4,6 +4,7 @@ use std::collections::HashSet;
 
 use trine_formats::anyprec::{AnyPrec, Part};
 use trine_formats::gguf::{Blob, ModelFile, TensorView};
+use trine_formats::widely::{self, OutputForm};
 
 use super::linear::Linear;
 use super::{Config, Layouts, LoadOptions, ModelError};
@@ -14,11 +15,20 @@ use crate::ops::product::SharedArena;
 /// Models of so many bytes stay in the last-level cache of the processors that are common today.
 const CACHE: u64 = 24 << 20;
 
+/// What a file says of matrices that are no single tensor.
+#[derive(Clone, Copy)]
+pub struct Special<'a> {
+    /// Any-precision ones.
+    pub anyprec: Option<&'a AnyPrec>,
+    /// Widely linear ones.
+    pub widely: Option<widely::Header>,
+}
+
 /// Takes tensors out of a file. After a problem it returns an empty stand-in, so that one pass finds
 /// all of them; [`Loader::finish`] must be asked before anything is used.
 pub struct Loader<'a> {
     file: &'a ModelFile,
-    anyprec: Option<&'a AnyPrec>,
+    special: Special<'a>,
     options: &'a LoadOptions,
     arch: &'static Arch,
     sizes: Sizes,
@@ -31,17 +41,17 @@ pub struct Loader<'a> {
 }
 
 impl<'a> Loader<'a> {
-    /// Takes from `file`, of which `anyprec` is the description where it has one, what a model of configuration `c` has.
+    /// Takes from `file`, which says `special` of its matrices, what a model of configuration `c` has.
     pub fn new(
         file: &'a ModelFile,
-        anyprec: Option<&'a AnyPrec>,
+        special: Special<'a>,
         options: &'a LoadOptions,
         c: &Config,
     ) -> Loader<'a> {
         let weights: u64 = file.tensors().map(|t| t.bytes).sum();
         Loader {
             file,
-            anyprec,
+            special,
             options,
             arch: c.arch,
             sizes: c.sizes(),
@@ -57,7 +67,7 @@ impl<'a> Loader<'a> {
     pub fn finish(mut self) -> Result<Layouts, ModelError> {
         // the parts of an any-precision matrix count as it does
         let names = self.file.tensors().map(|t| match t.name.find(Part::INFIX) {
-            Some(end) if self.anyprec.is_some() => &t.name[..end],
+            Some(end) if self.special.anyprec.is_some() => &t.name[..end],
             _ => &t.name[..],
         });
         if self.problems.is_empty() {
@@ -94,8 +104,12 @@ impl<'a> Loader<'a> {
 
     /// A matrix that may be absent.
     fn optional_matrix(&mut self, name: &str, cols: usize, rows: usize) -> Option<Matrix> {
-        if let Some(anyprec) = self.anyprec.filter(|a| a.tensor(name).is_some()) {
+        let anyprec = self.special.anyprec;
+        if let Some(anyprec) = anyprec.filter(|a| a.tensor(name).is_some()) {
             return self.any_precision(anyprec, name, cols, rows);
+        }
+        if let Some(found) = self.widely_linear(name, cols, rows) {
+            return found;
         }
         let view = self.take(name, &[cols, rows])?;
         let info = view.info.ty.info();
@@ -134,7 +148,8 @@ impl<'a> Loader<'a> {
         let widths = anyprec.widths().iter();
         let views: Result<Vec<_>, _> = widths.map(|&b| anyprec.view(self.file, name, b)).collect();
         let views = views.map_err(|e| self.problems.push(e.to_string())).ok()?;
-        let matrix = Matrix::any_precision(self.options.number_path, views)?;
+        let path = self.options.number_path.bitplane();
+        let matrix = Matrix::any_precision(path, views)?;
         if (matrix.cols, matrix.rows) != (cols, rows) {
             self.problems.push(format!(
                 "any-precision tensor {name} has {} columns and {} rows, expected {cols} and {rows}",
@@ -145,12 +160,48 @@ impl<'a> Loader<'a> {
         Some(matrix)
     }
 
+    /// A widely linear matrix; nothing where the file does not have `name` in this form, `None` after a problem.
+    fn widely_linear(&mut self, name: &str, cols: usize, rows: usize) -> Option<Option<Matrix>> {
+        let (header, base) = (self.special.widely?, name.strip_suffix(".weight")?);
+        match widely::find(self.file, &header.rule, base, rows, cols) {
+            Ok(None) => None,
+            Ok(Some(matrix)) => {
+                let parts = widely::Part::ALL.map(|part| part.name(base));
+                self.used.extend(parts);
+                let (path, isa) = (self.options.number_path.widely(), self.options.isa);
+                Some(Some(Matrix::widely_linear(path, matrix, isa)))
+            }
+            Err(e) => {
+                self.problems.push(e.to_string());
+                // what is wrong with it was said
+                self.used.insert(name.to_owned());
+                Some(None)
+            }
+        }
+    }
+
+    /// Checks that the output matrix is there in the form that the keys say.
+    fn check_output(&mut self) {
+        let stated = self.special.widely.map(|header| header.output);
+        let name = widely::Part::Codes.name("output");
+        if stated == Some(OutputForm::Widely) && self.file.tensor_info(&name).is_none() {
+            self.problems.push(format!(
+                "tensor {name} is missing, and key 'fairy2i.wl.lm_head' is 'wl'"
+            ));
+        }
+    }
+
     /// A matrix; an empty one stands in where it is missing.
     fn matrix(&mut self, name: &str, cols: usize, rows: usize) -> Matrix {
-        self.optional_matrix(name, cols, rows).unwrap_or_else(|| {
-            self.missing(name);
-            Matrix::empty()
-        })
+        let found = self.optional_matrix(name, cols, rows);
+        if found.is_none() && !self.used.contains(name) {
+            // a matrix may be missing in either form; files of such a kind have the codes
+            let base = name.strip_suffix(".weight");
+            let base = base.filter(|b| self.special.widely.is_some() && b.starts_with("blk."));
+            let codes = base.map(|base| widely::Part::Codes.name(base));
+            self.missing(codes.as_deref().unwrap_or(name));
+        }
+        found.unwrap_or_else(Matrix::empty)
     }
 
     /// The matrix in the layout it runs from.
@@ -265,7 +316,8 @@ impl<'a> Loader<'a> {
     }
 
     fn has(&self, name: &str) -> bool {
-        let in_planes = self.anyprec.is_some_and(|a| a.tensor(name).is_some());
+        let anyprec = self.special.anyprec;
+        let in_planes = anyprec.is_some_and(|a| a.tensor(name).is_some());
         in_planes || self.file.tensor_info(name).is_some()
     }
 
@@ -393,6 +445,7 @@ pub fn ends(loader: &mut Loader<'_>) -> Ends {
         ));
     }
     let output = loader.end_matrix("output.weight");
+    loader.check_output();
     let output_tensor = match output {
         Some(_) => "output.weight",
         None => "token_embd.weight",

@@ -8,15 +8,16 @@ mod layouts;
 mod linear;
 mod load;
 mod pass;
+mod path;
 
 use std::sync::Arc;
 
 use trine_formats::anyprec::{AnyPrec, AnyPrecError};
 use trine_formats::gguf::{Blob, GgufError, ModelFile, PackingOptions};
+use trine_formats::widely::{self, WidelyError};
 
 use crate::arch::Arch;
 use crate::kernels::Isa;
-pub use crate::kernels::bitplane::NumberPath;
 use crate::kv::PageLayout;
 use crate::ops::matmul::Matrix;
 use crate::ops::rope::Rope;
@@ -26,6 +27,7 @@ pub use config::{Config, Experts};
 pub use forward::Cancelled;
 pub use layouts::Layouts;
 pub use pass::PassOptions;
+pub use path::NumberPath;
 
 /// Problems that a message spells out. One mistake, such as a wrong width, shows in every tensor of a
 /// model, and a line of a thousand of them tells less than its start.
@@ -58,6 +60,14 @@ pub enum ModelError {
     /// A metadata value of the wrong type.
     #[error(transparent)]
     Gguf(#[from] GgufError),
+    /// Widely linear matrices that are damaged.
+    #[error(transparent)]
+    Widely(#[from] WidelyError),
+    /// The number path is for other models.
+    #[error(
+        "number path i8 is for models with widely linear matrices (architecture fairy2i), and this one is of architecture '{0}'"
+    )]
+    NumberPath(&'static str),
     /// An any-precision file that is damaged, or ends before its first width.
     #[error(transparent)]
     AnyPrecision(#[from] AnyPrecError),
@@ -84,7 +94,7 @@ pub struct LoadOptions {
     /// Copy the weights into layouts that the kernels read faster, where there are any; without it
     /// they are used where the file's bytes are. Changes no bit.
     pub repack: bool,
-    /// How products with any-precision weights are computed. Decides their bits.
+    /// How products with any-precision and widely linear weights are computed. Decides their bits.
     pub number_path: NumberPath,
     /// What I2_S, TL1 and TL2 files do not say of themselves.
     pub packing: PackingOptions,
@@ -113,6 +123,8 @@ struct Inner {
     layouts: Layouts,
     /// What the file says of its any-precision matrices.
     anyprec: Option<AnyPrec>,
+    /// What the file says of its widely linear matrices.
+    widely: Option<widely::Header>,
     /// What each width adds to the file.
     sections: Vec<(u8, Blob)>,
     /// Token embeddings; also the output projection of models that tie the two.
@@ -134,7 +146,18 @@ impl Model {
     pub fn load(file: &ModelFile, options: &LoadOptions) -> Result<Model, ModelError> {
         let config = Config::read(file)?;
         let anyprec = AnyPrec::read(file)?;
-        let mut loader = load::Loader::new(file, anyprec.as_ref(), options, &config);
+        let widely = match config.arch.widely_linear {
+            true => Some(widely::Header::read(file.meta())?),
+            false if options.number_path == NumberPath::I8 => {
+                return Err(ModelError::NumberPath(config.arch.name));
+            }
+            false => None,
+        };
+        let special = load::Special {
+            anyprec: anyprec.as_ref(),
+            widely,
+        };
+        let mut loader = load::Loader::new(file, special, options, &config);
         let load::Ends {
             embedding,
             output,
@@ -156,6 +179,7 @@ impl Model {
             layouts,
             sections: sections.unwrap_or_default(),
             anyprec,
+            widely,
             embedding,
             output,
             output_tensor,
@@ -182,6 +206,11 @@ impl Model {
     /// What an any-precision file says of itself.
     pub fn any_precision(&self) -> Option<&AnyPrec> {
         self.inner.anyprec.as_ref()
+    }
+
+    /// What the file says of its widely linear matrices, where it is of such an architecture.
+    pub fn widely_linear(&self) -> Option<&widely::Header> {
+        self.inner.widely.as_ref()
     }
 
     /// The widths in bits at which the model can run, ascending; none when it is no any-precision file. A file that

@@ -9,14 +9,17 @@ use trine_formats::anyprec::ApView;
 use trine_formats::gguf::Blob;
 use trine_formats::types::TypeId;
 use trine_formats::types::ternary::{TernaryData, TernaryError};
+use trine_formats::widely::{Part, WidelyMatrix};
 
 use super::observe::ActivationObserver;
 use super::product::SharedArena;
 use super::product::bitplane::{self, BitplaneMatrix};
 use super::product::packed::{self, Job, PackedMatrix};
+use super::product::widely::{self, WidelyLinear};
 use crate::kernels::bitplane::{Arrangement, NumberPath};
 use crate::kernels::packed::{Encoding, Layout, layouts};
 use crate::kernels::ternary::{self, Quantizer};
+use crate::kernels::widely::Path;
 use crate::kernels::{self, AlignedBytes, Floats, Isa, MatRows};
 use crate::pool;
 
@@ -47,6 +50,8 @@ enum Weights {
     Packed(PackedMatrix),
     /// Bit planes of several widths as the file has them, or packed codes made of them.
     Planes(BitplaneMatrix),
+    /// Codes of a widely linear matrix.
+    Widely(WidelyLinear),
 }
 
 #[derive(Clone, Copy)]
@@ -129,6 +134,17 @@ impl Matrix {
         })
     }
 
+    /// A widely linear matrix, whose real rows and columns are twice the complex ones.
+    pub fn widely_linear(path: Path, matrix: WidelyMatrix, isa: Isa) -> Matrix {
+        Matrix {
+            ty: Part::Codes.ty(),
+            cols: 2 * matrix.shape.columns,
+            rows: 2 * matrix.shape.rows,
+            weights: Weights::Widely(WidelyLinear::new(matrix, path, isa)),
+            scale: None,
+        }
+    }
+
     /// A matrix of no rows, for loading to go on with after a problem was noted.
     pub(crate) fn empty() -> Matrix {
         let never: MatRows = |_, _, _, _, _| ();
@@ -145,7 +161,8 @@ impl Matrix {
         }
     }
 
-    /// Rows `range` as a matrix of their own; `None` when they are not there or the matrix is packed.
+    /// Rows `range` as a matrix of their own; `None` when they are not there, or the matrix is packed or
+    /// widely linear.
     pub(crate) fn rows(&self, range: std::ops::Range<usize>) -> Option<Matrix> {
         let (count, weights) = (
             range.len(),
@@ -159,7 +176,7 @@ impl Matrix {
                     row_bytes: *row_bytes,
                     kernel: *kernel,
                 },
-                Weights::Packed(_) => return None,
+                Weights::Packed(_) | Weights::Widely(_) => return None,
                 Weights::Planes(p) => Weights::Planes(p.rows(range)?),
             },
         );
@@ -180,6 +197,12 @@ impl Matrix {
         let data = match self.weights {
             Weights::Rows { ref data, .. } => data,
             Weights::Packed(_) => return Ok(self),
+            Weights::Widely(widely) => {
+                return Ok(Matrix {
+                    weights: Weights::Widely(widely.packed(arena, isa)?),
+                    ..self
+                });
+            }
             Weights::Planes(planes) => {
                 return Ok(Matrix {
                     weights: Weights::Planes(planes.packed(arena, isa)),
@@ -205,13 +228,13 @@ impl Matrix {
         Ok(self)
     }
 
-    /// Row `i`, encoded; empty when the matrix is packed or in planes.
+    /// Row `i`, encoded; empty when the matrix is packed, in planes or widely linear.
     pub fn row(&self, i: usize) -> &[u8] {
         match &self.weights {
             Weights::Rows {
                 data, row_bytes, ..
             } => &data[i * row_bytes..][..*row_bytes],
-            Weights::Packed(_) | Weights::Planes(_) => &[],
+            Weights::Packed(_) | Weights::Planes(_) | Weights::Widely(_) => &[],
         }
     }
 
@@ -222,6 +245,7 @@ impl Matrix {
             Weights::Packed(p) => (Some(p.layout().name), p.bytes()),
             Weights::Planes(p) if p.is_packed() => (Some("nibbles of bit planes"), p.bytes()),
             Weights::Planes(p) => (Some("bit planes"), p.bytes()),
+            Weights::Widely(w) => w.layout(),
         }
     }
 }
@@ -235,6 +259,8 @@ enum Form {
     Arranged(&'static str),
     /// Arranged for bit planes.
     Planes(Arrangement),
+    /// Real and imaginary parts for widely linear matrices.
+    Widely(Path),
 }
 
 /// Activation rows and their prepared forms, each made once however many matrices want it.
@@ -319,6 +345,13 @@ impl<'a> Activations<'a> {
         })
     }
 
+    fn for_widely(&self, w: &WidelyLinear) -> Arc<AlignedBytes> {
+        let (path, shape) = (w.path(), w.shape());
+        self.prepare(Form::Widely(path), path.act_bytes(shape), |x, out| {
+            path.arrange(self.isa, shape, x, out)
+        })
+    }
+
     fn prepare(
         &self,
         form: Form,
@@ -355,7 +388,7 @@ fn encode(encoding: Encoding, isa: Isa, x: &[f32], out: &mut [u8]) {
 
 /// `out[t][r] = dot(w row r, activation row t)` with the bits of the type's `dot_ref`, or of
 /// [`trine_formats::types::ternary::tail`] for the types with one scale, or in the canonical order of any-precision
-/// matrices at the width of the activations; for each of several matrices
+/// matrices at the width of the activations, or of [`trine_formats::widely`] on its path; for each of several matrices
 /// of the same width, so that threads need not meet between them.
 ///
 /// Every output is one independent dot product, so rows are split over threads freely.
@@ -368,10 +401,11 @@ pub fn matmul<const N: usize>(w: [&Matrix; N], acts: &Activations<'_>) -> [Float
     let forms: [Option<Arc<AlignedBytes>>; N] = w.map(|w| match &w.weights {
         Weights::Packed(p) => Some(acts.arranged(p.layout())),
         Weights::Planes(p) => Some(acts.for_planes(p.form(acts.isa, tokens))),
+        Weights::Widely(w) => Some(acts.for_widely(w)),
         Weights::Rows { .. } => None,
     });
     let mut jobs = Vec::with_capacity(N);
-    let mut in_planes = Vec::new();
+    let (mut in_planes, mut widely_linear) = (Vec::new(), Vec::new());
     for ((w, out), form) in w.iter().zip(&mut outs).zip(&forms) {
         match (&w.weights, form) {
             (Weights::Packed(p), Some(acts)) => jobs.push(Job {
@@ -388,11 +422,13 @@ pub fn matmul<const N: usize>(w: [&Matrix; N], acts: &Activations<'_>) -> [Float
                 x: acts.x,
                 out,
             }),
+            (Weights::Widely(w), Some(acts)) => widely_linear.push(widely::Job { w, acts, out }),
             _ => by_rows(w, acts, out),
         }
     }
     packed::multiply_all(&mut jobs, tokens);
     bitplane::multiply_all(acts.isa, &mut in_planes, tokens);
+    widely::multiply_all(acts.isa, &mut widely_linear, tokens);
     outs
 }
 

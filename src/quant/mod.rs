@@ -26,6 +26,7 @@ mod run;
 mod source;
 mod ternary;
 mod validate;
+pub mod widely;
 mod work;
 
 pub use choose::can_write;

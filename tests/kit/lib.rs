@@ -5,6 +5,7 @@
 
 pub mod gguf;
 pub mod golden;
+pub mod npz;
 pub mod raw;
 pub mod tool;
 

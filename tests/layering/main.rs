@@ -27,6 +27,7 @@ const FLOORS: &[&[Room]] = &[
       ("convert",   &["src/convert"]),
       ("fisher",    &["src/fisher"]),
       ("eval",      &["src/eval"])],
+    &[("widely",    &["src/widely"])],                  // real matrices to widely linear ones and back, in parts
     &[("step",      &["src/step"])],                    // one pass over segments of many sequences
     &[("model",     &["src/model"])],                   // weights, and the interpreter of blocks
     &[("arch",      &["src/arch"]),                     // what architectures are: data

@@ -5,6 +5,8 @@ use std::fmt::Write as _;
 use trine::quant::lossless::Packed;
 use trine::quant::{Ftype, Group, Target, anyprec};
 
+use crate::widely;
+
 /// What is to be made.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Goal {
@@ -12,13 +14,18 @@ pub enum Goal {
     Usual(Target),
     /// A file that runs at several widths, or a SqueezeLLM one.
     AnyPrecision(anyprec::Target),
+    /// Widely linear matrices.
+    WidelyLinear,
 }
 
 impl Goal {
     /// Reads a name in any case, or a number of `general.file_type`.
     pub fn parse(text: &str) -> Option<Goal> {
         let usual = Target::parse(text).map(Goal::Usual);
-        usual.or_else(|| anyprec::Target::parse(text).map(Goal::AnyPrecision))
+        let widely = text.eq_ignore_ascii_case(widely::TARGET);
+        usual
+            .or_else(|| anyprec::Target::parse(text).map(Goal::AnyPrecision))
+            .or(widely.then_some(Goal::WidelyLinear))
     }
 
     /// The name shown to people and used in a default file name.
@@ -26,12 +33,13 @@ impl Goal {
         match self {
             Goal::Usual(target) => target.name().to_owned(),
             Goal::AnyPrecision(target) => target.name(),
+            Goal::WidelyLinear => widely::TARGET.to_owned(),
         }
     }
 
     /// Names that [`Goal::parse`] takes; of any-precision targets some.
     pub fn names() -> impl Iterator<Item = &'static str> {
-        Target::names().chain(["AP", "AP3-8", "AP4", "SQ3", "SQ4"])
+        Target::names().chain(["AP", "AP3-8", "AP4", "SQ3", "SQ4", widely::TARGET])
     }
 }
 
@@ -49,6 +57,8 @@ pub fn long_help() -> String {
   rquantize --imatrix imatrix.gguf model-F16.gguf model-AP.gguf AP3-8     runs at 3, 4, 5, 6, 7 and 8 bits
   rquantize --width 4 model-AP.gguf model-4.gguf                          one width of it
   rquantize --dry-run model-F16.gguf AP --widths 3,6                      true sizes, tables included
+  rquantize model-BF16.gguf model-fairy2i.gguf FAIRY2I --wl-stages 2      weights of +-1 and +-i, 2 bits each
+  rquantize model-fairy2i.gguf dense.gguf F16                             the matrices that it computes with
 
 Types (the number of general.file_type, bits per weight of the main type, and what is particular):
 ",
@@ -81,6 +91,10 @@ Types (the number of general.file_type, bits per weight of the main type, and wh
     APn-m           codes of n to m bits that are one another's beginnings; AP chooses m by the length of
                     the rows: tables of 2^bits entries for each row are small only where rows are long
     APn, SQn        codes of n bits; SQ is SqueezeLLM, with its rules for --outliers
+";
+    text += "  widely linear, for trine (Fairy2i)
+    FAIRY2I         complex weights of +-1 and +-i in stages of one bit per weight, for LLaMA, Qwen 2 and Qwen 3; models
+                    are trained for it. F32, F16 and BF16 make such a file dense again
 ";
     text += "  COPY           keeps every tensor, in the order and with the keys of a quantized file\n\n";
     text += "Exit status: 0 done, 1 refused or failed, 2 wrong usage, 130 interrupted.";

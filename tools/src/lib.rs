@@ -35,3 +35,4 @@ pub mod signals;
 pub mod stats;
 pub mod text;
 pub mod threads;
+pub mod widely;

@@ -32,10 +32,16 @@ pub struct ModelArgs {
     #[arg(long)]
     pub no_repack: bool,
 
-    /// How an any-precision model computes, which decides the bits of the result: in 16-bit integers with 8-bit
-    /// activations, the fast way, or in single precision
-    #[arg(long, value_name = "i16|f32", value_enum, default_value_t)]
-    pub number_path: PathArg,
+    /// How models compute whose weights leave a choice, which decides the bits of the result. Any-precision models: i16,
+    /// 16-bit integers with 8-bit activations, the fast way and the usual one, or f32. Models of architecture fairy2i: f32,
+    /// exact and the usual one, or i8, 8-bit activations and integer sums, much faster
+    #[arg(
+        long,
+        value_name = "f32|i16|i8",
+        value_enum,
+        hide_possible_values = true
+    )]
+    pub number_path: Option<PathArg>,
 
     #[command(flatten)]
     #[allow(missing_docs)]
@@ -43,12 +49,12 @@ pub struct ModelArgs {
 }
 
 /// Names of [`NumberPath`] on the command line.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 #[allow(missing_docs)]
 pub enum PathArg {
     F32,
-    #[default]
     I16,
+    I8,
 }
 
 impl From<PathArg> for NumberPath {
@@ -56,6 +62,7 @@ impl From<PathArg> for NumberPath {
         match path {
             PathArg::F32 => NumberPath::F32,
             PathArg::I16 => NumberPath::I16,
+            PathArg::I8 => NumberPath::I8,
         }
     }
 }
@@ -110,7 +117,7 @@ impl ModelArgs {
             threads: self.threads,
             isa: None,
             repack: !self.no_repack,
-            number_path: self.number_path.into(),
+            number_path: self.number_path.map(NumberPath::from).unwrap_or_default(),
             packing: self.packing.options(),
         }
     }

@@ -37,7 +37,7 @@ pub(crate) fn arrange_with(form: Arrangement, x: &[f32], out: &mut [u8]) {
     filled[..last.len()].copy_from_slice(last);
     let all = whole.iter().chain((!last.is_empty()).then_some(&filled));
     for ((out, scale), x) in outs.zip(all) {
-        let (d, q) = quantize(x);
+        let (d, q) = quantize_block(x);
         *scale = d.to_le_bytes();
         match form {
             Arrangement::Bytes => bytes(&q, out),
@@ -46,9 +46,9 @@ pub(crate) fn arrange_with(form: Arrangement, x: &[f32], out: &mut [u8]) {
     }
 }
 
-/// The scale of a block and its quants.
+/// The scale of a block and its quants. To be compiled for the instruction set of its caller.
 #[inline(always)]
-fn quantize(x: &[f32; BLOCK]) -> (f32, [i8; BLOCK]) {
+pub(crate) fn quantize_block(x: &[f32; BLOCK]) -> (f32, [i8; BLOCK]) {
     // magnitudes are ordered as their bits are, and bits can be compared in any order
     let largest = |max: u32, x: &f32| max.max(x.to_bits() & 0x7FFF_FFFF);
     let max = f32::from_bits(x.iter().fold(0, largest));

@@ -28,6 +28,7 @@ mod tests;
 
 #[cfg(target_arch = "x86_64")]
 pub(crate) use act::arrange_with;
+pub(crate) use act::quantize_block;
 
 /// How products are computed; the two are different definitions and give different bits.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]

@@ -4,11 +4,12 @@ use std::path::PathBuf;
 use std::str::FromStr;
 
 use clap::{Parser, ValueEnum};
+use trine::NumberPath;
 use trine::quant::parse_type;
 use trine_formats::types::TypeId;
 
 use super::synth::Spec;
-use crate::load::{positive, thread_count};
+use crate::load::{PathArg, positive, thread_count};
 use crate::packing::PackingArgs;
 
 /// Options of several letters behind one dash.
@@ -50,10 +51,11 @@ cache at the end. Times are medians of -r repetitions; llama-batched-bench has o
 
 --synthetic takes ARCH:SIZE:TYPE.
   ARCH   any architecture that trine runs, such as llama; a name that is none lists them
-  SIZE   tiny, 700m (b1.58's), 1b, 3b, 8b (Llama 3's), 2b (BitNet b1.58 2B-4T's);
+  SIZE   tiny, 700m (b1.58's), 1b, 3b, 8b (Llama 3's), 7b (Llama 2's), 2b (BitNet b1.58 2B-4T's);
          1b-8x2 has 8 experts in place of the feed-forward block, and a token goes to 2 of them
   TYPE   a file type of rquantize; each tensor gets the type that rquantize would give it. TQ1_0, TQ2_0,
-         Q2_0, I2_S, TL1 and TL2 are made from ternary weights, others are when -ternary is added: F16-ternary
+         Q2_0, I2_S, TL1 and TL2 are made from ternary weights, others are when -ternary is added: F16-ternary;
+         of fairy2i the number of stages, W1 to W4: fairy2i:7b:W2
 TRINE_ISA=scalar|avx2|avx512 chooses the instruction set."
 )]
 pub struct Args {
@@ -188,9 +190,26 @@ pub struct Args {
     #[arg(long, value_name = "TYPE,...", value_delimiter = ',', requires = "kernels", value_parser = parse_type)]
     pub types: Vec<TypeId>,
 
+    /// How models compute whose weights leave a choice: any-precision models in i16 or f32, those of architecture fairy2i in
+    /// f32 or i8
+    #[arg(
+        long,
+        value_name = "f32|i16|i8",
+        value_enum,
+        hide_possible_values = true
+    )]
+    pub number_path: Option<PathArg>,
+
     #[command(flatten)]
     #[allow(missing_docs)]
     pub packing: PackingArgs,
+}
+
+impl Args {
+    /// As the library takes it.
+    pub fn number_path(&self) -> NumberPath {
+        self.number_path.map(NumberPath::from).unwrap_or_default()
+    }
 }
 
 /// Forms of the result.

@@ -3,8 +3,10 @@
 use std::collections::HashMap;
 
 use trine::quant::Ftype;
+use trine::quant::widely::matrices;
 use trine_formats::gguf::{Dialect, ModelFile};
 use trine_formats::types::TypeId;
+use trine_formats::widely::{Header, Part};
 
 /// A model in one line, as llama-bench has it.
 pub struct Description {
@@ -22,7 +24,10 @@ impl Description {
         let arch = file.meta().get_str("general.architecture");
         let arch = arch.ok().flatten().unwrap_or("?");
         let bytes = file.tensors().map(|t| t.bytes).sum();
-        let params: u64 = file.tensors().map(|t| t.elements()).sum();
+        let params: u64 = match widely_linear(file) {
+            Some((weights, _)) => weights,
+            None => file.tensors().map(|t| t.elements()).sum(),
+        };
         let kind = format!("{arch} {} {}", billions(params), file_type(file));
         Description {
             kind,
@@ -42,8 +47,23 @@ fn billions(n: u64) -> String {
     }
 }
 
+/// The weights of a model with widely linear matrices, and its number of stages.
+fn widely_linear(file: &ModelFile) -> Option<(u64, usize)> {
+    let header = Header::is_in(file.meta()).then(|| Header::read(file.meta()).ok())??;
+    let matrices = matrices(file).ok()?;
+    let complex = matrices
+        .iter()
+        .map(|(_, m)| (m.shape.rows * m.shape.columns) as u64);
+    let others = file.tensors().filter(|t| Part::matrix(&t.name).is_none());
+    let weights = 4 * complex.sum::<u64>() + others.map(|t| t.elements()).sum::<u64>();
+    Some((weights, header.rule.stages))
+}
+
 /// The file type, or the type of most weights where the number is another program's or missing.
 fn file_type(file: &ModelFile) -> String {
+    if let Some((_, stages)) = widely_linear(file) {
+        return format!("W{stages}");
+    }
     let id = file.meta().get_u32("general.file_type").ok().flatten();
     let named = Ftype::ALL.iter().find(|t| Some(**t as u32) == id);
     if let (Dialect::Ggml, Some(ftype)) = (file.dialect(), named) {

@@ -15,6 +15,7 @@ use trine::convert::{
 use trine_tools::isolate::OtherProcess;
 use trine_tools::load::thread_count;
 use trine_tools::progress::{TensorBar, human_bytes};
+use trine_tools::widely::WidelyArgs;
 use trine_tools::{args, exit, inputs, interrupt, note, shown, signals, threads};
 
 /// Convert the folder of a Hugging Face checkpoint (config.json, tokenizer, *.safetensors) into one
@@ -57,6 +58,11 @@ struct Args {
     #[arg(long)]
     fallback: bool,
 
+    /// Make the matrices widely linear: complex weights of +-1 and +-i in stages of one bit per weight. For the latent
+    /// weights of Fairy2i, and at a loss for other LLaMA, Qwen 2 and Qwen 3 models
+    #[arg(long, conflicts_with_all = ["vocab_only", "trilm_parts", "fallback"])]
+    fairy2i: bool,
+
     /// general.name, in place of the name of the folder
     #[arg(long, value_name = "NAME")]
     model_name: Option<String>,
@@ -84,6 +90,9 @@ struct Args {
     /// A line per tensor on stderr
     #[arg(short, long)]
     verbose: bool,
+
+    #[command(flatten)]
+    widely: WidelyArgs,
 }
 
 /// `--outtype`; `None` is auto.
@@ -130,6 +139,7 @@ fn long_help() -> String {
   rconvert bitnet-b1.58-2B-4T-bf16 bitnet.gguf --outtype tq2_0
   rconvert TriLM_99M trilm.gguf --ternary trilm --outtype tq1_0
   rconvert TriLM_99M_Unpacked trilm.gguf --outtype f16      ternary already: plain weights
+  rconvert Fairy2i-W2 fairy2i.gguf --fairy2i                masters to codes of 2 bits per weight
   rconvert --dry-run model --json | jq '.tensors[] | .name'
 then
   rquantize llama-1b.gguf llama-1b-Q4_K_M.gguf Q4_K_M
@@ -160,6 +170,15 @@ fn main() -> ExitCode {
 fn convert(args: &Args) -> Result<()> {
     if args.vocab_only && args.outtype.0.is_some_and(|t| t.ternary) {
         bail!("--vocab-only writes no weights; leave --outtype out");
+    }
+    if let (Some(option), false) = (args.widely.given(), args.fairy2i) {
+        bail!("{option} is for --fairy2i");
+    }
+    let ternary = matches!(args.ternary, TernaryArg::Bitnet | TernaryArg::Trilm);
+    if args.fairy2i && (ternary || args.outtype.0.is_some_and(|t| t.ternary)) {
+        bail!(
+            "--fairy2i makes weights that are not ternary; leave --ternary and ternary types out"
+        );
     }
     interrupt::writes_files();
     threads::start(args.threads)?;
@@ -229,6 +248,7 @@ fn options(args: &Args) -> Options {
         vocab_only: args.vocab_only,
         fallback: args.fallback,
         elsewhere: Some(Arc::new(OtherProcess)),
+        widely: args.fairy2i.then(|| args.widely.options()),
     }
 }
 

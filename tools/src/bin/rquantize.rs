@@ -16,12 +16,14 @@ use trine_formats::anyprec::AnyPrec;
 use trine_formats::gguf::{PackingOptions, ShapeTiles};
 use trine_formats::imatrix::Imatrix;
 use trine_formats::types::TypeId;
+use trine_formats::widely::Header as WidelyHeader;
 use trine_tools::anyprec::{
     AnyPrecArgs, Job as AnyPrecJob, quantize as quantize_any_precision, take_width as take,
 };
 use trine_tools::goal::{Goal, long_help};
 use trine_tools::packing::I2sLayout;
 use trine_tools::progress::TensorBar;
+use trine_tools::widely::{self, WidelyArgs};
 use trine_tools::{
     args, exit, inputs, interrupt, load, note, quantize as show, signals, text, threads,
 };
@@ -156,6 +158,9 @@ struct Args {
 
     #[command(flatten)]
     any_precision: AnyPrecArgs,
+
+    #[command(flatten)]
+    widely: WidelyArgs,
 }
 
 const SHORT_HELP: &str = "See --help for examples and the types.";
@@ -252,6 +257,31 @@ fn any_precision(args: &Args, job: &Job, target: anyprec::Target) -> Result<()> 
         options: anyprec::RunOptions {
             isa: Isa::from_env()?,
             threads: job.threads(),
+        },
+        dry_run: args.dry_run,
+        json: args.json,
+        verbose: args.verbose,
+    })
+}
+
+/// Makes matrices widely linear, or dense again.
+fn widely_linear(args: &Args, job: &Job, goal: widely::Goal<'_>) -> Result<()> {
+    let imatrix = args.imatrix.is_some().then_some("--imatrix");
+    let types = args.types_of_ends().into_iter().find(|t| t.1.is_some());
+    let given = args.any_precision.given().or(args.usual_option());
+    let given = given.or(imatrix).or(types.map(|t| t.0));
+    widely::refuse(given.or(args.verify.then_some("--verify")))?;
+    let model = trine::open_file(&args.input, true)?;
+    widely::quantize(widely::Job {
+        model: &model,
+        goal,
+        allow_requantize: args.allow_requantize,
+        overrides: args.overrides()?,
+        out: &job.out,
+        options: RunOptions {
+            isa: Isa::from_env()?,
+            threads: job.threads,
+            force: args.force,
         },
         dry_run: args.dry_run,
         json: args.json,
@@ -397,8 +427,15 @@ fn quantize(args: &Args) -> Result<()> {
     let job = Job::new(args)?;
     let target = match job.goal {
         Goal::Usual(target) => target,
-        Goal::AnyPrecision(target) => return any_precision(args, &job, target),
+        Goal::AnyPrecision(target) => {
+            widely::refuse_elsewhere(&args.widely)?;
+            return any_precision(args, &job, target);
+        }
+        Goal::WidelyLinear => {
+            return widely_linear(args, &job, widely::Goal::Widely(&args.widely));
+        }
     };
+    widely::refuse_elsewhere(&args.widely)?;
     if let Some(option) = args.any_precision.given() {
         bail!("{option} is for any-precision targets such as AP3-8 or SQ4");
     }
@@ -408,6 +445,10 @@ fn quantize(args: &Args) -> Result<()> {
         bail!(
             "the model is any-precision: take one of its widths with --width, or start from the model it was made from"
         );
+    }
+    if WidelyHeader::is_in(model.meta()) {
+        let name = target.name();
+        return widely_linear(args, &job, widely::Goal::Dense(name));
     }
     let plan = Plan::new(&model, &recipe)?;
     for warning in &plan.warnings {

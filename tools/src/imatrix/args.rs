@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::{Parser, ValueEnum};
 use trine_formats::imatrix::Form;
 
-use crate::load::{ModelArgs, PathArg, count, positive, thread_count};
+use crate::load::{ModelArgs, count, positive, thread_count};
 use crate::packing::PackingArgs;
 
 /// Options of several letters behind one dash.
@@ -225,7 +225,7 @@ impl Args {
             threads: self.threads,
             no_mmap: self.no_mmap,
             no_repack: self.no_repack,
-            number_path: PathArg::default(),
+            number_path: None,
             packing: self.packing.clone(),
         })
     }

@@ -10,6 +10,7 @@ use std::path::Path;
 use anyhow::{Context, Result, anyhow, bail};
 use serde_json::json;
 use trine_formats::imatrix::{Entry, Form, Imatrix};
+use trine_formats::widely::Header;
 
 use crate::load::peak_memory;
 use crate::outfile::OutFile;
@@ -46,6 +47,7 @@ pub fn run(args: &Args) -> Result<()> {
     let model = args
         .model_args()
         .ok_or_else(|| anyhow!("a text needs a model to go through: give one with -m FILE"))?;
+    refuse_widely_linear(&model.model)?;
     interrupt::listen();
     let finished = if args.fisher {
         fisher::run(args, &model, text, &target)
@@ -81,6 +83,18 @@ fn spare_copies(target: &Path) -> Result<()> {
         if rest.is_some_and(|r| r.iter().all(u8::is_ascii_digit)) {
             inputs::spare(&entry.path(), "-o, or leave --save-frequency out")?;
         }
+    }
+    Ok(())
+}
+
+/// Refuses a model whose matrices are codes already: an importance matrix weighs what is lost when they become codes.
+fn refuse_widely_linear(path: &Path) -> Result<()> {
+    let file = trine::open_file(path, true)?;
+    if Header::is_in(file.meta()) {
+        bail!(
+            "'{}' is of architecture fairy2i, whose matrices are codes already: an importance matrix has no use; take it of the model that it was made from",
+            path.display()
+        );
     }
     Ok(())
 }

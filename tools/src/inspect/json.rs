@@ -47,6 +47,9 @@ pub fn write_json(report: &Report<'_>, out: &mut dyn Write) -> io::Result<()> {
     if let Ok(Some(any_precision)) = &report.any_precision {
         whole["any_precision"] = any_precision.json();
     }
+    if let Ok(Some(widely)) = &report.widely {
+        whole["widely_linear"] = widely.json();
+    }
     writeln!(out, "{}", shown::json(&whole, true))
 }
 

@@ -4,6 +4,7 @@ mod anyprec;
 mod json;
 mod ternary;
 mod text;
+mod widely;
 
 use std::collections::BTreeMap;
 use std::io;
@@ -14,6 +15,7 @@ use trine::quant::first_bad;
 use trine_formats::anyprec::{AnyPrec, Part};
 use trine_formats::gguf::{ModelFile, PackingOptions, TensorInfo, TensorView};
 use trine_formats::types::TypeId;
+use trine_formats::widely::{Header as WidelyHeader, Part as WidelyPart};
 
 use crate::progress::byte_bar;
 use crate::text::hex;
@@ -22,6 +24,7 @@ pub use anyprec::{AnyPrecReport, WidthReport};
 pub use json::write_json;
 pub use ternary::{Reach, Ternary, check, check_packed};
 pub use text::{TextOptions, write_text};
+pub use widely::{StreamReport, WidelyReport};
 
 /// What was found out about one tensor.
 pub struct TensorReport {
@@ -81,6 +84,8 @@ pub struct Report<'a> {
     pub any_precision: Result<Option<AnyPrecReport>, String>,
     /// Whether all floats and scales were looked at.
     pub sound: bool,
+    /// What a file with widely linear matrices has, or what is wrong with it.
+    pub widely: Result<Option<WidelyReport>, String>,
 }
 
 impl<'a> Report<'a> {
@@ -104,6 +109,7 @@ impl<'a> Report<'a> {
             );
         }
         let any_precision = AnyPrec::is(model.meta());
+        let widely_linear = WidelyHeader::is_in(model.meta());
         let bar = byte_bar(rows.iter().map(|(_, _, t)| t.bytes).sum());
         let tensors: Vec<TensorReport> = rows
             .into_par_iter()
@@ -116,6 +122,10 @@ impl<'a> Report<'a> {
                         Some(Err(e)) => (None, Some(e)),
                         // planes and tables are no matrices of weights
                         None if any_precision && info.name.contains(Part::INFIX) => (None, None),
+                        // neither are codes and scales
+                        None if widely_linear && WidelyPart::matrix(&info.name).is_some() => {
+                            (None, None)
+                        }
                         None => (view.as_ref().and_then(check), None),
                     };
                 if sound && damage.is_none() {
@@ -150,6 +160,14 @@ impl<'a> Report<'a> {
             let elements = parts.fold(0, |n: u64, t| n.saturating_add(t.elements()));
             total.weights = total.weights.saturating_sub(elements) + report.weights;
         }
+        let widely = WidelyReport::new(model);
+        if let Ok(Some(report)) = &widely {
+            // words of codes and scales are no weights
+            let parts = tensors.iter().map(|t| &t.info);
+            let parts = parts.filter(|t| WidelyPart::matrix(&t.name).is_some());
+            let elements = parts.fold(0, |n: u64, t| n.saturating_add(t.elements()));
+            total.weights = total.weights.saturating_sub(elements) + report.weights;
+        }
         Report {
             model,
             tensors,
@@ -157,13 +175,16 @@ impl<'a> Report<'a> {
             total,
             any_precision: report,
             sound,
+            widely,
         }
     }
 
     /// What is wrong, a line each that names the tensor or key.
     pub fn damage(&self) -> impl Iterator<Item = &str> {
         let tensors = self.tensors.iter().filter_map(|t| t.damage.as_deref());
-        tensors.chain(self.any_precision.as_ref().err().map(String::as_str))
+        let any_precision = self.any_precision.as_ref().err();
+        let special = any_precision.into_iter().chain(self.widely.as_ref().err());
+        tensors.chain(special.map(String::as_str))
     }
 
     /// Size of all files together.

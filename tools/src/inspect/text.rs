@@ -53,6 +53,9 @@ pub fn write_text(
     if let Ok(Some(any_precision)) = &report.any_precision {
         any_precision.write(out)?;
     }
+    if let Ok(Some(widely)) = &report.widely {
+        widely.write(out)?;
+    }
     ternary(report, out)?;
     if report.sound && report.damage().next().is_none() {
         line(out, "\nchecked: all floats and scales are numbers")?;

@@ -23,6 +23,7 @@ mod quantize;
 mod quantize512;
 mod simd;
 pub(crate) mod ternary;
+pub(crate) mod widely;
 
 use codes::BlockCodes;
 pub(crate) use encode::{compare_rows, decode_rows, encode_rows};

@@ -1,13 +1,12 @@
 //! Against what the reference and an independent exact solver computed (`testdata/anyprec`).
 
-mod npz;
 mod products;
 
 use half::f16;
-use npz::Npz;
 use trine_formats::anyprec::{
     FixedLut, dot_f32, dot_i16, pack_reference, quantize_activations, unpack_reference,
 };
+use trine_testkit::npz::Npz;
 
 use super::compat::Reference;
 use super::outliers::{Rule, Spread, find_range, most_sensitive};
@@ -112,7 +111,7 @@ fn noise((weights, sensitivities): (&[f32], &[f32])) -> f64 {
 }
 
 fn compat_equals(file: &str, groups: usize, labels: bool) {
-    let npz = Npz::open(file);
+    let npz = Npz::open(&format!("anyprec/{file}"));
     let rows = Rows::of(&npz, groups);
     let got = cluster(&rows, COMPAT);
     for (lut, width) in got.luts.iter().zip(3..) {
@@ -148,7 +147,7 @@ fn compat_is_the_reference_bit_for_bit() {
 
 #[test]
 fn compat_from_the_reference_s_first_centroids() {
-    let npz = Npz::open("a_main_64x256.npz");
+    let npz = Npz::open("anyprec/a_main_64x256.npz");
     let (starts, labels) = (npz.f32("kpp_init"), npz.u8("labels8"));
     let luts = npz.f32("lut3_f32");
     let mut reference = Reference::new(0);
@@ -170,7 +169,7 @@ fn compat_from_the_reference_s_first_centroids() {
 #[test]
 fn errors_of_the_reference_are_those_it_had() {
     for file in ["a_main_64x256.npz", "c_rows_4x4096.npz"] {
-        let npz = Npz::open(file);
+        let npz = Npz::open(&format!("anyprec/{file}"));
         let rows = Rows::of(&npz, 1);
         let mut got = cluster(&rows, COMPAT);
         let check = |got: &Clustered, suffix: &str| {
@@ -198,8 +197,8 @@ fn errors_of_the_reference_are_those_it_had() {
 #[test]
 fn the_exact_seed_is_the_optimum() {
     let (a, h) = (
-        Npz::open("a_main_64x256.npz"),
-        Npz::open("h_optimal_seed_and_split_64x256.npz"),
+        Npz::open("anyprec/a_main_64x256.npz"),
+        Npz::open("anyprec/h_optimal_seed_and_split_64x256.npz"),
     );
     let rows = Rows::of(&a, 1);
     let got = cluster(&rows, Method::Exact);
@@ -232,7 +231,7 @@ fn the_exact_seed_is_the_optimum() {
 
 #[test]
 fn the_optimum_at_every_width_without_nesting() {
-    let npz = Npz::open("a_main_64x256.npz");
+    let npz = Npz::open("anyprec/a_main_64x256.npz");
     let rows = Rows::of(&npz, 1);
     for width in 3..=8u8 {
         let nesting = Nesting::new(width, width).unwrap();
@@ -283,7 +282,7 @@ fn the_best_width_is_the_optimum_and_others_are_nested_in_it() {
 #[test]
 fn exact_splits_are_never_worse_than_the_reference_s() {
     for file in ["a_main_64x256.npz", "c_rows_4x4096.npz"] {
-        let npz = Npz::open(file);
+        let npz = Npz::open(&format!("anyprec/{file}"));
         let rows = Rows::of(&npz, 1);
         let reference = cluster(&rows, COMPAT);
         for (r, (weights, sensitivities)) in rows.iter().enumerate() {
@@ -323,7 +322,7 @@ fn exact_splits_are_never_worse_than_the_reference_s() {
 
 #[test]
 fn outliers_are_those_of_the_reference() {
-    let npz = Npz::open("f_dense_sparse.npz");
+    let npz = Npz::open("anyprec/f_dense_sparse.npz");
     let tensor = |i: usize| (npz.f32(&format!("w{i}")), npz.f32(&format!("g{i}")));
     let indices =
         |name: String| -> Vec<usize> { npz.i32(&name).into_iter().map(|i| i as usize).collect() };
@@ -358,7 +357,7 @@ fn outliers_are_those_of_the_reference() {
 
 #[test]
 fn thresholds_by_interpolated_quartiles() {
-    let npz = Npz::open("f_dense_sparse.npz");
+    let npz = Npz::open("anyprec/f_dense_sparse.npz");
     for (i, want) in npz.f64("sqllm_T_range1.8").into_iter().enumerate() {
         let weights = npz.f32(&format!("w{i}"));
         let got = Spread::measure(&weights, &[], Rule::SqueezeLlm, 1.0).threshold(1.8);
@@ -511,7 +510,7 @@ fn senseless_input_is_named() {
 
 #[test]
 fn the_reference_s_packing_is_read_and_written() {
-    let npz = Npz::open("d_refpack.npz");
+    let npz = Npz::open("anyprec/d_refpack.npz");
     let bytes = |name: &str| -> Vec<u8> {
         let words = npz.i32(name).into_iter();
         words.flat_map(i32::to_le_bytes).collect()
@@ -526,7 +525,7 @@ fn the_reference_s_packing_is_read_and_written() {
             "{columns} columns"
         );
     }
-    let codes = Npz::open("a_main_64x256.npz").u8("labels8");
+    let codes = Npz::open("anyprec/a_main_64x256.npz").u8("labels8");
     let packed = bytes("qweight_main");
     assert!(unpack_reference(&packed, 8, 64, 256).as_ref() == Some(&codes));
     // the first three planes are the codes of three bits
@@ -551,8 +550,8 @@ fn the_reference_s_packing_is_read_and_written() {
 #[test]
 fn products_are_the_canonical_ones() {
     let (a, i) = (
-        Npz::open("a_main_64x256.npz"),
-        Npz::open("i_gemv_canonical_8x256.npz"),
+        Npz::open("anyprec/a_main_64x256.npz"),
+        Npz::open("anyprec/i_gemv_canonical_8x256.npz"),
     );
     let (codes, x) = (a.u8("labels8"), i.f32("x"));
     let activations = quantize_activations(&x);

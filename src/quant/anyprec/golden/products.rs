@@ -4,17 +4,17 @@ use trine_formats::anyprec::{ApView, pack_row};
 use trine_formats::gguf::Blob;
 use trine_formats::types::num::f32_to_f16;
 
-use super::npz::Npz;
 use crate::kernels::AlignedBytes;
 use crate::kernels::bitplane::NumberPath;
 use crate::kernels::testing::isas;
 use crate::ops::product::bitplane::{BitplaneMatrix, Job, multiply_all};
+use trine_testkit::npz::Npz;
 
 #[test]
 fn products_are_the_golden_ones() {
     let (a, i) = (
-        Npz::open("a_main_64x256.npz"),
-        Npz::open("i_gemv_canonical_8x256.npz"),
+        Npz::open("anyprec/a_main_64x256.npz"),
+        Npz::open("anyprec/i_gemv_canonical_8x256.npz"),
     );
     let (codes, x) = (a.u8("labels8"), i.f32("x"));
     let mut planes = vec![Vec::new(); 8];

@@ -5,7 +5,8 @@
 //! one that `rquantize` makes from the same model in F16.
 
 use anyhow::{Context, Result};
-use trine::quant::Row;
+use trine::quant::{Reason, Row, Source};
+use trine_formats::gguf::write::NewTensor;
 use trine_formats::types::num::{f16_to_f32, f32_to_f16};
 use trine_formats::types::{EncodeFn, TypeId};
 use trine_kernels::ternary;
@@ -88,6 +89,37 @@ pub fn tensor(row: &Row, kind: Kind) -> Result<Vec<u8>> {
         .filter(|&n| n == bytes.len());
     expected.with_context(|| format!("tensor {}: its size is not that of its rows", row.name))?;
     Ok(bytes)
+}
+
+/// The row of a tensor that is made in the type that it has.
+pub fn row(tensor: &NewTensor) -> Row {
+    let (columns, rows) = (tensor.shape[0], tensor.shape.iter().skip(1).product());
+    let bytes = tensor.ty.info().and_then(|t| t.tensor_bytes(columns, rows));
+    let bytes = bytes.unwrap_or(0);
+    Row {
+        name: tensor.name.clone(),
+        source: Source {
+            name: tensor.name.clone(),
+            shard: 0,
+            offset: 0,
+        },
+        shape: tensor.shape.clone(),
+        from: tensor.ty,
+        to: tensor.ty,
+        bytes_from: bytes,
+        bytes,
+        reason: Reason::Default,
+        weighted: false,
+        moves: None,
+        packing: None,
+    }
+}
+
+/// Random bytes, which depend on the name alone.
+pub fn random_bytes(name: &str, len: usize) -> Vec<u8> {
+    let mut random = Random(seed(name));
+    let words = (0..len.div_ceil(8)).flat_map(|_| random.next().to_le_bytes());
+    words.take(len).collect()
 }
 
 /// `rows` random rows of `columns` weights in a type; of I2_S their codes as the engine keeps them.

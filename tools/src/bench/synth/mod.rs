@@ -3,6 +3,7 @@
 
 mod data;
 mod shape;
+mod widely;
 
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
@@ -23,9 +24,16 @@ use shape::Shape;
 #[derive(Clone, Debug)]
 pub struct Spec {
     shape: Shape,
-    target: Target,
-    /// Whether matrices hold -s, 0, +s only.
-    ternary: bool,
+    kind: Kind,
+}
+
+/// What the matrices are.
+#[derive(Clone, Copy, Debug)]
+enum Kind {
+    /// As rquantize makes them; they may hold -s, 0, +s only.
+    Usual { target: Target, ternary: bool },
+    /// Widely linear, of so many stages.
+    Widely(usize),
 }
 
 impl FromStr for Spec {
@@ -38,6 +46,10 @@ impl FromStr for Spec {
             return Err(format!("'{text}' is no model: {form}"));
         };
         let shape = Shape::parse(arch, size)?;
+        if shape.arch.widely_linear {
+            let kind = Kind::Widely(widely::stages(ty)?);
+            return Ok(Spec { shape, kind });
+        }
         let (ty, ternary) = match ty.rsplit_once('-') {
             Some((ty, word)) if word.eq_ignore_ascii_case("ternary") => (ty, true),
             _ => (ty, false),
@@ -47,22 +59,25 @@ impl FromStr for Spec {
             let names: Vec<&str> = Target::names().filter(|n| *n != "COPY").collect();
             format!("'{ty}' is no file type; give one of {}", names.join(" "))
         })?;
-        Ok(Spec {
-            shape,
-            target,
-            ternary: ternary || always_ternary(target),
-        })
+        let ternary = ternary || always_ternary(target);
+        let kind = Kind::Usual { target, ternary };
+        Ok(Spec { shape, kind })
     }
 }
 
 impl std::fmt::Display for Spec {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let word = if self.ternary && !always_ternary(self.target) {
-            "-ternary"
-        } else {
-            ""
-        };
-        write!(f, "{}:{}{word}", self.shape, self.target.name())
+        match self.kind {
+            Kind::Widely(stages) => write!(f, "{}:W{stages}", self.shape),
+            Kind::Usual { target, ternary } => {
+                let word = if ternary && !always_ternary(target) {
+                    "-ternary"
+                } else {
+                    ""
+                };
+                write!(f, "{}:{}{word}", self.shape, target.name())
+            }
+        }
     }
 }
 
@@ -77,19 +92,47 @@ fn always_ternary(target: Target) -> bool {
 
 /// A model that is planned and not yet made.
 struct Job {
-    rows: Vec<Row>,
+    content: Vec<Content>,
     layout: Layout,
-    ternary: bool,
+}
+
+/// What a tensor is made of.
+enum Content {
+    /// Weights of a tensor that rquantize makes.
+    Weights(Row, data::Kind),
+    /// Codes or scales of a widely linear matrix.
+    Widely(widely::Part),
+}
+
+impl Content {
+    fn make(&self) -> Result<Vec<u8>> {
+        match self {
+            Content::Weights(row, kind) => data::tensor(row, *kind),
+            Content::Widely(part) => Ok(part.make()),
+        }
+    }
 }
 
 impl Spec {
     fn plan(&self) -> Result<Job> {
+        match self.kind {
+            Kind::Usual { target, ternary } => self.plan_usual(target, ternary),
+            Kind::Widely(stages) => {
+                let (meta, tensors) = widely::plan(&self.shape, stages);
+                let (table, content): (Vec<NewTensor>, Vec<Content>) = tensors.into_iter().unzip();
+                let layout = Layout::new(&meta, &table)?;
+                Ok(Job { content, layout })
+            }
+        }
+    }
+
+    fn plan_usual(&self, target: Target, ternary: bool) -> Result<Job> {
         let meta = self.shape.metadata();
         let tensors = self.shape.tensors();
         let source = Layout::new(&meta, &tensors)?;
         let infos: Vec<&TensorInfo> = source.tensors().iter().collect();
         let sources = infos.iter().map(|t| (0, t.offset, *t)).collect();
-        let plan = Plan::from_headers(&meta, sources, &Recipe::new(self.target))?;
+        let plan = Plan::from_headers(&meta, sources, &Recipe::new(target))?;
         plan.check()
             .with_context(|| format!("{self} cannot be made"))?;
         let rows = plan.rows;
@@ -100,8 +143,13 @@ impl Spec {
             .collect();
         Ok(Job {
             layout: Layout::new(out, &tensors)?,
-            rows,
-            ternary: self.ternary,
+            content: rows
+                .into_iter()
+                .map(|row| {
+                    let kind = data::kind(&row, ternary);
+                    Content::Weights(row, kind)
+                })
+                .collect(),
         })
     }
 
@@ -154,11 +202,8 @@ impl Job {
         // A few at a time: one per thread.
         let batch = rayon::current_num_threads().max(1);
         let infos = self.layout.tensors();
-        for (rows, infos) in self.rows.chunks(batch).zip(infos.chunks(batch)) {
-            let made: Vec<Result<Vec<u8>>> = rows
-                .par_iter()
-                .map(|row| data::tensor(row, data::kind(row, self.ternary)))
-                .collect();
+        for (content, infos) in self.content.chunks(batch).zip(infos.chunks(batch)) {
+            let made: Vec<Result<Vec<u8>>> = content.par_iter().map(Content::make).collect();
             for (info, data) in infos.iter().zip(made) {
                 bar.inc(info.bytes);
                 sink(info, data?)?;

@@ -39,13 +39,14 @@ const fn size(
     Size { name, hidden, ffn, layers, heads, kv_heads, head_dim, vocab, context, tied }
 }
 
-/// All sizes: one for tests, b1.58's and Llama 3's.
-pub const SIZES: [Size; 6] = [
+/// All sizes: one for tests, b1.58's, Llama 2's and Llama 3's.
+pub const SIZES: [Size; 7] = [
     size("tiny", [256, 512, 2], [4, 2, 64], 512, 512, false),
     size("700m", [1536, 4096, 24], [16, 16, 96], 32_000, 2048, false),
     size("1b", [2048, 8192, 16], [32, 8, 64], 128_256, 4096, true),
     size("2b", [2560, 6912, 30], [20, 5, 128], 128_256, 4096, true),
     size("3b", [3072, 8192, 28], [24, 8, 128], 128_256, 4096, true),
+    size("7b", [4096, 11008, 32], [32, 32, 128], 32_000, 4096, false),
     size("8b", [4096, 14336, 32], [32, 8, 128], 128_256, 4096, false),
 ];
 
@@ -147,6 +148,14 @@ impl Shape {
     /// All tensors in the order of the graph, matrices as F16 first, then norms and routers as F32. What a model may
     /// lack is left out.
     pub fn tensors(&self) -> Vec<NewTensor> {
+        self.described()
+            .into_iter()
+            .map(|(tensor, _)| tensor)
+            .collect()
+    }
+
+    /// The same with what each is.
+    pub fn described(&self) -> Vec<(NewTensor, Role)> {
         let untied = |t: &Tensor| t.role == Role::Output && !self.size.tied;
         let block = || self.arch.block_tensors(self.mixture.is_some());
         let ends = self.arch.end_tensors().map(|t| (None, t));
@@ -159,7 +168,8 @@ impl Shape {
                 Some(layer) => format!("blk.{layer}.{}", tensor.gguf),
                 None => tensor.gguf.to_owned(),
             };
-            let new = |ty| NewTensor::new(name, sizes.gguf_shape(tensor), ty);
+            let shape = sizes.gguf_shape(tensor);
+            let new = |ty| (NewTensor::new(name, shape, ty), tensor.role);
             match tensor.role {
                 Role::Embedding | Role::Output | Role::ByRows | Role::ByColumns => {
                     matrices.push(new(TypeId::F16));

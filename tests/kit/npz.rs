@@ -2,9 +2,8 @@
 
 use std::collections::HashMap;
 use std::io::Read;
-use std::path::Path;
 
-/// The arrays of a file of `testdata/anyprec`.
+/// The arrays of a file.
 pub struct Npz {
     arrays: HashMap<String, Array>,
 }
@@ -12,6 +11,7 @@ pub struct Npz {
 /// One array in C order.
 pub struct Array {
     dtype: String,
+    /// Extents, the slowest first.
     pub shape: Vec<usize>,
     data: Vec<u8>,
 }
@@ -25,9 +25,10 @@ fn u32_at(bytes: &[u8], at: usize) -> usize {
 }
 
 impl Npz {
-    pub fn open(name: &str) -> Npz {
-        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("testdata/anyprec");
-        let zip = std::fs::read(folder.join(name)).unwrap();
+    /// Reads a file by its path in `testdata`.
+    #[track_caller]
+    pub fn open(path: &str) -> Npz {
+        let zip = super::read(&super::testdata(path));
         let end = zip.windows(4).rposition(|w| w == b"PK\x05\x06").unwrap();
         let (entries, mut at) = (u16_at(&zip, end + 10), u32_at(&zip, end + 16));
         let mut arrays = HashMap::new();
@@ -53,30 +54,42 @@ impl Npz {
         Npz { arrays }
     }
 
+    /// The array of this name.
     pub fn array(&self, name: &str) -> &Array {
         &self.arrays[name]
     }
 
+    /// An array of single precision.
     pub fn f32(&self, name: &str) -> Vec<f32> {
         self.array(name).numbers("<f4", f32::from_le_bytes)
     }
 
+    /// An array of double precision.
     pub fn f64(&self, name: &str) -> Vec<f64> {
         self.array(name).numbers("<f8", f64::from_le_bytes)
     }
 
+    /// An array of 32-bit integers.
     pub fn i32(&self, name: &str) -> Vec<i32> {
         self.array(name).numbers("<i4", i32::from_le_bytes)
     }
 
+    /// An array of 16-bit integers.
     pub fn i16(&self, name: &str) -> Vec<i16> {
         self.array(name).numbers("<i2", i16::from_le_bytes)
     }
 
+    /// An array of 32-bit integers without sign.
+    pub fn u32(&self, name: &str) -> Vec<u32> {
+        self.array(name).numbers("<u4", u32::from_le_bytes)
+    }
+
+    /// An array of 8-bit integers.
     pub fn i8(&self, name: &str) -> Vec<i8> {
         self.array(name).numbers("|i1", i8::from_le_bytes)
     }
 
+    /// An array of bytes.
     pub fn u8(&self, name: &str) -> Vec<u8> {
         self.array(name).numbers("|u1", u8::from_le_bytes)
     }

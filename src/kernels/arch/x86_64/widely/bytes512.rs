@@ -1,0 +1,88 @@
+//! Sixteen rows with 8-bit activations on AVX-512 with VNNI, as [`super::bytes256`] has them; four products are added at
+//! once.
+
+use std::arch::x86_64::*;
+
+use super::bytes256::TABLES;
+use crate::widely::{
+    BLOCK_CHUNKS, Block, CHUNK_BYTES, ROWS, RowSums, Unit, block, blocks_of, combine_rows,
+};
+
+/// The products of a unit and one row of activations.
+///
+/// # Safety
+/// The processor has AVX-512 with VNNI, and the lengths fit.
+#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512vnni")]
+pub(super) unsafe fn multiply(unit: &Unit<'_>, acts: &[u8], out: &mut [[f32; ROWS]; 2]) {
+    let streams = unit.shape.streams();
+    let (of_tile, blocks) = blocks_of(unit.shape);
+    *out = Default::default();
+    for (tile, first) in (0..blocks).step_by(of_tile).enumerate() {
+        let mut sums = RowSums::default();
+        for b in first..first + of_tile {
+            let x = block(acts, blocks, b);
+            for (stream, sums) in sums[..streams].iter_mut().enumerate() {
+                let bytes = BLOCK_CHUNKS * CHUNK_BYTES;
+                let codes = &unit.weights[(b * streams + stream) * bytes..][..bytes];
+                // SAFETY: four chunks of 64 bytes, as just sliced; the caller says that the instructions are there.
+                unsafe { stream_of_block(codes, &x, sums) }
+            }
+        }
+        combine_rows(unit, tile, &sums, out);
+    }
+}
+
+/// The rows of a block of one stream.
+///
+/// # Safety
+/// The processor has AVX-512 with VNNI, and `codes` are four chunks of 64 bytes.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512vnni")]
+unsafe fn stream_of_block(codes: &[u8], x: &Block<'_>, sums: &mut [[f32; ROWS]; 4]) {
+    let table = |t: &[i8; 16]| {
+        // SAFETY: sixteen bytes.
+        _mm512_broadcast_i32x4(unsafe { _mm_loadu_si128(t.as_ptr().cast()) })
+    };
+    let tables = [
+        [table(&TABLES[0][0]), table(&TABLES[0][1])],
+        [table(&TABLES[1][0]), table(&TABLES[1][1])],
+    ];
+    let nibble = _mm512_set1_epi8(15);
+    // the 1 that is added to every factor adds the activations once
+    let without = x.sums.map(|sum| _mm512_set1_epi32(-sum));
+    let mut integers = [without[0], without[1], without[0], without[1]];
+    for chunk in 0..BLOCK_CHUNKS {
+        // SAFETY: a chunk that the caller says is there, and four activations of each of four fields: 64 real and 64
+        // imaginary parts are there.
+        unsafe {
+            let bytes = _mm512_loadu_si512(codes.as_ptr().add(CHUNK_BYTES * chunk).cast());
+            let low = _mm512_and_si512(bytes, nibble);
+            let high = _mm512_and_si512(_mm512_srli_epi16::<4>(bytes), nibble);
+            for field in 0..4 {
+                let codes = if field < 2 { low } else { high };
+                let [real, imaginary] = tables[field % 2];
+                let real = _mm512_shuffle_epi8(real, codes);
+                let imaginary = _mm512_shuffle_epi8(imaginary, codes);
+                let four = |part: usize| {
+                    let at = x.ints.as_ptr().add(64 * part + 16 * chunk + 4 * field);
+                    _mm512_set1_epi32(at.cast::<i32>().read_unaligned())
+                };
+                let (re, im) = (four(0), four(1));
+                let [rr, ri, ir, ii] = &mut integers;
+                *rr = _mm512_dpbusd_epi32(*rr, real, re);
+                *ri = _mm512_dpbusd_epi32(*ri, real, im);
+                *ir = _mm512_dpbusd_epi32(*ir, imaginary, re);
+                *ii = _mm512_dpbusd_epi32(*ii, imaginary, im);
+            }
+        }
+    }
+    for (k, (integers, sums)) in integers.into_iter().zip(sums).enumerate() {
+        let scale = _mm512_set1_ps(x.scales[k % 2]);
+        // SAFETY: sixteen floats.
+        unsafe {
+            let at = sums.as_mut_ptr();
+            let product = _mm512_mul_ps(scale, _mm512_cvtepi32_ps(integers));
+            _mm512_storeu_ps(at, _mm512_add_ps(_mm512_loadu_ps(at), product));
+        }
+    }
+}

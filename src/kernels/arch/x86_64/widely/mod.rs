@@ -1,0 +1,79 @@
+//! Kernels for widely linear matrices.
+//!
+//! The functions `…_sums` are whole: what a row costs happens inside, and no other function is part of their loops, so
+//! that a test can look at their machine code.
+
+use trine_formats::widely::Shape;
+
+use crate::widely::{Form, Path, ROWS, StreamSums, Unit, arrange_bytes, arrange_floats};
+use crate::{Isa, Level};
+
+mod bytes256;
+mod bytes512;
+mod planes512;
+mod words256;
+
+/// [`Path::arrange`], once lengths were checked.
+#[target_feature(enable = "avx2,fma")]
+pub(crate) fn arrange(path: Path, shape: &Shape, x: &[f32], out: &mut [u8]) {
+    match path {
+        Path::Exact => arrange_floats(shape, x, out),
+        Path::Int8 => arrange_bytes(shape, x, out),
+    }
+}
+
+/// The kernel of a form in single precision; `None` where the plain one serves.
+pub(crate) fn sums_of(isa: Isa, form: Form) -> Option<StreamSums> {
+    match (isa.level(), form) {
+        (Level::Avx2, Form::Words) => Some(words_avx2),
+        (Level::Avx512, Form::Words) => Some(words_avx512),
+        (Level::Avx512, Form::Planes) => Some(planes_avx512),
+        _ => None,
+    }
+}
+
+/// The chunks of a call, once all lengths are known to fit them.
+fn chunks(streams: usize, words: &[u8], re: &[u8], im: &[u8], out: &[[f32; 4]]) -> usize {
+    let chunks = re.len() / 64;
+    assert!(matches!(streams, 2 | 4 | 6 | 8), "streams");
+    assert_eq!((re.len(), im.len()), (64 * chunks, 64 * chunks), "chunks");
+    assert_eq!(words.len(), 4 * streams * chunks, "words");
+    assert_eq!(out.len(), streams, "streams");
+    chunks
+}
+
+macro_rules! whole {
+    ($($name:ident = $kernel:path;)*) => { $(
+        fn $name(streams: usize, words: &[u8], re: &[u8], im: &[u8], out: &mut [[f32; 4]]) {
+            let chunks = chunks(streams, words, re, im, out);
+            // SAFETY: `sums_of` hands this function out only for an `Isa` that includes the instruction set, and the
+            // lengths were compared.
+            unsafe { $kernel(streams, chunks, words, re, im, out) }
+        }
+    )* };
+}
+
+whole! {
+    words_avx2 = words256::word_sums_avx2;
+    words_avx512 = planes512::word_sums_avx512;
+    planes_avx512 = planes512::plane_sums_avx512;
+}
+
+/// The kernel with 8-bit activations.
+pub(crate) fn int8_of(isa: Isa) -> Option<fn(&Unit<'_>, &[u8], &mut [[f32; ROWS]; 2])> {
+    match isa.level() {
+        Level::Scalar => None,
+        Level::Avx2 => Some(int8_avx2),
+        Level::Avx512 => Some(int8_avx512),
+    }
+}
+
+fn int8_avx2(unit: &Unit<'_>, acts: &[u8], out: &mut [[f32; ROWS]; 2]) {
+    // SAFETY: `int8_of` hands this function out only for AVX2, and `Unit::check` has compared the lengths.
+    unsafe { bytes256::multiply(unit, acts, out) }
+}
+
+fn int8_avx512(unit: &Unit<'_>, acts: &[u8], out: &mut [[f32; ROWS]; 2]) {
+    // SAFETY: `int8_of` hands this function out only for AVX-512 with VNNI, and `Unit::check` has compared the lengths.
+    unsafe { bytes512::multiply(unit, acts, out) }
+}

@@ -1,0 +1,225 @@
+//! Every kernel against the definitions of `trine_formats::widely`, bit by bit.
+
+use trine_formats::widely::{Lanes, axis_is_imaginary, is_positive};
+use trine_formats::widely::{Rule, Scope, Shape, combine, int8, pack_row, product_row};
+
+use super::{Form, Path, ROWS, Unit, multiply};
+use crate::testing::{Random, isas, same};
+use crate::{AlignedBytes, Isa};
+
+/// Complex rows and columns whose chunks, tiles and units end early, or are whole.
+const ROW_COUNTS: [usize; 4] = [1, 2, 31, 32];
+const COLUMNS: [usize; 9] = [1, 15, 16, 17, 48, 64, 145, 2048, 5504];
+const SCOPES: [Scope; 3] = [Scope::Tensor, Scope::Row, Scope::Tile64];
+
+struct Matrix {
+    shape: Shape,
+    words: Vec<u8>,
+    scales: Vec<f32>,
+}
+
+fn shape(rows: usize, columns: usize, stages: usize, scope: Scope) -> Shape {
+    let rule = Rule {
+        stages,
+        scope,
+        profile: Default::default(),
+        tie: Default::default(),
+    };
+    rule.shape(2 * rows, 2 * columns).expect("even sides")
+}
+
+impl Matrix {
+    /// Random codes, also behind the last column, where a file may have any.
+    fn random(shape: Shape, random: &mut Random) -> Matrix {
+        let scales = shape.groups() * shape.group_scales();
+        Matrix {
+            words: random.bytes(4 * shape.rows * shape.row_words()),
+            scales: (0..scales).map(|_| random.float().abs() + 1e-3).collect(),
+            shape,
+        }
+    }
+
+    fn words(&self, row: usize) -> Vec<u32> {
+        let bytes = 4 * self.shape.row_words();
+        let words = self.words[row * bytes..][..bytes].as_chunks().0;
+        words.iter().map(|&w| u32::from_le_bytes(w)).collect()
+    }
+
+    /// All rows times all tokens in a form, `[row][real, imaginary][token]`.
+    fn multiply(&self, isa: Isa, form: Form, acts: &[u8], tokens: usize) -> Vec<f32> {
+        let row_bytes = 4 * self.shape.row_words();
+        let mut out = vec![f32::NAN; 2 * self.shape.rows * tokens];
+        let units = self.words.chunks(form.rows() * row_bytes);
+        let outs = out.chunks_mut(2 * form.rows() * tokens);
+        for (i, (words, out)) in units.zip(outs).enumerate() {
+            let mut weights = vec![0xFF; form.unit_bytes(&self.shape)];
+            form.pack(&self.shape, words, &mut weights);
+            let unit = Unit {
+                shape: &self.shape,
+                first: i * form.rows(),
+                rows: words.len() / row_bytes,
+                form,
+                weights: &weights,
+                scales: &self.scales,
+            };
+            multiply(isa, &unit, acts, tokens, out);
+        }
+        out
+    }
+}
+
+/// Activations that hurt: zeros of both signs, denormals, magnitudes of 1e30; one of them what is no number.
+fn activations(columns: usize, random: &mut Random, wild: Option<f32>) -> Vec<f32> {
+    let number = |_| match random.below(12) {
+        0 => -0.0,
+        1 => 0.0,
+        2 => f32::from_bits(random.below(1 << 23) as u32),
+        3 => -f32::from_bits(random.below(1 << 23) as u32),
+        4 => 1e30,
+        5 => -1e30,
+        _ => random.float(),
+    };
+    let mut x: Vec<f32> = (0..2 * columns).map(number).collect();
+    if let Some(wild) = wild {
+        x[random.below(2 * columns)] = wild;
+    }
+    x
+}
+
+/// The rows of `xs`, arranged where a buffer was that held something else.
+fn arranged(isa: Isa, path: Path, shape: &Shape, xs: &[Vec<f32>]) -> AlignedBytes {
+    let row = path.act_bytes(shape);
+    let mut acts = AlignedBytes::scratch(row * xs.len());
+    acts.fill(0xFF);
+    for (x, out) in xs.iter().zip(acts.chunks_exact_mut(row)) {
+        path.arrange(isa, shape, x, out);
+    }
+    acts
+}
+
+/// The forms of a path that an instruction set has kernels for.
+fn forms(isa: Isa, path: Path) -> Vec<Form> {
+    let mut forms = [false, true]
+        .map(|packed| Form::of(isa, path, packed))
+        .to_vec();
+    forms.dedup();
+    forms
+}
+
+/// Compares all kernels of a path with what `definition(matrix, row, x)` says.
+fn compare(path: Path, definition: impl Fn(&Matrix, usize, &[f32]) -> (f32, f32)) {
+    let mut random = Random(7);
+    let shapes = COLUMNS.iter().flat_map(|&columns| {
+        let rows = ROW_COUNTS
+            .iter()
+            .filter(move |&&rows| columns < 2048 || rows == 2);
+        rows.map(move |&rows| (rows, columns))
+    });
+    for (rows, columns) in shapes {
+        for scope in SCOPES {
+            let stages = 1 + random.below(4);
+            let matrix = Matrix::random(shape(rows, columns, stages, scope), &mut random);
+            let wild = [None, Some(f32::INFINITY), Some(f32::NAN)];
+            let xs = wild.map(|wild| activations(columns, &mut random, wild));
+            for isa in isas() {
+                let acts = arranged(isa, path, &matrix.shape, &xs);
+                for form in forms(isa, path) {
+                    let out = matrix.multiply(isa, form, &acts, xs.len());
+                    for (i, &got) in out.iter().enumerate() {
+                        let (row, part, token) = (i / 6, i / 3 % 2, i % 3);
+                        let (re, im) = definition(&matrix, row, &xs[token]);
+                        let want = [re, im][part];
+                        assert!(
+                            same(got, want),
+                            "{isa} {form:?} {rows} x {columns}, {stages} stages, {scope:?}: row {row}, part {part}, token {token}: {got:e} for {want:e}"
+                        );
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn every_kernel_has_the_bits_of_the_definition() {
+    compare(Path::Exact, |m, row, x| {
+        product_row(&m.shape, row, &m.words(row), &m.scales, x)
+    });
+}
+
+#[test]
+fn every_kernel_has_the_bits_of_the_definition_with_8_bit_activations() {
+    compare(Path::Int8, |m, row, x| {
+        let x = int8::quantize(&m.shape, x);
+        int8::product_row(&m.shape, row, &m.words(row), &m.scales, &x)
+    });
+}
+
+/// The product as sixteen (for one stage: eight) products of ternary matrices, each with its own pass over the row.
+fn unfused(m: &Matrix, row: usize, x: &[f32]) -> (f32, f32) {
+    let (shape, words) = (&m.shape, m.words(row));
+    let (x_re, x_im) = x.split_at(shape.columns);
+    let streams = shape.streams();
+    let (mut y, of_tile) = ((0.0, 0.0), 16 * shape.chunks_of_tile());
+    for (tile, first) in (0..shape.columns).step_by(of_tile).enumerate() {
+        let columns = first..shape.columns.min(first + of_tile);
+        let ternary = |stream: usize, imaginary: bool, x: &[f32]| {
+            let mut lanes = [0.0f32; 16];
+            for j in columns.clone() {
+                let word = words[j / 16 * streams + stream];
+                let code = (word >> (2 * (j % 16)) & 3) as u8;
+                if axis_is_imaginary(code) == imaginary {
+                    let lane = &mut lanes[j % 16];
+                    *lane = if is_positive(code) {
+                        *lane + x[j]
+                    } else {
+                        *lane - x[j]
+                    };
+                }
+            }
+            Lanes {
+                rr: lanes,
+                ..Lanes::default()
+            }
+            .sums()[0]
+        };
+        let sums: Vec<[f32; 4]> = (0..streams)
+            .map(|s| {
+                [(false, x_re), (false, x_im), (true, x_re), (true, x_im)]
+                    .map(|(imaginary, x)| ternary(s, imaginary, x))
+            })
+            .collect();
+        combine(&mut y, &sums, shape.scales_of(&m.scales, row, tile));
+    }
+    y
+}
+
+#[test]
+fn fused_and_sixteen_separate_products_have_the_same_bits() {
+    compare(Path::Exact, unfused);
+}
+
+#[test]
+fn packing_moves_the_bits_of_words() {
+    let shape = shape(1, 20, 1, Scope::Tensor);
+    let codes: Vec<u8> = (0..20).map(|j| (j * j % 4) as u8).collect();
+    let mut words = vec![0; shape.row_words()];
+    pack_row(&shape, 1, &codes, &mut words);
+    let bytes: Vec<u8> = words.iter().flat_map(|w| w.to_le_bytes()).collect();
+    let mut planes = vec![0; bytes.len()];
+    Form::Planes.pack(&shape, &bytes, &mut planes);
+    let mut rows = vec![0; Form::Rows16.unit_bytes(&shape)];
+    Form::Rows16.pack(&shape, &bytes, &mut rows);
+    for (j, &code) in codes.iter().enumerate() {
+        let word = planes[4 * (j / 16 * 2 + 1)..].as_chunks().0[0];
+        let word = u32::from_le_bytes(word) >> (j % 16);
+        assert_eq!(
+            (word & 1 == 0, word >> 16 & 1 == 1),
+            (is_positive(code), axis_is_imaginary(code))
+        );
+        // stream 1 follows the four chunks of stream 0
+        let byte = rows[64 * (4 + j / 16) + j % 4];
+        assert_eq!(byte >> (2 * (j % 16 / 4)) & 3, code, "column {j}");
+    }
+    assert_eq!(Form::Rows16.rows(), ROWS);
+}

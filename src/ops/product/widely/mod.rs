@@ -1,0 +1,226 @@
+//! Widely linear matrices and the products of several of them in one region of the pool.
+
+use std::cell::RefCell;
+use std::io;
+use std::ops::Range;
+use std::sync::Arc;
+
+use rayon::prelude::*;
+use trine_formats::gguf::Blob;
+use trine_formats::widely::{Shape, WidelyMatrix};
+
+use super::SharedArena;
+use crate::kernels::Isa;
+use crate::kernels::widely::{Form, Path, Unit, multiply};
+use crate::pool::{self, Parts};
+
+/// Bytes of activations that a task reads again for every unit: they stay in the second-level cache.
+const ACTIVATIONS: usize = 1 << 19;
+/// Bytes of weights that one task reads at least when there is one token: the hardware's prefetcher needs long runs.
+const STREAM: usize = 1 << 17;
+/// Weights times tokens that a task has at least, or handing it out costs more than it saves.
+const WORK: usize = 100_000;
+
+/// A matrix with the form that its codes are in.
+#[derive(Clone)]
+pub struct WidelyLinear {
+    shape: Shape,
+    path: Path,
+    /// What the codes are read as.
+    form: Form,
+    /// Whether they stand in that form already, and not as the file's words.
+    packed: bool,
+    codes: Blob,
+    scales: Arc<[f32]>,
+}
+
+impl WidelyLinear {
+    /// A matrix whose codes are used where the file's bytes are, for products of a path.
+    pub fn new(matrix: WidelyMatrix, path: Path, isa: Isa) -> WidelyLinear {
+        WidelyLinear {
+            shape: matrix.shape,
+            path,
+            form: Form::of(isa, path, false),
+            packed: false,
+            codes: matrix.codes,
+            scales: matrix.scales,
+        }
+    }
+
+    /// The same with the codes in the form that products read fastest, in memory of `arena`; unchanged where that is the
+    /// file's own.
+    ///
+    /// # Errors
+    /// The system has no memory.
+    pub fn packed(self, arena: &SharedArena, isa: Isa) -> io::Result<WidelyLinear> {
+        let form = Form::of(isa, self.path, true);
+        if self.packed || form.name().is_none() {
+            return Ok(self);
+        }
+        let (unit, source) = (form.unit_bytes(&self.shape), self.unit_words(form));
+        let units = self.shape.rows.div_ceil(form.rows());
+        let mut arena = arena.lock().unwrap_or_else(|e| e.into_inner());
+        let region = arena.region(units * unit, |out| {
+            out.par_chunks_mut(unit).enumerate().for_each(|(i, out)| {
+                let end = self.codes.len().min((i + 1) * source);
+                form.pack(&self.shape, &self.codes[i * source..end], out);
+            });
+            true
+        })?;
+        let Some(codes) = region else {
+            return Ok(self);
+        };
+        self.codes.release();
+        Ok(WidelyLinear {
+            form,
+            packed: true,
+            codes,
+            ..self
+        })
+    }
+
+    /// Bytes of the file's words of the rows of a unit.
+    fn unit_words(&self, form: Form) -> usize {
+        4 * self.shape.row_words() * form.rows()
+    }
+
+    /// The matrix's shape.
+    pub fn shape(&self) -> &Shape {
+        &self.shape
+    }
+
+    /// How its products are computed.
+    pub fn path(&self) -> Path {
+        self.path
+    }
+
+    /// Name of the layout of the codes, and the bytes that they and the scales take; the file's own has none.
+    pub fn layout(&self) -> (Option<&'static str>, usize) {
+        let name = self.form.name().filter(|_| self.packed);
+        (name, self.codes.len() + 4 * self.scales.len())
+    }
+
+    /// Outputs of unit `i` for some tokens, `[row][real, imaginary][token]`; the unit's rows.
+    fn multiply(&self, isa: Isa, i: usize, acts: &[u8], tokens: usize, tile: &mut Tile) -> usize {
+        let form = self.form;
+        let first = i * form.rows();
+        let rows = form.rows().min(self.shape.rows - first);
+        let size = form.unit_bytes(&self.shape);
+        let weights = if self.packed {
+            &self.codes[i * size..(i + 1) * size]
+        } else {
+            let words = self.unit_words(form);
+            let words = &self.codes[i * words..self.codes.len().min((i + 1) * words)];
+            if form.name().is_some() {
+                tile.unit.resize(size, 0);
+                form.pack(&self.shape, words, &mut tile.unit);
+                &tile.unit
+            } else {
+                words
+            }
+        };
+        tile.out.resize(2 * rows * tokens, 0.0);
+        let unit = Unit {
+            shape: &self.shape,
+            first,
+            rows,
+            form,
+            weights,
+            scales: &self.scales,
+        };
+        multiply(isa, &unit, acts, tokens, &mut tile.out);
+        rows
+    }
+}
+
+/// A product to compute.
+pub struct Job<'a> {
+    /// The weights.
+    pub w: &'a WidelyLinear,
+    /// Activation rows as the matrix's path has them.
+    pub acts: &'a [u8],
+    /// `[tokens][rows]`, in real rows.
+    pub out: &'a mut [f32],
+}
+
+/// A task: some units of a job's matrix times some of its tokens.
+struct Task {
+    job: usize,
+    units: Range<usize>,
+    tokens: Range<usize>,
+}
+
+/// Working memory of a thread.
+#[derive(Default)]
+struct Tile {
+    out: Vec<f32>,
+    unit: Vec<u8>,
+}
+
+thread_local! {
+    static TILE: RefCell<Tile> = RefCell::default();
+}
+
+/// Computes all jobs over the same `tokens`, in one region of the current pool.
+///
+/// # Panics
+/// When lengths do not fit.
+pub fn multiply_all(isa: Isa, jobs: &mut [Job<'_>], tokens: usize) {
+    let mut tasks = Vec::new();
+    let mut parts = Vec::with_capacity(jobs.len());
+    for (i, job) in jobs.iter_mut().enumerate() {
+        let rows = job.w.shape.rows;
+        assert_eq!(job.out.len(), tokens * 2 * rows, "output size");
+        split(i, job.w, tokens, &mut tasks);
+        parts.push((job.w, job.acts, Parts::new(&mut *job.out)));
+    }
+    pool::for_each(tasks.len(), |i| {
+        let Task { job, units, tokens } = &tasks[i];
+        let (w, acts, out) = &parts[*job];
+        let (act_bytes, all) = (w.path.act_bytes(&w.shape), w.shape.rows);
+        let acts = &acts[tokens.start * act_bytes..tokens.end * act_bytes];
+        TILE.with_borrow_mut(|tile| {
+            for unit in units.clone() {
+                let rows = w.multiply(isa, unit, acts, tokens.len(), tile);
+                let first = unit * w.form.rows();
+                for (i, t) in tokens.clone().enumerate() {
+                    for part in 0..2 {
+                        let at = t * 2 * all + part * all + first;
+                        // SAFETY: tasks of a job differ in their units or their tokens, and units in their rows.
+                        let out = unsafe { out.part(at..at + rows) };
+                        for (r, out) in out.iter_mut().enumerate() {
+                            *out = tile.out[(2 * r + part) * tokens.len() + i];
+                        }
+                    }
+                }
+            }
+        });
+    });
+}
+
+fn split(job: usize, w: &WidelyLinear, tokens: usize, tasks: &mut Vec<Task>) {
+    let units = w.shape.rows.div_ceil(w.form.rows());
+    if units == 0 || tokens == 0 {
+        return;
+    }
+    let at_once = (ACTIVATIONS / w.path.act_bytes(&w.shape))
+        .clamp(8, 128)
+        .min(tokens);
+    let worthwhile = WORK.div_ceil(w.shape.row_words() * 16 * w.form.rows() * at_once);
+    // never so much that a thread has nothing to do
+    let fair = units.div_ceil(pool::threads() * 4);
+    let stream = if tokens == 1 { STREAM } else { 0 };
+    let step = worthwhile.max(stream.div_ceil(w.form.unit_bytes(&w.shape)).min(fair));
+    for t in (0..tokens).step_by(at_once) {
+        for u in (0..units).step_by(step) {
+            tasks.push(Task {
+                job,
+                units: u..units.min(u + step),
+                tokens: t..tokens.min(t + at_once),
+            });
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

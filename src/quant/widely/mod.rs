@@ -1,0 +1,15 @@
+//! Plain models to models with widely linear matrices, and back.
+//!
+//! [`Plan::new`] decides from the headers which matrices become codes and scales, [`Plan::dense`] which tensors they become
+//! again; [`run`] carries either out, a part of a matrix at a time.
+
+mod error;
+mod matrices;
+mod plan;
+mod rows;
+mod run;
+
+pub use error::WidelyQuantError;
+pub use matrices::matrices;
+pub use plan::{Content, Plan, Recipe, Row};
+pub use run::{Progress, run};

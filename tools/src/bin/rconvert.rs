@@ -2,15 +2,16 @@
 
 use std::fmt::Write as _;
 use std::io::{self, Write as _};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Result, anyhow, bail};
 use clap::{Parser, ValueEnum};
 use serde_json::{Value, json};
 use trine::convert::{
-    Options, OutType, PackedScale, Plan, Progress, Row, Ternary, known_classes, plan, run,
+    Options, OutType, PackedScale, Plan, Progress, Row, Ternary, Widely, known_classes, plan, run,
 };
+use trine_formats::gguf::Value as Meta;
 use trine_tools::progress::{TensorBar, human_bytes};
 use trine_tools::widely::WidelyArgs;
 use trine_tools::{exit, interrupt};
@@ -173,7 +174,7 @@ fn convert(args: &Args) -> Result<()> {
             "--fairy2i makes weights that are not ternary; leave --ternary and ternary types out"
         );
     }
-    let plan = plan(&args.dir, &options(args))?;
+    let plan = planned(args)?;
     let mut stderr = io::stderr().lock();
     for note in &plan.notes {
         writeln!(stderr, "rconvert: {note}")?;
@@ -185,7 +186,9 @@ fn convert(args: &Args) -> Result<()> {
             .out
             .as_ref()
             .ok_or_else(|| anyhow!("the name of the file to write is missing"))?;
-        interrupt::end_at_once(Some("\nrconvert: interrupted, nothing was written"));
+        if !args.fairy2i {
+            interrupt::end_at_once(Some("\nrconvert: interrupted, nothing was written"));
+        }
         let mut progress = Display {
             bar: TensorBar::new(plan.work(), args.verbose),
             total: plan.rows.len(),
@@ -217,6 +220,31 @@ fn convert(args: &Args) -> Result<()> {
         human_bytes(layout.file_bytes())
     )?;
     Ok(())
+}
+
+/// The plan; what `--wl-lm-head auto` means is found out first.
+fn planned(args: &Args) -> Result<Plan> {
+    let options = options(args);
+    let (Some(out), Some(widely), false) = (&args.out, options.widely, args.dry_run) else {
+        return Ok(plan(&args.dir, &options)?);
+    };
+    interrupt::end_at_once(Some("\nrconvert: interrupted, nothing was written"));
+    let with = |output| Options {
+        widely: Some(Widely { output, ..widely }),
+        ..options.clone()
+    };
+    let make = &mut |form, path: &Path| {
+        run(&plan(&args.dir, &with(form))?, path, &mut ())?;
+        Ok(())
+    };
+    let Some(choice) = args.widely.choose_output(out, make)? else {
+        return Ok(plan(&args.dir, &options)?);
+    };
+    let mut plan = plan(&args.dir, &with(choice.form))?;
+    for (key, ppl) in choice.keys() {
+        plan.meta.set(key, Meta::F32(ppl));
+    }
+    Ok(plan)
 }
 
 fn options(args: &Args) -> Options {

@@ -1,16 +1,17 @@
 //! The options of widely linear matrices, and rquantize for `FAIRY2I` and back.
 
 use std::io::{self, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
 use clap::{Args, ValueEnum};
 use serde_json::json;
 use trine::convert::Widely;
 use trine::quant::widely::{Content, Plan, Progress, Recipe, Row, run};
 use trine::quant::{KvOverride, RunOptions};
-use trine_formats::gguf::ModelFile;
+use trine_formats::gguf::{ModelFile, Value as Meta};
+use trine_formats::temp_file::TempFile;
 use trine_formats::widely::{OutputForm, Profile, Scope, TieRule};
 
 use crate::progress::{TensorBar, human_bytes};
@@ -19,7 +20,7 @@ use crate::progress::{TensorBar, human_bytes};
 const HEADING: &str = "Widely linear matrices (Fairy2i)";
 
 /// The options of widely linear matrices.
-#[derive(Args, Clone, Copy, Debug, Default)]
+#[derive(Args, Clone, Debug, Default)]
 #[command(next_help_heading = HEADING)]
 pub struct WidelyArgs {
     /// Stages of every matrix, one bit per weight each [default: 2, the published model's]
@@ -55,9 +56,19 @@ pub struct WidelyArgs {
     )]
     pub wl_tie: Option<TieArg>,
 
-    /// The output matrix: quantized too, or dense as it is [default: wl]
-    #[arg(long, value_name = "wl|dense", value_enum, hide_possible_values = true)]
+    /// The output matrix: quantized too, dense as it is, or whichever gives the text of --wl-text the lower perplexity, which
+    /// takes three conversions [default: wl]
+    #[arg(
+        long,
+        value_name = "wl|dense|auto",
+        value_enum,
+        hide_possible_values = true
+    )]
     pub wl_lm_head: Option<OutputArg>,
+
+    /// The text for --wl-lm-head auto
+    #[arg(long, value_name = "FILE")]
+    pub wl_text: Option<PathBuf>,
 }
 
 macro_rules! names {
@@ -83,7 +94,15 @@ names! {
     ScopeArg = Scope { Tensor = Tensor, "tensor"; Row = Row, "row"; Tile64 = Tile64, "tile64"; }
     ProfileArg = Profile { ScriptBf16 = ScriptBf16, "script-bf16"; F32 = F32, "f32"; }
     TieArg = TieRule { Phase = Phase, "phase"; Tile64 = Tile64, "tile64"; }
-    OutputArg = OutputForm { Wl = Widely, "wl"; Dense = Dense, "dense"; }
+}
+
+/// `--wl-lm-head`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+#[allow(missing_docs)]
+pub enum OutputArg {
+    Wl,
+    Dense,
+    Auto,
 }
 
 impl WidelyArgs {
@@ -95,6 +114,7 @@ impl WidelyArgs {
             (self.wl_profile.is_some(), "--wl-profile"),
             (self.wl_tie.is_some(), "--wl-tie"),
             (self.wl_lm_head.is_some(), "--wl-lm-head"),
+            (self.wl_text.is_some(), "--wl-text"),
         ];
         given.into_iter().find(|g| g.0).map(|g| g.1)
     }
@@ -106,8 +126,53 @@ impl WidelyArgs {
             scope: self.wl_scope.map(Scope::from).unwrap_or_default(),
             tie: self.wl_tie.map(TieRule::from).unwrap_or_default(),
             profile: self.wl_profile.map(Profile::from),
-            output: self.wl_lm_head.map(OutputForm::from).unwrap_or_default(),
+            output: match self.wl_lm_head {
+                Some(OutputArg::Dense) => OutputForm::Dense,
+                Some(OutputArg::Wl | OutputArg::Auto) | None => OutputForm::Widely,
+            },
         }
+    }
+
+    /// Finds out which form of the output matrix `--wl-lm-head auto` means: `make` writes the file of a form to a path beside
+    /// `out`, where its perplexity is measured. `None` where the form was said.
+    ///
+    /// # Errors
+    /// `--wl-text` is missing, or the text too short; what `make` says.
+    pub fn choose_output(
+        &self,
+        out: &Path,
+        make: &mut dyn FnMut(OutputForm, &Path) -> Result<()>,
+    ) -> Result<Option<Choice>> {
+        let text = match (self.wl_lm_head, &self.wl_text) {
+            (Some(OutputArg::Auto), Some(text)) => text,
+            (Some(OutputArg::Auto), None) => {
+                bail!("--wl-lm-head auto measures perplexities: give a text with --wl-text FILE")
+            }
+            (_, Some(_)) => bail!("--wl-text is for --wl-lm-head auto"),
+            _ => return Ok(None),
+        };
+        let place = || format!("--wl-text '{}'", text.display());
+        let text = std::fs::read_to_string(text).with_context(place)?;
+        let mut ppl = [0.0; 2];
+        for (form, ppl) in [OutputForm::Widely, OutputForm::Dense]
+            .into_iter()
+            .zip(&mut ppl)
+        {
+            let (temp, _) = TempFile::create(out)?;
+            make(form, temp.path())?;
+            let model = trine::open(temp.path())?;
+            *ppl = model.perplexity(&text, CONTEXT).with_context(place)?.ppl();
+            note!("output matrix {}: perplexity {ppl:.4}", form.name());
+        }
+        let [widely, dense] = ppl;
+        Ok(Some(Choice {
+            form: if widely <= dense {
+                OutputForm::Widely
+            } else {
+                OutputForm::Dense
+            },
+            ppl,
+        }))
     }
 
     fn recipe(&self) -> Recipe {
@@ -129,7 +194,31 @@ impl WidelyArgs {
     }
 }
 
+/// Tokens of the chunks whose perplexity is measured.
+const CONTEXT: usize = 512;
+
+/// What `--wl-lm-head auto` came to.
+#[derive(Clone, Copy, Debug)]
+pub struct Choice {
+    /// The form with the lower perplexity.
+    pub form: OutputForm,
+    /// The perplexities of the quantized and of the dense form.
+    pub ppl: [f64; 2],
+}
+
+impl Choice {
+    /// The keys that record it.
+    pub fn keys(&self) -> [(&'static str, f32); 2] {
+        let [widely, dense] = self.ppl.map(|ppl| ppl as f32);
+        [
+            ("fairy2i.wl.lm_head_ppl.wl", widely),
+            ("fairy2i.wl.lm_head_ppl.dense", dense),
+        ]
+    }
+}
+
 /// What is to be made of a model.
+#[derive(Clone, Copy)]
 pub enum Goal<'a> {
     /// Widely linear matrices.
     Widely(&'a WidelyArgs),
@@ -166,14 +255,7 @@ pub struct Job<'a> {
 pub fn quantize(job: Job<'_>) -> Result<()> {
     let start = Instant::now();
     let plan = match job.goal {
-        Goal::Widely(args) => Plan::new(
-            job.model,
-            &Recipe {
-                allow_requantize: job.allow_requantize,
-                overrides: job.overrides,
-                ..args.recipe()
-            },
-        )?,
+        Goal::Widely(args) => plan_widely(&job, args)?,
         Goal::Dense(name) => {
             let ty = trine::quant::parse_type(name)?;
             Plan::dense(job.model, ty, &job.overrides)?
@@ -232,6 +314,35 @@ pub fn quantize(job: Job<'_>) -> Result<()> {
         "time: {:.1} s",
         start.elapsed().as_secs_f64()
     )?)
+}
+
+/// The plan of a widely linear model; what `auto` means is found out first.
+fn plan_widely(job: &Job<'_>, args: &WidelyArgs) -> Result<Plan> {
+    let recipe = Recipe {
+        allow_requantize: job.allow_requantize,
+        overrides: job.overrides.clone(),
+        ..args.recipe()
+    };
+    let with = |output| Recipe {
+        output,
+        ..recipe.clone()
+    };
+    if job.dry_run && args.wl_lm_head == Some(OutputArg::Auto) {
+        bail!("--wl-lm-head auto converts and measures: it knows no --dry-run");
+    }
+    let make = &mut |form, path: &Path| {
+        let plan = Plan::new(job.model, &with(form))?;
+        run(job.model, &plan, path, job.options, &mut ())?;
+        Ok(())
+    };
+    let Some(choice) = args.choose_output(job.out, make)? else {
+        return Ok(Plan::new(job.model, &recipe)?);
+    };
+    let mut plan = Plan::new(job.model, &with(choice.form))?;
+    for (key, ppl) in choice.keys() {
+        plan.meta.set(key, Meta::F32(ppl));
+    }
+    Ok(plan)
 }
 
 fn description(plan: &Plan) -> serde_json::Value {

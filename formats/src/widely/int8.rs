@@ -51,7 +51,8 @@ pub fn product_row(
                 }
             }
         }
-        combine(&mut y, &sums, shape.scales_of(scales, row, tile));
+        let scales = shape.scales_of(scales, row, tile);
+        combine(&mut y, &sums, |i| scales[i]);
     }
     y
 }

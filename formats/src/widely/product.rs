@@ -12,6 +12,8 @@
 //! never −0, since it starts at +0 and sums that cancel are +0: to add +0 changes no bit of it, so that a kernel may add
 //! zeros where another adds nothing, also for columns past the last.
 
+use std::ops::{Add, Mul, Sub};
+
 use super::{CHUNK, Shape, axis_is_imaginary, is_positive};
 
 /// The accumulators of one stream.
@@ -44,25 +46,29 @@ pub fn reduce(mut lanes: [f32; CHUNK]) -> f32 {
     lanes[0]
 }
 
-/// Adds the sums `rr`, `ri`, `ir`, `ii` of all streams to the real and the imaginary part of an output, with the scales
-/// of their group, `[U, W][stage][axis]`.
-pub fn combine(y: &mut (f32, f32), sums: &[[f32; 4]], scales: &[f32]) {
+/// Adds the sums `rr`, `ri`, `ir`, `ii` of all streams to the real and the imaginary part of an output; `scale(i)` is
+/// scale `i` of their group, `[U, W][stage][axis]`. Floats, or as many side by side as a kernel has.
+#[inline(always)]
+pub fn combine<F>(y: &mut (F, F), sums: &[[F; 4]], scale: impl Fn(usize) -> F)
+where
+    F: Copy + Add<Output = F> + Sub<Output = F> + Mul<Output = F>,
+{
     let stages = sums.len() / 2;
     let (a, b) = y;
     for t in 0..stages {
         let [rr, ri, ir, ii] = sums[t];
-        let [re, im] = [scales[2 * t], scales[2 * t + 1]];
-        *a += re * rr;
-        *a -= im * ii;
-        *b += re * ri;
-        *b += im * ir;
+        let [re, im] = [scale(2 * t), scale(2 * t + 1)];
+        *a = *a + re * rr;
+        *a = *a - im * ii;
+        *b = *b + re * ri;
+        *b = *b + im * ir;
         let w = stages + t;
         let [rr, ri, ir, ii] = sums[w];
-        let [re, im] = [scales[2 * w], scales[2 * w + 1]];
-        *a += re * rr;
-        *a += im * ii;
-        *b -= re * ri;
-        *b += im * ir;
+        let [re, im] = [scale(2 * w), scale(2 * w + 1)];
+        *a = *a + re * rr;
+        *a = *a + im * ii;
+        *b = *b - re * ri;
+        *b = *b + im * ir;
     }
 }
 
@@ -98,7 +104,8 @@ pub fn product_row(
             }
         }
         let sums: Vec<[f32; 4]> = lanes.iter().map(Lanes::sums).collect();
-        combine(&mut y, &sums, shape.scales_of(scales, row, tile));
+        let scales = shape.scales_of(scales, row, tile);
+        combine(&mut y, &sums, |i| scales[i]);
     }
     y
 }

@@ -2,7 +2,7 @@
 //!
 //! In single precision every weight adds an activation to an accumulator or takes it away: the inner loops select, change
 //! signs and add, and do not multiply; only the few sums of a row are multiplied by scales. Vector lanes are the sixteen
-//! columns of a chunk, as in the definition, or for many tokens the tokens. With 8-bit activations lanes are
+//! columns of a chunk, as in the definition, or for many tokens the tokens ([`batch`]). With 8-bit activations lanes are
 //! sixteen rows, and what is summed is integers.
 //!
 //! Weights stand in one of three forms ([`Form`]): the words of the file, the same bits sorted into planes, or sixteen
@@ -15,6 +15,7 @@ use crate::{Isa, MAX_COLUMNS, size};
 use crate::{Level, arch::x86_64::widely as x86_64};
 
 mod act;
+pub mod batch;
 mod form;
 mod scalar;
 #[cfg(test)]
@@ -152,7 +153,7 @@ fn multiply_exact(isa: Isa, unit: &Unit<'_>, acts: &[u8], tokens: usize, out: &m
                 &mut all[..streams],
             );
             let scales = shape.scales_of(unit.scales, unit.first, tile);
-            combine(&mut y, &all[..streams], scales);
+            combine(&mut y, &all[..streams], |i| scales[i]);
         }
         (out[t], out[tokens + t]) = y;
     }

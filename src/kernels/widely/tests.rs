@@ -3,7 +3,7 @@
 use trine_formats::widely::{Lanes, axis_is_imaginary, is_positive};
 use trine_formats::widely::{Rule, Scope, Shape, combine, int8, pack_row, product_row};
 
-use super::{Form, Path, ROWS, Unit, multiply};
+use super::{Form, Path, ROWS, Unit, batch, multiply};
 use crate::testing::{Random, isas, same};
 use crate::{AlignedBytes, Isa};
 
@@ -189,7 +189,8 @@ fn unfused(m: &Matrix, row: usize, x: &[f32]) -> (f32, f32) {
                     .map(|(imaginary, x)| ternary(s, imaginary, x))
             })
             .collect();
-        combine(&mut y, &sums, shape.scales_of(&m.scales, row, tile));
+        let scales = shape.scales_of(&m.scales, row, tile);
+        combine(&mut y, &sums, |i| scales[i]);
     }
     y
 }
@@ -197,6 +198,55 @@ fn unfused(m: &Matrix, row: usize, x: &[f32]) -> (f32, f32) {
 #[test]
 fn fused_and_sixteen_separate_products_have_the_same_bits() {
     compare(Path::Exact, unfused);
+}
+
+#[test]
+fn sixteen_tokens_at_once_have_the_bits_of_the_definition() {
+    let mut random = Random(23);
+    for (rows, columns) in [(8, 16), (3, 100), (8, 1030), (1, 2048), (5, 1024)] {
+        for scope in [Scope::Tensor, Scope::Row] {
+            let stages = 1 + random.below(4);
+            let matrix = Matrix::random(shape(rows, columns, stages, scope), &mut random);
+            let (shape, tokens) = (&matrix.shape, 1 + random.below(16));
+            let wild = |i| [None, Some(f32::NAN), Some(f32::INFINITY)][if i < 3 { i } else { 0 }];
+            let xs: Vec<Vec<f32>> = (0..tokens)
+                .map(|i| activations(columns, &mut random, wild(i)))
+                .collect();
+            for isa in isas() {
+                for form in forms(isa, Path::Exact) {
+                    if !batch::serves(isa, form, shape) {
+                        assert_eq!(isa, Isa::scalar());
+                        continue;
+                    }
+                    let mut acts = vec![f32::NAN; batch::act_floats(shape)];
+                    batch::arrange(shape, &arranged(isa, Path::Exact, shape, &xs), &mut acts);
+                    let mut weights = vec![0; matrix.words.len()];
+                    let row = 4 * shape.row_words();
+                    let packed = weights.chunks_mut(row).zip(matrix.words.chunks(row));
+                    packed.for_each(|(out, words)| form.pack(shape, words, out));
+                    let rows = batch::Rows {
+                        shape,
+                        first: 0,
+                        form,
+                        weights: &weights,
+                        scales: &matrix.scales,
+                    };
+                    let mut out = vec![[[f32::NAN; 16]; 2]; shape.rows];
+                    batch::multiply(isa, &rows, &acts, &mut out);
+                    for (row, out) in out.iter().enumerate() {
+                        for (t, x) in xs.iter().enumerate() {
+                            let words = matrix.words(row);
+                            let (re, im) = product_row(shape, row, &words, &matrix.scales, x);
+                            assert!(
+                                same(out[0][t], re) && same(out[1][t], im),
+                                "{isa} {form:?} {columns} columns, {stages} stages: row {row}, token {t}"
+                            );
+                        }
+                    }
+                }
+            }
+        }
+    }
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 use std::io::Write as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 
@@ -10,8 +10,9 @@ use anyhow::{Result, anyhow, bail};
 use clap::{Parser, ValueEnum};
 use serde_json::{Value, json};
 use trine::convert::{
-    Options, OutType, PackedScale, Plan, Progress, Row, Ternary, known_classes, plan, run,
+    Options, OutType, PackedScale, Plan, Progress, Row, Ternary, Widely, known_classes, plan, run,
 };
+use trine_formats::gguf::Value as Meta;
 use trine_tools::isolate::OtherProcess;
 use trine_tools::load::thread_count;
 use trine_tools::progress::{TensorBar, human_bytes};
@@ -182,7 +183,7 @@ fn convert(args: &Args) -> Result<()> {
     }
     interrupt::writes_files();
     threads::start(args.threads)?;
-    let plan = plan(&args.dir, &options(args))?;
+    let plan = planned(args)?;
     for note in &plan.notes {
         note!("rconvert: {note}");
     }
@@ -226,6 +227,30 @@ fn convert(args: &Args) -> Result<()> {
         human_bytes(layout.file_bytes())
     )?;
     Ok(())
+}
+
+/// The plan; what `--wl-lm-head auto` means is found out first.
+fn planned(args: &Args) -> Result<Plan> {
+    let options = options(args);
+    let (Some(out), Some(widely), false) = (&args.out, options.widely, args.dry_run) else {
+        return Ok(plan(&args.dir, &options)?);
+    };
+    let with = |output| Options {
+        widely: Some(Widely { output, ..widely }),
+        ..options.clone()
+    };
+    let make = &mut |form, path: &Path| {
+        run(&plan(&args.dir, &with(form))?, path, &mut ())?;
+        Ok(())
+    };
+    let Some(choice) = args.widely.choose_output(out, make)? else {
+        return Ok(plan(&args.dir, &options)?);
+    };
+    let mut plan = plan(&args.dir, &with(choice.form))?;
+    for (key, ppl) in choice.keys() {
+        plan.meta.set(key, Meta::F32(ppl));
+    }
+    Ok(plan)
 }
 
 fn options(args: &Args) -> Options {

@@ -89,6 +89,69 @@ fn floats(tensor: &Tensor) -> Vec<f32> {
     }
 }
 
+/// What rquantize makes of the dense file: the same matrices, in the order of the checkpoint.
+#[test]
+fn widely_linear_matrices_are_those_of_rquantize() {
+    for (checkpoint, options) in [
+        (Checkpoint::llama(json!({})), &[][..]),
+        (
+            llama3(),
+            &[
+                "--wl-stages",
+                "1",
+                "--wl-scope",
+                "tile64",
+                "--wl-tie",
+                "tile64",
+            ],
+        ),
+        (
+            qwen3(),
+            &[
+                "--wl-stages",
+                "3",
+                "--wl-scope",
+                "row",
+                "--wl-profile",
+                "f32",
+            ],
+        ),
+    ] {
+        let dir = TempDir::new().unwrap();
+        let folder = checkpoint.write(&dir, "model");
+        let [dense, direct, both] = ["dense", "direct", "both"].map(|n| dir.path().join(n));
+        rconvert(&["--pre", "gpt-2"], &folder, &dense).success();
+        let args = [&["--pre", "gpt-2", "--fairy2i"], options].concat();
+        rconvert(&args, &folder, &direct).success();
+        Command::new(env!("CARGO_BIN_EXE_rquantize"))
+            .args([&dense, &both])
+            .arg("FAIRY2I")
+            .args(options)
+            .assert()
+            .success();
+        let [direct, both] = [direct, both].map(|path| trine_testkit::gguf::open(&path));
+        assert_eq!(direct.n_tensors(), both.n_tensors());
+        for t in direct.tensors() {
+            let [a, b] = [&direct, &both].map(|file| file.tensor(&t.name).unwrap().data.to_vec());
+            assert!(a == b, "{} {options:?}", t.name);
+        }
+        for (key, value) in direct
+            .meta()
+            .iter()
+            .filter(|(key, _)| key.starts_with("fairy2i."))
+        {
+            assert_eq!(both.meta().get(key), Some(value), "{key}");
+        }
+    }
+    let dir = TempDir::new().unwrap();
+    let folder = gemma3().write(&dir, "model");
+    let error = refused_folder(&dir, &folder, &["--pre", "gpt-2", "--fairy2i"]);
+    assert!(
+        error.contains("'gemma3' cannot be made widely linear"),
+        "{error}"
+    );
+}
+
 /// Hashes of the files that llama.cpp's convert_hf_to_gguf.py writes for these folders (its table of
 /// hashes, which cannot know a tokenizer of 12 tokens, told that the pre-tokenizer is gpt-2).
 #[test]

@@ -10,14 +10,17 @@ use trine_formats::gguf::Blob;
 use trine_formats::widely::{Shape, WidelyMatrix};
 
 use super::SharedArena;
+use crate::kernels::Floats;
 use crate::kernels::Isa;
-use crate::kernels::widely::{Form, Path, Unit, multiply};
+use crate::kernels::widely::{Form, Path, Unit, batch, multiply};
 use crate::pool::{self, Parts};
 
 /// Bytes of activations that a task reads again for every unit: they stay in the second-level cache.
 const ACTIVATIONS: usize = 1 << 19;
 /// Bytes of weights that one task reads at least when there is one token: the hardware's prefetcher needs long runs.
 const STREAM: usize = 1 << 17;
+/// Rows that a task with many tokens has at least, where there are enough.
+const BATCH_ROWS: usize = 256;
 /// Weights times tokens that a task has at least, or handing it out costs more than it saves.
 const WORK: usize = 100_000;
 
@@ -100,6 +103,44 @@ impl WidelyLinear {
         (name, self.codes.len() + 4 * self.scales.len())
     }
 
+    /// Whether so many tokens are multiplied sixteen at once.
+    fn in_batches(&self, isa: Isa, tokens: usize) -> bool {
+        tokens >= batch::WORTHWHILE && batch::serves(isa, self.form, &self.shape)
+    }
+
+    /// Outputs of some units, which are rows here, for some tokens, sixteen of them at once.
+    fn multiply_batches(
+        &self,
+        isa: Isa,
+        units: &Range<usize>,
+        acts: &[u8],
+        mut put: impl FnMut(usize, usize, &batch::Outputs),
+    ) {
+        let (shape, form) = (&self.shape, self.form);
+        let row_bytes = form.unit_bytes(shape);
+        let mut x = Floats::scratch(batch::act_floats(shape));
+        let sixteen = batch::TOKENS * self.path.act_bytes(shape);
+        for (group, acts) in acts.chunks(sixteen).enumerate() {
+            batch::arrange(shape, acts, &mut x);
+            for first in units.clone().step_by(batch::ROWS) {
+                let end = units.end.min(first + batch::ROWS);
+                let rows = batch::Rows {
+                    shape,
+                    first,
+                    form,
+                    weights: &self.codes[first * row_bytes..end * row_bytes],
+                    scales: &self.scales,
+                };
+                let mut out = [[[0.0; batch::TOKENS]; 2]; batch::ROWS];
+                let out = &mut out[..end - first];
+                batch::multiply(isa, &rows, &x, out);
+                for (row, out) in (first..end).zip(out) {
+                    put(row, batch::TOKENS * group, out);
+                }
+            }
+        }
+    }
+
     /// Outputs of unit `i` for some tokens, `[row][real, imaginary][token]`; the unit's rows.
     fn multiply(&self, isa: Isa, i: usize, acts: &[u8], tokens: usize, tile: &mut Tile) -> usize {
         let form = self.form;
@@ -171,7 +212,7 @@ pub fn multiply_all(isa: Isa, jobs: &mut [Job<'_>], tokens: usize) {
     for (i, job) in jobs.iter_mut().enumerate() {
         let rows = job.w.shape.rows;
         assert_eq!(job.out.len(), tokens * 2 * rows, "output size");
-        split(i, job.w, tokens, &mut tasks);
+        split(isa, i, job.w, tokens, &mut tasks);
         parts.push((job.w, job.acts, Parts::new(&mut *job.out)));
     }
     pool::for_each(tasks.len(), |i| {
@@ -179,6 +220,19 @@ pub fn multiply_all(isa: Isa, jobs: &mut [Job<'_>], tokens: usize) {
         let (w, acts, out) = &parts[*job];
         let (act_bytes, all) = (w.path.act_bytes(&w.shape), w.shape.rows);
         let acts = &acts[tokens.start * act_bytes..tokens.end * act_bytes];
+        if w.in_batches(isa, tokens.len()) {
+            return w.multiply_batches(isa, units, acts, |row, first, y| {
+                for (i, t) in tokens.clone().skip(first).take(batch::TOKENS).enumerate() {
+                    for (part, y) in y.iter().enumerate() {
+                        let at = t * 2 * all + part * all + row;
+                        // SAFETY: tasks of a job differ in their units or their tokens, and each visits a pair of row and token
+                        // once.
+                        let out = unsafe { out.part(at..at + 1) };
+                        out[0] = y[i];
+                    }
+                }
+            });
+        }
         TILE.with_borrow_mut(|tile| {
             for unit in units.clone() {
                 let rows = w.multiply(isa, unit, acts, tokens.len(), tile);
@@ -198,7 +252,7 @@ pub fn multiply_all(isa: Isa, jobs: &mut [Job<'_>], tokens: usize) {
     });
 }
 
-fn split(job: usize, w: &WidelyLinear, tokens: usize, tasks: &mut Vec<Task>) {
+fn split(isa: Isa, job: usize, w: &WidelyLinear, tokens: usize, tasks: &mut Vec<Task>) {
     let units = w.shape.rows.div_ceil(w.form.rows());
     if units == 0 || tokens == 0 {
         return;
@@ -210,7 +264,14 @@ fn split(job: usize, w: &WidelyLinear, tokens: usize, tasks: &mut Vec<Task>) {
     // never so much that a thread has nothing to do
     let fair = units.div_ceil(pool::threads() * 4);
     let stream = if tokens == 1 { STREAM } else { 0 };
-    let step = worthwhile.max(stream.div_ceil(w.form.unit_bytes(&w.shape)).min(fair));
+    // what is arranged for a batch is used by many rows
+    let rows = if w.in_batches(isa, at_once) {
+        BATCH_ROWS
+    } else {
+        1
+    };
+    let stream = stream.div_ceil(w.form.unit_bytes(&w.shape)).max(rows);
+    let step = worthwhile.max(stream.min(fair));
     for t in (0..tokens).step_by(at_once) {
         for u in (0..units).step_by(step) {
             tasks.push(Task {

@@ -56,11 +56,11 @@ pub(super) unsafe fn multiply(unit: &Unit<'_>, acts: &[u8], out: &mut [[f32; ROW
     }
 }
 
-/// Eight of the rows of a block of one stream.
+/// Eight of the rows of a block of one stream. By itself it has all it needs in registers; two halves together do not.
 ///
 /// # Safety
 /// The processor has AVX2, and `codes` are four chunks of 64 bytes.
-#[inline]
+#[inline(never)]
 #[target_feature(enable = "avx2")]
 unsafe fn half(codes: &[u8], half: usize, x: &Block<'_>, sums: &mut [[f32; ROWS]; 4]) {
     let table = |t: &[i8; 16]| {

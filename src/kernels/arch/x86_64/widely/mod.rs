@@ -8,10 +8,13 @@ use trine_formats::widely::Shape;
 use crate::widely::{Form, Path, ROWS, StreamSums, Unit, arrange_bytes, arrange_floats};
 use crate::{Isa, Level};
 
+mod batch;
 mod bytes256;
 mod bytes512;
 mod planes512;
 mod words256;
+
+pub(crate) use batch::batch;
 
 /// [`Path::arrange`], once lengths were checked.
 #[target_feature(enable = "avx2,fma")]

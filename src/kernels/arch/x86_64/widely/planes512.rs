@@ -44,8 +44,7 @@ macro_rules! streams {
                 unsafe {
                     let (x_re, x_im) = (_mm512_loadu_ps(re), _mm512_loadu_ps(im));
                     for (stream, sums) in sums.iter_mut().enumerate() {
-                        let word = words.add(4 * stream).cast::<u32>().read_unaligned();
-                        $add(word, x_re, x_im, sums);
+                        $add(words.add(4 * stream), x_re, x_im, sums);
                     }
                     words = words.add(stride);
                     (re, im) = (re.add(16), im.add(16));
@@ -59,10 +58,14 @@ macro_rules! streams {
 }
 
 /// A chunk in planes: signs are changed first, then both axes add.
+///
+/// # Safety
+/// The processor has the instructions, and at `word` are four bytes.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq")]
-fn add_planes(word: u32, re: __m512, im: __m512, sums: &mut Sums) {
-    let (negative, imaginary) = (word as __mmask16, (word >> 16) as __mmask16);
+unsafe fn add_planes(word: *const u8, re: __m512, im: __m512, sums: &mut Sums) {
+    // SAFETY: the caller says that the four bytes are there.
+    let [negative, imaginary] = unsafe { word.cast::<[__mmask16; 2]>().read_unaligned() };
     let sign = _mm512_set1_ps(-0.0);
     let re = _mm512_mask_xor_ps(re, negative, re, sign);
     let im = _mm512_mask_xor_ps(im, negative, im, sign);
@@ -74,9 +77,14 @@ fn add_planes(word: u32, re: __m512, im: __m512, sums: &mut Sums) {
 }
 
 /// A chunk of codes as FairyFuse adds it: what is positive is added, what is negative subtracted.
+///
+/// # Safety
+/// The processor has the instructions, and at `word` are four bytes.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,bmi2")]
-fn add_words(word: u32, re: __m512, im: __m512, sums: &mut Sums) {
+unsafe fn add_words(word: *const u8, re: __m512, im: __m512, sums: &mut Sums) {
+    // SAFETY: the caller says that the four bytes are there.
+    let word = unsafe { word.cast::<u32>().read_unaligned() };
     let positive = _pext_u32(word, 0x5555_5555) as __mmask16;
     let imaginary = _pext_u32(word, 0xAAAA_AAAA) as __mmask16;
     let [rr, ri, ir, ii] = sums;

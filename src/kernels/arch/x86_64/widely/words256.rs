@@ -37,7 +37,8 @@ pub(super) unsafe fn word_sums_avx2(
     };
     let positive = [lanes(0, 0), lanes(1, 0)];
     let imaginary = [lanes(0, 1), lanes(1, 1)];
-    let sign = _mm256_set1_epi32(i32::MIN);
+    // of a constant the compiler would make a shift
+    let sign = std::hint::black_box(_mm256_set1_epi32(i32::MIN));
     let zero = _mm256_setzero_si256();
     for (stream, out) in out.iter_mut().enumerate() {
         // rr, ri, ir, ii of either half

@@ -3,6 +3,7 @@
 use std::io::{self, Write};
 
 use serde_json::{Map, Value, json};
+use trine::arch::Arch;
 use trine_formats::gguf::{GgufStr, Value as Meta, type_note};
 use trine_formats::types::TypeId;
 
@@ -39,12 +40,19 @@ pub fn write_json(report: &Report<'_>, out: &mut dyn Write) -> io::Result<()> {
         "types": types,
         "total": total(&report.total),
         "file_bytes": report.file_bytes(),
+        "runs": runs(report),
     });
     if let Ok(Some(any_precision)) = &report.any_precision {
         whole["any_precision"] = any_precision.json();
     }
     serde_json::to_writer_pretty(&mut *out, &whole).map_err(io::Error::from)?;
     writeln!(out)
+}
+
+/// Whether trine runs models of the file's architecture.
+fn runs(report: &Report<'_>) -> bool {
+    let name = report.model.meta().get_str("general.architecture");
+    matches!(name, Ok(Some(name)) if Arch::find(name).is_some())
 }
 
 fn total(t: &Total) -> Value {

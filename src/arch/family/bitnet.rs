@@ -4,10 +4,11 @@
 //! llama.cpp's `bitnet` gates with SiLU; the published 2B-4T model (`bitnet-25`, later `bitnet-b1.58`) was
 //! trained with squared ReLU.
 
-use super::parts::{
-    ATTN_NORM, ATTN_OUT, ATTN_SUB_NORM, ENDS, FFN_NORM, FFN_SUB_NORM, GATED_FFN, QKV,
+use crate::arch::parts::{
+    ATTN_NORM, ATTN_OUT, ATTN_SUB_NORM, DENSE_SCALES, ENDS, FFN_NORM, FFN_SUB_NORM, GATED_FFN, QKV,
 };
-use super::{Arch, Checkpoint, RopeRule, RopeScaling};
+use crate::arch::rules::{FeedForward, RopeRule};
+use crate::arch::{Arch, Checkpoint, RopeScaling};
 use crate::ops::activation::Activation;
 
 /// `bitnet`.
@@ -24,11 +25,9 @@ pub const BITNET: Arch = Arch {
         ATTN_SUB_NORM,
         FFN_SUB_NORM,
     ],
-    rope: RopeRule {
-        partial: true,
-        ..Arch::DENSE.rope
-    },
-    ffn_scales: true,
+    rope: RopeRule::PARTIAL,
+    scaled: DENSE_SCALES,
+    gradients: true,
     checkpoint: Some(&Checkpoint {
         activations: &["silu"],
         rope_scaling: RopeScaling::One,
@@ -41,7 +40,7 @@ pub const BITNET: Arch = Arch {
 pub const BITNET_25: Arch = Arch {
     name: "bitnet-25",
     models: "BitNet b1.58 2B-4T, first upload",
-    activation: Activation::SquaredRelu,
+    feed_forward: SQUARED,
     checkpoint: None,
     ..BITNET
 };
@@ -50,13 +49,18 @@ pub const BITNET_25: Arch = Arch {
 pub const BITNET_B158: Arch = Arch {
     name: "bitnet-b1.58",
     models: "BitNet b1.58 2B-4T",
-    activation: Activation::SquaredRelu,
+    feed_forward: SQUARED,
     checkpoint: Some(&Checkpoint {
         activations: &["relu2"],
         states_sizes: true,
         ..CHECKPOINT
     }),
     ..BITNET
+};
+
+const SQUARED: FeedForward = FeedForward {
+    activation: Activation::SquaredRelu,
+    ..Arch::DENSE.feed_forward
 };
 
 const CHECKPOINT: Checkpoint = Checkpoint {

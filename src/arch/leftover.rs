@@ -10,16 +10,25 @@ const SHOWN: usize = 8;
 impl Arch {
     /// What is wrong with a file whose tensors `names` are not all among those `used`. A tensor without a place is an error:
     /// the architecture would compute something else than the file was made for. Not meant are tensors that the reference
-    /// loads and never uses: factors of projections whose graph has none, those of activations, and what serves other uses
-    /// of a model.
+    /// loads and never uses: factors of projections whose graph has none, those of activations, what serves other uses of a
+    /// model, and blocks from number `layers` on, which predict further tokens.
     pub(crate) fn leftover<'n>(
         &self,
         names: impl Iterator<Item = &'n str>,
         used: &HashSet<String>,
+        layers: usize,
     ) -> Option<String> {
         let ignored = |name: &str| {
-            name.starts_with("blk.") && (name.ends_with(".input_scale") || name.ends_with(".scale"))
-                || self.ignored.contains(&name)
+            let in_block = name.strip_prefix("blk.").and_then(|n| n.split_once('.'));
+            match in_block {
+                Some((number, name)) => {
+                    number.parse().is_ok_and(|n: usize| n >= layers)
+                        || name.ends_with(".input_scale")
+                        || name.ends_with(".scale")
+                        || self.ignored.contains(&name)
+                }
+                None => self.ignored.contains(&name),
+            }
         };
         let mut left: Vec<&str> = names
             .filter(|n| !used.contains(*n) && !ignored(n))

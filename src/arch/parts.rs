@@ -3,9 +3,65 @@
 //! An architecture's block is a list of such groups, and says with them which operations it has: a norm that is not
 //! listed is not computed, a bias that is not listed is an error in the file.
 
-use super::tensor::Extent::{Embd, ExpertFf, Experts, Ff, Head, Kv, Q, RopePairs, Vocab};
-use super::tensor::Role::{Bias, ByColumns, ByRows, Embedding, Norm, Output, RopeFactors, Router};
+use super::tensor::Extent::{
+    Context, Embd, Ff, HalfFf, Head, Heads, Kv, KvHeads, One, Q, RopePairs, TwiceFf, Vocab,
+};
+use super::tensor::Role::{
+    Bias, ByColumns, ByRows, Embedding, Norm, Output, PlainNorm, Positions, RopeFactors, Vector,
+};
 use super::tensor::{Extent, Role, Tensor};
+
+/// Projections of attention: the factors on these every graph applies.
+pub const ATTENTION_SCALES: &[&str] = &["attn_q", "attn_k", "attn_v", "attn_qkv", "attn_output"];
+/// Those and the dense feed-forward network's.
+pub const DENSE_SCALES: &[&str] = &[
+    "attn_q",
+    "attn_k",
+    "attn_v",
+    "attn_qkv",
+    "attn_output",
+    "ffn_gate",
+    "ffn_up",
+    "ffn_down",
+];
+/// Those and the experts'.
+pub const EXPERT_SCALES: &[&str] = &[
+    "attn_q",
+    "attn_k",
+    "attn_v",
+    "attn_qkv",
+    "attn_output",
+    "ffn_gate",
+    "ffn_up",
+    "ffn_down",
+    "ffn_gate_exps",
+    "ffn_up_exps",
+    "ffn_down_exps",
+];
+/// Those and those of the expert that all tokens go to.
+pub const ALL_SCALES: &[&str] = &[
+    "attn_q",
+    "attn_k",
+    "attn_v",
+    "attn_qkv",
+    "attn_output",
+    "ffn_gate",
+    "ffn_up",
+    "ffn_down",
+    "ffn_gate_exps",
+    "ffn_up_exps",
+    "ffn_down_exps",
+    "ffn_gate_shexp",
+    "ffn_up_shexp",
+    "ffn_down_shexp",
+];
+/// The output projection's alone.
+pub const ATTN_OUT_SCALE: &[&str] = &["attn_output"];
+
+/// A tensor that no checkpoint is converted to yet.
+const fn unnamed(gguf: &'static str, shape: &'static [Extent], role: Role) -> Tensor {
+    Tensor::new(gguf, "", shape, role)
+}
 
 const fn tensor(
     gguf: &'static str,
@@ -19,27 +75,59 @@ const fn tensor(
 /// A group of tensors.
 pub type Group = &'static [Tensor];
 
+const TOKEN_EMBD: Tensor = tensor(
+    "token_embd.weight",
+    "model.embed_tokens.weight",
+    &[Vocab, Embd],
+    Embedding,
+);
 /// Token embeddings and the last norm.
 pub const ENDS: Group = &[
-    tensor(
-        "token_embd.weight",
-        "model.embed_tokens.weight",
-        &[Vocab, Embd],
-        Embedding,
-    ),
+    TOKEN_EMBD,
     tensor("output_norm.weight", "model.norm.weight", &[Embd], Norm),
 ];
+/// Token embeddings, and a last norm without gains.
+pub const PLAIN_ENDS: Group = &[
+    TOKEN_EMBD,
+    unnamed("output_norm.weight", &[Embd], PlainNorm),
+];
+/// The bias of the last norm.
+pub const OUTPUT_NORM_BIAS: Group = &[unnamed("output_norm.bias", &[Embd], Bias)];
+/// The same, which some models have.
+pub const OUTPUT_NORM_BIAS_OPTIONAL: Group =
+    &[unnamed("output_norm.bias", &[Embd], Bias).optional()];
+/// The norm of the token embeddings.
+pub const TOKEN_NORM: Group = &[
+    unnamed("token_embd_norm.weight", &[Embd], Norm),
+    unnamed("token_embd_norm.bias", &[Embd], Bias),
+];
+/// The same without gains.
+pub const PLAIN_TOKEN_NORM: Group = &[unnamed("token_embd_norm.weight", &[Embd], PlainNorm)];
+/// A vector for every position, added to the token embeddings.
+pub const POSITIONS: Group = &[unnamed("position_embd.weight", &[Context, Embd], Positions)];
+/// The same, which some models have.
+pub const POSITIONS_OPTIONAL: Group =
+    &[unnamed("position_embd.weight", &[Context, Embd], Positions).optional()];
 
 const OUTPUT: Tensor = tensor("output.weight", "lm_head.weight", &[Vocab, Embd], Output);
 /// The output matrix; without it the embeddings are.
 pub const OUTPUT_OR_TIED: Group = &[OUTPUT.optional()];
 /// The output matrix, which has to be there.
 pub const OUTPUT_REQUIRED: Group = &[OUTPUT];
+const LOGIT_BIAS: Tensor = tensor("output.bias", "lm_head.bias", &[Vocab], Bias);
 /// A bias on the logits.
-pub const OUTPUT_BIAS: Group = &[tensor("output.bias", "lm_head.bias", &[Vocab], Bias).optional()];
+pub const OUTPUT_BIAS: Group = &[LOGIT_BIAS.optional()];
+/// The same, which has to be there.
+pub const OUTPUT_BIAS_REQUIRED: Group = &[LOGIT_BIAS];
 /// One set of divisors of RoPE's frequencies for all layers (Llama 3).
 pub const ROPE_FACTORS: Group =
     &[tensor("rope_freqs.weight", "", &[RopePairs], RopeFactors).optional()];
+
+/// Two sets of divisors: for contexts as long as those of the training, and for longer ones (Phi 3).
+pub const ROPE_FACTORS_BY_CONTEXT: Group = &[
+    unnamed("rope_factors_long.weight", &[RopePairs], RopeFactors).optional(),
+    unnamed("rope_factors_short.weight", &[RopePairs], RopeFactors).optional(),
+];
 
 /// The norm before attention.
 pub const ATTN_NORM: Group = &[tensor(
@@ -48,7 +136,18 @@ pub const ATTN_NORM: Group = &[tensor(
     &[Embd],
     Norm,
 )];
-/// Query, key and value projections.
+/// Its bias.
+pub const ATTN_NORM_BIAS: Group = &[unnamed("attn_norm.bias", &[Embd], Bias)];
+/// The same, which some models have.
+pub const ATTN_NORM_BIAS_OPTIONAL: Group = &[unnamed("attn_norm.bias", &[Embd], Bias).optional()];
+/// A norm before attention without gains.
+pub const PLAIN_ATTN_NORM: Group = &[unnamed("attn_norm.weight", &[Embd], PlainNorm)];
+/// A norm before attention alone; `attn_norm` is then that before the feed-forward network.
+pub const ATTN_NORM_2_OPTIONAL: Group = &[
+    unnamed("attn_norm_2.weight", &[Embd], Norm).optional(),
+    unnamed("attn_norm_2.bias", &[Embd], Bias).optional(),
+];
+/// Query, key and value projections: three matrices, or their rows in one (`attn_qkv`).
 pub const QKV: Group = &[
     tensor(
         "attn_q.weight",
@@ -96,13 +195,46 @@ pub const HEAD_NORMS: Group = &[
         Norm,
     ),
 ];
-/// The same, which some models of an architecture have.
-pub const HEAD_NORMS_OPTIONAL: Group = &[HEAD_NORMS[0].optional(), HEAD_NORMS[1].optional()];
 /// Norms over all of the queries and all of the keys.
 pub const QK_NORMS: Group = &[
     tensor("attn_q_norm.weight", "self_attn.q_norm.weight", &[Q], Norm),
     tensor("attn_k_norm.weight", "self_attn.k_norm.weight", &[Kv], Norm),
 ];
+/// The same, which some models have.
+pub const HEAD_NORMS_OPTIONAL: Group = &[
+    unnamed("attn_q_norm.weight", &[Head], Norm).optional(),
+    unnamed("attn_k_norm.weight", &[Head], Norm).optional(),
+];
+/// Norms of every head with gains of its own, which some models have.
+pub const OWN_HEAD_NORMS_OPTIONAL: Group = &[
+    unnamed("attn_q_norm.weight", &[Heads, Head], Norm).optional(),
+    unnamed("attn_k_norm.weight", &[KvHeads, Head], Norm).optional(),
+];
+/// Norms of every head without gains.
+pub const PLAIN_HEAD_NORMS: Group = &[
+    unnamed("attn_q_norm.weight", &[Head], PlainNorm),
+    unnamed("attn_k_norm.weight", &[Head], PlainNorm),
+];
+/// Norms of every head, of queries with one gain each and of keys without.
+pub const QUERY_GAINS: Group = &[
+    unnamed("attn_q_norm.weight", &[Heads, One], Norm),
+    unnamed("attn_k_norm.weight", &[Head], PlainNorm),
+];
+/// Norms with biases over all of the queries and all of the keys, which some models have.
+pub const QK_NORMS_OPTIONAL: Group = &[
+    unnamed("attn_q_norm.weight", &[Embd], Norm).optional(),
+    unnamed("attn_q_norm.bias", &[Embd], Bias).optional(),
+    unnamed("attn_k_norm.weight", &[Embd], Norm).optional(),
+    unnamed("attn_k_norm.bias", &[Embd], Bias).optional(),
+];
+/// The score of a cell that every query sees and that has no value, per head.
+pub const SINKS: Group = &[unnamed("attn_sinks.weight", &[Heads], Vector)];
+/// The same, which some models have.
+pub const SINKS_OPTIONAL: Group = &[unnamed("attn_sinks.weight", &[Heads], Vector).optional()];
+/// A gate on every element of the heads' outputs.
+pub const ATTN_GATE: Group = &[unnamed("attn_gate.weight", &[Q, Embd], ByRows)];
+/// A gate on every head's output.
+pub const ATTN_HEAD_GATE: Group = &[unnamed("attn_gate.weight", &[Heads, Embd], ByRows)];
 /// BitNet's norm of the heads' outputs.
 pub const ATTN_SUB_NORM: Group = &[tensor(
     "attn_sub_norm.weight",
@@ -117,6 +249,14 @@ pub const ATTN_OUT: Group = &[tensor(
     &[Embd, Q],
     ByColumns,
 )];
+/// The bias of the output projection.
+pub const ATTN_OUT_BIAS: Group = &[unnamed("attn_output.bias", &[Embd], Bias)];
+/// The norm of what attention adds to the residual stream, under the name that Grok's files give it.
+pub const ATTN_OUT_NORM: Group =
+    &[unnamed("attn_output_norm.weight", &[Embd], Norm).stands_for("post_attention_norm.weight")];
+/// The same, where the name ends too early: PLaMo 3.
+pub const ATTN_POST_NORM_BARE: Group =
+    &[unnamed("post_attention_norm", &[Embd], Norm).stands_for("post_attention_norm.weight")];
 /// The norm of what attention adds to the residual stream.
 pub const ATTN_POST_NORM: Group = &[tensor(
     "post_attention_norm.weight",
@@ -132,6 +272,23 @@ pub const FFN_NORM: Group = &[tensor(
     &[Embd],
     Norm,
 )];
+/// Its bias.
+pub const FFN_NORM_BIAS: Group = &[unnamed("ffn_norm.bias", &[Embd], Bias)];
+/// The same, which some models have.
+pub const FFN_NORM_BIAS_OPTIONAL: Group = &[unnamed("ffn_norm.bias", &[Embd], Bias).optional()];
+/// A norm before the feed-forward network that some models have, with its bias.
+pub const FFN_NORM_OPTIONAL: Group = &[
+    unnamed("ffn_norm.weight", &[Embd], Norm).optional(),
+    unnamed("ffn_norm.bias", &[Embd], Bias).optional(),
+];
+/// A norm before the feed-forward network without gains.
+pub const PLAIN_FFN_NORM: Group = &[unnamed("ffn_norm.weight", &[Embd], PlainNorm)];
+/// The norm before the feed-forward network, called after what stands before it.
+pub const FFN_NORM_AFTER_ATTN: Group =
+    &[unnamed("post_attention_norm.weight", &[Embd], Norm).stands_for("ffn_norm.weight")];
+/// The same under the name that DBRX's files give it.
+pub const FFN_NORM_ATTN_OUT: Group =
+    &[unnamed("attn_output_norm.weight", &[Embd], Norm).stands_for("ffn_norm.weight")];
 /// The same where `post_attention_layernorm` is what its name says: Gemma.
 pub const PRE_FFN_NORM: Group = &[tensor(
     "ffn_norm.weight",
@@ -155,6 +312,43 @@ pub const GATED_FFN: Group = &[
         ByColumns,
     ),
 ];
+const UP: Tensor = unnamed("ffn_up.weight", &[Ff, Embd], ByRows);
+const DOWN: Tensor = unnamed("ffn_down.weight", &[Embd, Ff], ByColumns);
+/// Up and down projection without a gate.
+pub const PLAIN_FFN: Group = &[UP, DOWN];
+/// Gate and up projection in one matrix, and down projection.
+pub const FUSED_FFN: Group = &[unnamed("ffn_up.weight", &[TwiceFf, Embd], ByRows), DOWN];
+/// Gate, up and down projection of half the width.
+pub const HALF_FFN: Group = &[
+    unnamed("ffn_gate.weight", &[HalfFf, Embd], ByRows),
+    unnamed("ffn_up.weight", &[HalfFf, Embd], ByRows),
+    unnamed("ffn_down.weight", &[Embd, HalfFf], ByColumns),
+];
+/// Gate, up and down projection that some models have beside experts.
+pub const GATED_FFN_OPTIONAL: Group = &[
+    unnamed("ffn_gate.weight", &[Ff, Embd], ByRows).optional(),
+    UP.optional(),
+    DOWN.optional(),
+];
+/// Gate, up and down projection as wide as the residual stream.
+pub const SQUARE_FFN: Group = &[
+    unnamed("ffn_gate.weight", &[Embd, Embd], ByRows),
+    unnamed("ffn_up.weight", &[Embd, Embd], ByRows),
+    unnamed("ffn_down.weight", &[Embd, Embd], ByColumns),
+];
+const GATE_BIAS: Tensor = unnamed("ffn_gate.bias", &[Ff], Bias);
+const UP_BIAS: Tensor = unnamed("ffn_up.bias", &[Ff], Bias);
+const DOWN_BIAS: Tensor = unnamed("ffn_down.bias", &[Embd], Bias);
+/// Biases of up and down projection.
+pub const PLAIN_FFN_BIAS: Group = &[UP_BIAS, DOWN_BIAS];
+/// The same, which some models have.
+pub const PLAIN_FFN_BIAS_OPTIONAL: Group = &[UP_BIAS.optional(), DOWN_BIAS.optional()];
+/// Biases of gate, up and down projection.
+pub const FFN_BIAS: Group = &[GATE_BIAS, UP_BIAS, DOWN_BIAS];
+/// Divisors of what the activation gives, which some models have.
+pub const ACTIVATION_SCALES: Group = &[unnamed("ffn.act.scales", &[Ff], Vector).optional()];
+/// A factor on the embeddings, which are added once more after the block.
+pub const BLOCK_SKIP: Group = &[unnamed("layer_output_scale.weight", &[One], Vector)];
 /// Biases of the three that some models have.
 pub const FFN_BIAS_OPTIONAL: Group = &[
     tensor("ffn_gate.bias", "mlp.gate_proj.bias", &[Ff], Bias).optional(),
@@ -168,6 +362,16 @@ pub const FFN_SUB_NORM: Group = &[tensor(
     &[Ff],
     Norm,
 )];
+/// The norm of what the feed-forward network adds to the residual stream, where the name ends too early: PLaMo 3.
+pub const FFN_POST_NORM_BARE: Group =
+    &[unnamed("post_ffw_norm", &[Embd], Norm).stands_for("post_ffw_norm.weight")];
+/// The same under the two names that Grok's files give it.
+pub const LAYER_OUT_NORM: Group = &[
+    unnamed("post_ffw_norm.weight", &[Embd], Norm),
+    unnamed("layer_output_norm.weight", &[Embd], Norm)
+        .optional()
+        .stands_for("post_ffw_norm.weight"),
+];
 /// The norm of what the feed-forward network adds to the residual stream.
 pub const FFN_POST_NORM: Group = &[tensor(
     "post_ffw_norm.weight",
@@ -175,21 +379,3 @@ pub const FFN_POST_NORM: Group = &[tensor(
     &[Embd],
     Norm,
 )];
-
-/// A router and the matrices of all experts, `[experts][rows][columns]`. Checkpoints have a matrix per expert.
-pub const EXPERTS: Group = &[
-    tensor("ffn_gate_inp.weight", "", &[Experts, Embd], Router),
-    tensor(
-        "ffn_gate_exps.weight",
-        "",
-        &[Experts, ExpertFf, Embd],
-        ByRows,
-    ),
-    tensor("ffn_up_exps.weight", "", &[Experts, ExpertFf, Embd], ByRows),
-    tensor(
-        "ffn_down_exps.weight",
-        "",
-        &[Experts, Embd, ExpertFf],
-        ByColumns,
-    ),
-];

@@ -10,18 +10,40 @@ pub enum Extent {
     Embd,
     /// Width of the feed-forward network.
     Ff,
+    /// Twice that: gate and up projection in one matrix.
+    TwiceFf,
+    /// Half of it: Qwen 1 counts gate and up.
+    HalfFf,
     /// All query heads.
     Q,
     /// All key or value heads.
     Kv,
     /// One head.
     Head,
+    /// Query heads by number.
+    Heads,
+    /// Key or value heads by number.
+    KvHeads,
+    /// A single number.
+    One,
+    /// Positions of the context the model was trained with.
+    Context,
     /// Pairs of elements that RoPE turns.
     RopePairs,
     /// Experts of a block.
     Experts,
     /// Width of one expert's feed-forward network.
     ExpertFf,
+    /// Twice that.
+    TwiceExpertFf,
+    /// Experts that groups of others have in common.
+    Chunks,
+    /// Width of the feed-forward network of one of them.
+    ChunkFf,
+    /// Width of the feed-forward network of the expert that all tokens go to.
+    SharedFf,
+    /// Twice that.
+    TwiceSharedFf,
 }
 
 /// What a tensor is, as far as its type and values go.
@@ -40,10 +62,16 @@ pub enum Role {
     Router,
     /// Gains of a norm.
     Norm,
+    /// The gains, all 1, of a norm without any: no file has them.
+    PlainNorm,
     /// One number per output of a matrix.
     Bias,
     /// Divisors of RoPE's frequencies.
     RopeFactors,
+    /// A vector for every position.
+    Positions,
+    /// Numbers of another kind, one per head or element.
+    Vector,
 }
 
 impl Role {
@@ -65,6 +93,9 @@ pub struct Tensor {
     pub shape: &'static [Extent],
     /// What it is.
     pub role: Role,
+    /// The name that the interpreter knows it by, where that is not the one in GGUF: some architectures call the norm before
+    /// the feed-forward network by another's name.
+    pub stands_for: &'static str,
     /// Whether a model without it is damaged.
     pub required: bool,
     /// Rows of each head are paired for RoPE: halves in the checkpoint, neighbours in GGUF where
@@ -85,6 +116,7 @@ impl Tensor {
             hf,
             shape,
             role,
+            stands_for: "",
             required: true,
             rope_rows: false,
         }
@@ -95,6 +127,23 @@ impl Tensor {
         Tensor {
             required: false,
             ..self
+        }
+    }
+
+    /// The same in the place of another.
+    pub const fn stands_for(self, place: &'static str) -> Tensor {
+        Tensor {
+            stands_for: place,
+            ..self
+        }
+    }
+
+    /// The name that the interpreter knows it by.
+    pub const fn place(&self) -> &'static str {
+        if self.stands_for.is_empty() {
+            self.gguf
+        } else {
+            self.stands_for
         }
     }
 
@@ -128,6 +177,14 @@ pub struct Sizes {
     pub experts: u64,
     /// Width of one expert's feed-forward network.
     pub expert_ff: u64,
+    /// Width of the feed-forward network of the expert that all tokens go to; 0 without one.
+    pub shared_ff: u64,
+    /// Experts that groups of others have in common.
+    pub chunks: u64,
+    /// Width of the feed-forward network of one of them.
+    pub chunk_ff: u64,
+    /// Positions of the context the model was trained with.
+    pub context: u64,
 }
 
 impl Sizes {
@@ -137,12 +194,23 @@ impl Sizes {
             Extent::Vocab => self.vocab,
             Extent::Embd => self.embd,
             Extent::Ff => self.ff,
+            Extent::TwiceFf => self.ff.saturating_mul(2),
+            Extent::HalfFf => self.ff / 2,
             Extent::Q => self.heads.saturating_mul(self.head_dim),
             Extent::Kv => self.kv_heads.saturating_mul(self.head_dim),
             Extent::Head => self.head_dim,
+            Extent::Heads => self.heads,
+            Extent::KvHeads => self.kv_heads,
+            Extent::One => 1,
+            Extent::Context => self.context,
             Extent::RopePairs => self.rope_dim / 2,
             Extent::Experts => self.experts,
             Extent::ExpertFf => self.expert_ff,
+            Extent::TwiceExpertFf => self.expert_ff.saturating_mul(2),
+            Extent::Chunks => self.chunks,
+            Extent::ChunkFf => self.chunk_ff,
+            Extent::SharedFf => self.shared_ff,
+            Extent::TwiceSharedFf => self.shared_ff.saturating_mul(2),
         }
     }
 

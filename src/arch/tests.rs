@@ -23,6 +23,25 @@ fn every_architecture_has_a_name_of_its_own_and_the_tensors_of_a_decoder() {
 }
 
 #[test]
+fn what_is_missing_is_not_there() {
+    let mut names: Vec<&str> = MISSING.iter().map(|m| m.name).collect();
+    names.extend(ARCHITECTURES.iter().map(|a| a.name));
+    let all = names.len();
+    names.sort_unstable();
+    names.dedup();
+    assert_eq!(names.len(), all);
+    assert!(Missing::find("mamba").is_some() && Missing::find("llama").is_none());
+}
+
+#[test]
+fn tensors_are_found_by_their_place() {
+    let dbrx = Arch::find("dbrx").expect("an architecture");
+    let norm = dbrx.tensor(true, true, "ffn_norm.weight");
+    assert_eq!(norm.expect("a norm").gguf, "attn_output_norm.weight");
+    assert!(dbrx.tensor(true, true, "attn_output_norm.weight").is_none());
+}
+
+#[test]
 fn checkpoints_are_told_apart_by_class_and_activation() {
     let all = || {
         ARCHITECTURES

@@ -7,6 +7,7 @@ use super::hparams::HParams;
 use super::outtype::OutType;
 use super::rope::{Kind, RopeScaling};
 use super::source::Source;
+use crate::arch::rules::LogitCap;
 use crate::arch::{self, HeadDim};
 
 /// Sets the keys of the architecture, `general.file_type` and `general.quantization_version`.
@@ -72,7 +73,7 @@ pub(super) fn write(
         set("rope.scaling.type", Value::str("linear"));
         set("rope.scaling.factor", Value::F32(1.0));
     }
-    if source.arch.logit_softcap {
+    if source.arch.output.softcap != LogitCap::None {
         if let Some(cap) = h.f32("final_logit_softcapping")?.filter(|c| *c != 0.0) {
             set("final_logit_softcapping", Value::F32(cap));
         }

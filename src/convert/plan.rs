@@ -500,9 +500,9 @@ impl Planner<'_> {
 
     fn row(&self, name: String, t: &Tensor, described: &Described, stored: Stored) -> Row {
         let ty = match described.role {
-            Role::Norm | Role::Bias | Role::Router | Role::RopeFactors => TypeId::F32,
             Role::Embedding | Role::Output => self.outtype.embedding,
             Role::ByRows | Role::ByColumns => self.outtype.matrix,
+            _ => TypeId::F32,
         };
         Row {
             name,

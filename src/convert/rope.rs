@@ -7,7 +7,8 @@ use serde_json::Value;
 use super::error::ConvertError;
 use super::hparams::{HParams, number};
 use super::source::Source;
-use crate::arch::{self, ARCHITECTURES, Arch, Role, WindowRope};
+use crate::arch::rules::WindowRope;
+use crate::arch::{self, ARCHITECTURES, Arch, Role};
 use crate::math;
 
 /// How positions are scaled, and the base of the frequencies.
@@ -43,7 +44,7 @@ impl RopeScaling {
         let scaling = stated.and_then(|s| s.get("full_attention")).or(stated);
         let get = |key: &str| scaling.and_then(|s| s.get(key)).filter(|v| !v.is_null());
         let float = |key: &str| get(key).map(|v| number(key, v)).transpose();
-        let own_base = arch.window.is_some_and(|w| w.rope == WindowRope::OwnBase);
+        let own_base = arch.window.is_some_and(|w| w.rope == WindowRope::OWN);
         let theta = match float("rope_theta")? {
             Some(theta) => theta,
             None => h.f32("rope_theta")?.unwrap_or(source.checkpoint.rope_theta),

@@ -120,8 +120,7 @@ impl Source {
                 kv_heads: kv_heads.into(),
                 head_dim: head_dim.into(),
                 rope_dim: head_dim.into(),
-                experts: 0,
-                expert_ff: 0,
+                ..Sizes::default()
             },
             tied: h.bool("tie_word_embeddings")?.unwrap_or(checkpoint.tied),
         })

@@ -9,7 +9,8 @@ use super::attention::Attention;
 use super::block::{Block, Linear};
 use super::ops::Norm;
 use super::real::Real;
-use crate::arch::{Arch, ScoreScale, Sizes};
+use crate::arch::rules::ScoreScale;
+use crate::arch::{Arch, Sizes};
 use crate::kernels::Isa;
 use crate::model::{Config, ModelError};
 use crate::ops::rope::Rope;
@@ -83,7 +84,7 @@ impl<T: Real> Weights<T> {
         let output_bias = loader.vector(None, "output.bias");
         if loader.problems.is_empty() {
             let names = file.tensors().map(|t| &t.name[..]);
-            let left = config.arch.leftover(names, &loader.used);
+            let left = config.arch.leftover(names, &loader.used, config.n_layer);
             loader.problems.extend(left);
         }
         if !loader.problems.is_empty() {
@@ -137,7 +138,7 @@ impl Loader<'_> {
                 n_head_kv: c.n_head_kv,
                 head_dim: c.head_dim,
                 scale: score_scale(c),
-                window,
+                window: window.map(|w| w.size),
                 isa,
             },
             rope: if window.is_some() { WINDOW } else { GLOBAL },
@@ -147,7 +148,7 @@ impl Loader<'_> {
             ffn_norm,
             gate: self.linear(layer, "ffn_gate", [c.n_embd, c.n_ff], true),
             up: self.linear(layer, "ffn_up", [c.n_embd, c.n_ff], true),
-            activation: c.arch.activation,
+            activation: c.arch.feed_forward.activation,
             ffn_sub_norm,
             down: self.linear(layer, "ffn_down", [c.n_ff, c.n_embd], true),
             ffn_post_norm,
@@ -298,10 +299,12 @@ impl Loader<'_> {
 /// The factor on the attention scores, not rounded to `f32`; one on the queries is the same.
 fn score_scale(c: &Config) -> f64 {
     let of_head = |elements: usize| 1.0 / (elements as f64).sqrt();
-    match c.arch.score_scale {
-        ScoreScale::OnQueries if c.n_layer == 62 => of_head(c.n_embd / c.n_head),
-        ScoreScale::HeadSize | ScoreScale::OnQueries => of_head(c.head_dim),
-        ScoreScale::FromKey => c.score_scale.into(),
+    match c.arch.attention.scale {
+        ScoreScale::OnQueries(Some(layers)) if c.n_layer == layers as usize => {
+            of_head(c.n_embd / c.n_head)
+        }
+        ScoreScale::HeadSize | ScoreScale::OnQueries(_) => of_head(c.head_dim),
+        _ => c.scores.scale.into(),
     }
 }
 
@@ -311,6 +314,8 @@ fn not_differentiable(c: &Config) -> Option<String> {
         "a mixture of experts"
     } else if c.residual_scale.is_some() || c.logit_scale.is_some() {
         "factors on the residual stream or the logits"
+    } else if !c.arch.gradients {
+        "operations that have none in trine"
     } else {
         return None;
     };

@@ -20,7 +20,7 @@ pub mod sample;
 
 use trine_formats::gguf::{ModelFile, PackingOptions};
 
-use crate::arch::EmbeddingScale;
+use crate::arch::rules::EmbeddingScale;
 use crate::kernels::Isa;
 use crate::model::{Config, ModelError};
 use crate::ops::rope::Rope;

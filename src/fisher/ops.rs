@@ -172,6 +172,7 @@ impl Differentiable for Activation {
                 let r = if x > zero { x } else { zero };
                 (r * r, r + r)
             }
+            other => panic!("{other:?}: models without gradients are refused when loading"),
         }
     }
 }

@@ -326,7 +326,7 @@ fn architectures_without_gradients_are_refused_by_name() {
         ("residual_scale", Value::F32(0.5)),
         ("logit_scale", Value::F32(8.0)),
     ];
-    for arch in crate::arch::ARCHITECTURES.iter().filter(|a| a.logit_scale) {
+    for arch in ["granite", "granitemoe"].map(|name| crate::arch::Arch::find(name).unwrap()) {
         assert_eq!(
             problems(&renamed(&file, "llama", arch.name, &keys, &[])),
             [format!(

@@ -2,168 +2,137 @@
 //!
 //! What a description does not list is absent here; nothing is decided by an architecture's name.
 
+use super::attention::Attention;
 use super::config::Config;
-use super::experts::Mixture;
-use super::linear::Linear;
+use super::feed_forward::FeedForward;
 use super::load::Loader;
-use super::pass::{Pass, RopeKind};
-use crate::kernels::Floats;
-use crate::ops::activation::Activation;
-use crate::ops::{self, norm};
-
-/// Gains of an RMS norm that a block may lack.
-type Norm = Option<Vec<f32>>;
+use super::pass::Pass;
+use crate::arch::rules::{Residual, Sum};
+use crate::ops;
+use crate::ops::norm::Norm;
 
 /// One transformer block.
 pub struct Block {
-    layer: usize,
-    eps: f32,
     /// Before attention.
-    attn_norm: Norm,
-    qkv: [Linear; 3],
-    /// Of queries and keys before RoPE: per head, or over all of them, as long as the gains are.
-    qk_norms: [Norm; 2],
-    rope: RopeKind,
-    window: Option<usize>,
-    /// Factor on the queries after RoPE.
-    query_scale: Option<f32>,
-    /// Factor on the scores.
-    score_scale: f32,
-    /// Of the heads' outputs.
-    attn_sub_norm: Norm,
-    out: Linear,
+    attn_norm: Option<Norm>,
+    attention: Attention,
     /// Of what attention adds.
-    attn_post_norm: Norm,
+    attn_post_norm: Option<Norm>,
     /// Before the feed-forward network.
-    ffn_norm: Norm,
+    ffn_norm: Option<Norm>,
     ffn: FeedForward,
     /// Of what the feed-forward network adds.
-    ffn_post_norm: Norm,
+    ffn_post_norm: Option<Norm>,
+    /// The order of the additions where both halves see the block's input; `None` where one follows the other.
+    parallel: Option<Sum>,
     /// Factor on what both halves add.
     residual_scale: Option<f32>,
-}
-
-/// The feed-forward network of a block.
-enum FeedForward {
-    Dense(Box<Dense>),
-    Experts(Box<Mixture>),
-}
-
-/// `down(norm(f(gate(x)) * up(x)))`
-struct Dense {
-    eps: f32,
-    gate_and_up: [Linear; 2],
-    activation: Activation,
-    sub_norm: Norm,
-    down: Linear,
+    /// Factor on the embeddings, which are added at last.
+    skip: Option<f32>,
 }
 
 impl Block {
-    /// The block number `layer`.
-    pub fn load(loader: &mut Loader<'_>, c: &Config, layer: usize) -> Block {
-        let heads = c.n_head * c.head_dim;
-        let window = c.layer_window(layer);
-        Block {
-            layer,
-            eps: c.eps,
-            attn_norm: loader.norm(layer, "attn_norm"),
-            qkv: loader.qkv(layer, c),
-            qk_norms: ["attn_q_norm", "attn_k_norm"].map(|name| loader.norm(layer, name)),
-            rope: match window {
-                Some(_) => RopeKind::Window,
-                None => RopeKind::Global,
-            },
-            window,
-            query_scale: c.query_scale,
-            score_scale: c.score_scale,
-            attn_sub_norm: loader.norm(layer, "attn_sub_norm"),
-            out: loader.linear(layer, "attn_output", heads, c.n_embd),
-            attn_post_norm: loader.norm(layer, "post_attention_norm"),
-            ffn_norm: loader.norm(layer, "ffn_norm"),
-            ffn: match c.experts {
-                Some(experts) => {
-                    FeedForward::Experts(Box::new(Mixture::load(loader, c, experts, layer)))
-                }
-                None => FeedForward::Dense(Box::new(Dense::load(loader, c, layer))),
-            },
-            ffn_post_norm: loader.norm(layer, "post_ffw_norm"),
+    /// The block number `layer`; `None` where a tensor is missing, which is noted.
+    pub fn load(loader: &mut Loader<'_>, c: &Config, layer: usize) -> Option<Block> {
+        let mut norm = |name: &str| loader.norm(Some(layer), name);
+        let first = norm("attn_norm");
+        // with a norm of attention's own the first is the feed-forward network's
+        let (attn_norm, ffn_norm) = match norm("attn_norm_2") {
+            Some(own) => (Some(own), first),
+            None => (first, norm("ffn_norm")),
+        };
+        let mut post_norm = |name: &str| {
+            let norm = norm(name)?;
+            let eps = c.arch.post_norm_eps.unwrap_or(norm.eps);
+            Some(Norm { eps, ..norm })
+        };
+        let attn_post_norm = post_norm("post_attention_norm");
+        let ffn_post_norm = post_norm("post_ffw_norm");
+        let parallel = match c.residual {
+            Residual::Parallel(sum) => Some(sum),
+            Residual::ByNorm(sum) if ffn_norm.is_none() => Some(sum),
+            _ => None,
+        };
+        let attention = Attention::load(loader, c, layer);
+        let ffn = FeedForward::load(loader, c, layer);
+        Some(Block {
+            attn_norm,
+            attention: attention?,
+            attn_post_norm,
+            ffn_norm,
+            ffn: ffn?,
+            ffn_post_norm,
+            parallel,
             residual_scale: c.residual_scale,
+            skip: loader
+                .vector(Some(layer), "layer_output_scale.weight")
+                .and_then(|scale| scale.first().copied()),
+        })
+    }
+
+    /// Whether the embeddings are added to what the block gives.
+    pub fn skips(&self) -> bool {
+        self.skip.is_some()
+    }
+
+    /// Adds the embeddings, times the block's factor.
+    pub fn add_skip(&self, x: &mut [f32], embeddings: &[f32]) {
+        if let Some(factor) = self.skip {
+            let mut y = embeddings.to_vec();
+            ops::scale(&mut y, factor);
+            ops::add(x, &y);
         }
     }
 
     /// Adds the block's attention and feed-forward network to `x`, `[tokens][n_embd]`.
     pub fn run(&self, x: &mut [f32], pass: &mut Pass<'_, '_>) {
-        let mut y = self.attention(x, pass);
-        self.finish(&mut y, &self.attn_post_norm, pass);
-        ops::add(x, &y);
-        let normed = self.normed(&self.ffn_norm, x, pass);
-        let input = normed.as_deref().unwrap_or(x);
-        let mut y = match &self.ffn {
-            FeedForward::Dense(dense) => dense.apply(input, pass),
-            FeedForward::Experts(mixture) => mixture.apply(input, pass),
+        let apply = |norm: &Option<Norm>, x: &[f32], pass: &Pass<'_, '_>| {
+            norm.as_ref().map(|norm| norm.apply(pass.isa(), x))
         };
-        self.finish(&mut y, &self.ffn_post_norm, pass);
-        ops::add(x, &y);
-    }
-
-    fn attention(&self, x: &[f32], pass: &mut Pass<'_, '_>) -> Floats {
-        let normed = self.normed(&self.attn_norm, x, pass);
-        let acts = pass.activations(normed.as_deref().unwrap_or(x));
-        let [mut q, mut k, v] = Linear::apply_all(self.qkv.each_ref(), &acts);
-        for (x, gains) in [&mut q, &mut k].into_iter().zip(&self.qk_norms) {
-            self.norm_in_place(x, gains, pass);
+        let normed = apply(&self.attn_norm, x, pass);
+        let mut a = self.attention.apply(normed.as_deref().unwrap_or(x), pass);
+        self.finish(&mut a, &self.attn_post_norm, pass);
+        if let Some(sum) = self.parallel {
+            let own = apply(&self.ffn_norm, x, pass);
+            let input = own.as_deref().or(normed.as_deref()).unwrap_or(x);
+            let mut f = self.ffn.apply(input, None, pass);
+            self.finish(&mut f, &self.ffn_post_norm, pass);
+            match sum {
+                Sum::AttentionFirst => {
+                    ops::add(x, &a);
+                    ops::add(x, &f);
+                }
+                Sum::FeedForwardFirst => {
+                    ops::add(x, &f);
+                    ops::add(x, &a);
+                }
+                Sum::HalvesFirst => {
+                    ops::add(&mut a, &f);
+                    ops::add(x, &a);
+                }
+            }
+            return;
         }
-        pass.rotate(&mut q, self.rope);
-        pass.rotate(&mut k, self.rope);
-        if let Some(scale) = self.query_scale {
-            ops::scale(&mut q, scale);
+        let before = self.ffn.sees_input().then(|| x.to_vec());
+        ops::add(x, &a);
+        let normed = apply(&self.ffn_norm, x, pass);
+        let mut f = self
+            .ffn
+            .apply(normed.as_deref().unwrap_or(x), before.as_deref(), pass);
+        self.finish(&mut f, &self.ffn_post_norm, pass);
+        ops::add(x, &f);
+        if let Some(y) = before.and_then(|before| self.ffn.apply_beside(&before, pass)) {
+            ops::add(x, &y);
         }
-        pass.store(self.layer, &k, &v);
-        let mut heads = pass.attend(self.layer, &q, self.score_scale, self.window);
-        self.norm_in_place(&mut heads, &self.attn_sub_norm, pass);
-        self.out.apply(&pass.rows(&heads))
     }
 
     /// What is done with the result of either half before it is added.
-    fn finish(&self, y: &mut [f32], post_norm: &Norm, pass: &Pass<'_, '_>) {
-        self.norm_in_place(y, post_norm, pass);
+    fn finish(&self, y: &mut [f32], post_norm: &Option<Norm>, pass: &Pass<'_, '_>) {
+        if let Some(norm) = post_norm {
+            norm.apply_in_place(pass.isa(), y);
+        }
         if let Some(scale) = self.residual_scale {
             ops::scale(y, scale);
         }
-    }
-
-    fn normed(&self, gains: &Norm, x: &[f32], pass: &Pass<'_, '_>) -> Option<Floats> {
-        let gains = gains.as_ref()?;
-        Some(norm::rms(pass.isa(), x, gains, self.eps))
-    }
-
-    fn norm_in_place(&self, x: &mut [f32], gains: &Norm, pass: &Pass<'_, '_>) {
-        if let Some(gains) = gains {
-            norm::rms_in_place(pass.isa(), x, gains, self.eps);
-        }
-    }
-}
-
-impl Dense {
-    fn load(loader: &mut Loader<'_>, c: &Config, layer: usize) -> Dense {
-        Dense {
-            eps: c.eps,
-            gate_and_up: ["ffn_gate", "ffn_up"]
-                .map(|name| loader.linear(layer, name, c.n_embd, c.n_ff)),
-            activation: c.arch.activation,
-            sub_norm: loader.norm(layer, "ffn_sub_norm"),
-            down: loader.linear(layer, "ffn_down", c.n_ff, c.n_embd),
-        }
-    }
-
-    fn apply(&self, x: &[f32], pass: &Pass<'_, '_>) -> Floats {
-        let acts = pass.activations(x);
-        let both = self.gate_and_up.each_ref();
-        let [mut gate, up] = Linear::apply_all_bias_first(both, &acts);
-        self.activation.gate(pass.isa(), &mut gate, &up);
-        if let Some(gains) = &self.sub_norm {
-            norm::rms_in_place(pass.isa(), &mut gate, gains, self.eps);
-        }
-        self.down.apply_bias_first(&pass.rows(&gate))
     }
 }

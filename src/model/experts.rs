@@ -1,114 +1,209 @@
-//! The feed-forward network of a block with experts.
+//! A router and the experts that it chooses from.
 
 use super::config::{Config, Experts};
-use super::load::Loader;
+use super::load::{Loader, Stacked};
 use super::pass::Pass;
-use crate::arch::Router;
 use crate::kernels::Floats;
 use crate::ops;
 use crate::ops::activation::Activation;
-use crate::ops::experts::{Choice, choose, combine, gather};
+use crate::ops::experts::{Choice, Choosing, combine, gather};
 use crate::ops::matmul::{Matrix, matmul};
+
+/// Bounds of a gate below this are none.
+const LEAST_BOUND: f32 = 1e-6;
 
 /// A router and the experts that it chooses from.
 pub struct Mixture {
-    sizes: Experts,
-    rule: Router,
+    choosing: Choosing,
+    /// Whether weights multiply what goes into an expert instead of what comes out.
+    weigh_inputs: bool,
+    /// Whether the router sees something else than the experts.
+    early_router: bool,
     activation: Activation,
     router: Matrix,
     router_name: String,
-    gate: Stack,
-    up: Stack,
-    down: Stack,
-}
-
-/// One matrix of every expert.
-struct Stack {
-    name: String,
-    matrices: Vec<Matrix>,
-    /// Factors on the outputs, one per expert.
-    scales: Option<Vec<f32>>,
+    router_bias: Option<Vec<f32>>,
+    gate: Stacked,
+    up: Stacked,
+    down: Stacked,
+    /// Inputs of the down projection.
+    n_ff: usize,
 }
 
 impl Mixture {
-    /// The experts of a block.
-    pub fn load(loader: &mut Loader<'_>, c: &Config, sizes: Experts, layer: usize) -> Mixture {
-        let mut stack = |name: &str, cols, rows| {
-            let (matrices, scales) = loader.experts(layer, name, [cols, rows, sizes.count]);
-            Stack {
-                name: format!("blk.{layer}.{name}.weight"),
-                matrices,
-                scales,
-            }
-        };
-        Mixture {
-            gate: stack("ffn_gate_exps", c.n_embd, sizes.n_ff),
-            up: stack("ffn_up_exps", c.n_embd, sizes.n_ff),
-            down: stack("ffn_down_exps", sizes.n_ff, c.n_embd),
-            sizes,
-            rule: c.arch.router,
-            activation: c.arch.activation,
-            router: loader.router(layer, "ffn_gate_inp.weight", c.n_embd, sizes.count),
-            router_name: format!("blk.{layer}.ffn_gate_inp.weight"),
-        }
+    /// The experts of a block; `None` where a tensor is missing, which is noted.
+    pub fn load(
+        loader: &mut Loader<'_>,
+        c: &Config,
+        experts: &Experts,
+        layer: usize,
+    ) -> Option<Mixture> {
+        let choosing = choosing(loader, c, experts, layer);
+        Mixture::called(loader, c, layer, "exps", (choosing, experts.n_ff))
     }
 
-    /// What the experts give for every row of `x`, `[tokens][n_embd]`.
+    /// The small experts that others have in common, and the factor on what they give; `None` also where a block has none.
+    pub fn load_chunks(
+        loader: &mut Loader<'_>,
+        c: &Config,
+        experts: &Experts,
+        layer: usize,
+    ) -> Option<(Mixture, f32)> {
+        let chunks = experts.chunks?;
+        let choosing = Choosing {
+            used: experts.used.min(chunks.count),
+            shared_by: chunks.shared_by,
+            ..choosing(loader, c, experts, layer)
+        };
+        let mixture = Mixture::called(loader, c, layer, "chexps", (choosing, chunks.n_ff))?;
+        // they see what the others give, and their router what those see
+        let mixture = Mixture {
+            early_router: true,
+            ..mixture
+        };
+        Some((mixture, chunks.scale))
+    }
+
+    /// The experts whose matrices' names end with `kind`, of this width.
+    fn called(
+        loader: &mut Loader<'_>,
+        c: &Config,
+        layer: usize,
+        kind: &str,
+        (choosing, n_ff): (Choosing, usize),
+    ) -> Option<Mixture> {
+        const ROUTER: &str = "ffn_gate_inp.weight";
+        let rule = &c.arch.experts;
+        let fused = format!("ffn_gate_up_{kind}");
+        let fused = loader.expert_halves(layer, &fused, &format!("ffn_up_{kind}"));
+        let gate_and_up = match fused {
+            Some(halves) => halves.map(Some),
+            None => ["gate", "up"].map(|part| {
+                let name = format!("ffn_{part}_{kind}");
+                let stacked = loader.experts(layer, &name);
+                if stacked.is_none() {
+                    loader.problem(format!("tensor blk.{layer}.{name}.weight is missing"));
+                }
+                stacked
+            }),
+        };
+        let down = loader.experts(layer, &format!("ffn_down_{kind}"));
+        let router = loader.router(layer, ROUTER);
+        let router_bias = loader.finite_vector(layer, "ffn_gate_inp.bias");
+        let [gate, up] = gate_and_up;
+        let bound = c.gate_bounds.get(layer).filter(|&&b| b > LEAST_BOUND);
+        Some(Mixture {
+            choosing,
+            weigh_inputs: rule.weigh_inputs,
+            early_router: rule.early_router,
+            activation: match bound {
+                Some(&bound) => Activation::ClampedSilu(bound),
+                None => c.arch.feed_forward.activation,
+            },
+            router: router?,
+            router_name: format!("blk.{layer}.{ROUTER}"),
+            router_bias,
+            gate: gate?,
+            up: up?,
+            down: down?,
+            n_ff,
+        })
+    }
+
+    /// Whether the router sees the block's input instead of what the experts see.
+    pub fn routes_input(&self) -> bool {
+        self.early_router
+    }
+
+    /// What the experts give for every row of `x`, `[tokens][n_embd]`. `before` is what a router sees that does not see `x`.
     ///
     /// The tokens of an expert are gathered, so that each of its weights is read once for all of them; an expert that
     /// nobody chose is not read.
-    pub fn apply(&self, x: &[f32], pass: &Pass<'_, '_>) -> Floats {
-        let used = self.sizes.used;
+    pub fn apply(&self, x: &[f32], before: &[f32], pass: &Pass<'_, '_>) -> Floats {
+        let used = self.choosing.used;
         let n_embd = self.down.matrices.first().map_or(0, |m| m.rows);
-        let acts = pass.activations(x);
-        acts.observe(&self.router_name);
-        let [mut scores] = matmul([&self.router], &acts);
-        let rule = self.rule;
-        let choices = choose(
-            &mut scores,
-            self.sizes.count,
-            used,
-            rule.gating,
-            rule.normalize,
-        );
+        let mut choices = self.route(if self.early_router { before } else { x }, pass);
         let mut given = Floats::scratch(choices.len() * n_embd);
-        for expert in 0..self.sizes.count {
+        for expert in 0..self.down.matrices.len() {
             let places = places_of(expert, &choices, used);
             if places.is_empty() {
                 continue;
             }
             let tokens = places.iter().map(|place| place / used);
-            let y = self.expert(expert, &gather(x, n_embd, tokens), pass);
+            let mut rows = gather(x, n_embd, tokens);
+            if self.weigh_inputs {
+                for (row, &place) in rows.chunks_exact_mut(n_embd).zip(&places) {
+                    ops::scale(row, choices[place].weight);
+                }
+            }
+            let y = self.expert(expert, &rows, pass);
             for (place, row) in places.iter().zip(y.chunks_exact(n_embd)) {
                 given[place * n_embd..][..n_embd].copy_from_slice(row);
             }
         }
+        if self.weigh_inputs {
+            // a product with 1 is exact
+            choices.iter_mut().for_each(|choice| choice.weight = 1.0);
+        }
         combine(&given, &choices, used, n_embd)
+    }
+
+    /// The experts of every token.
+    fn route(&self, x: &[f32], pass: &Pass<'_, '_>) -> Vec<Choice> {
+        let acts = pass.activations(x);
+        acts.observe(&self.router_name);
+        let [mut scores] = matmul([&self.router], &acts);
+        if let Some(bias) = &self.router_bias {
+            ops::add_rows(&mut scores, bias);
+        }
+        self.choosing.choose(&mut scores)
     }
 
     /// One expert's feed-forward network.
     fn expert(&self, expert: usize, x: &[f32], pass: &Pass<'_, '_>) -> Floats {
+        let count = self.down.matrices.len();
         let acts = pass.activations(x);
         let stacks = [&self.gate, &self.up];
-        for stack in stacks {
-            acts.observe_expert(&stack.name, expert, self.sizes.count);
+        for tensor in stacks.iter().filter_map(|s| s.tensor.as_ref()) {
+            acts.observe_expert(tensor, expert, count);
         }
         let [mut gate, mut up] = matmul(stacks.map(|s| &s.matrices[expert]), &acts);
-        self.gate.multiply_scale(expert, &mut gate);
-        self.up.multiply_scale(expert, &mut up);
+        self.gate.finish(expert, &mut gate);
+        self.up.finish(expert, &mut up);
         self.activation.gate(pass.isa(), &mut gate, &up);
-        let acts = pass.activations_of(&gate, self.sizes.n_ff);
-        acts.observe_expert(&self.down.name, expert, self.sizes.count);
+        let acts = pass.activations_of(&gate, self.n_ff);
+        if let Some(tensor) = &self.down.tensor {
+            acts.observe_expert(tensor, expert, count);
+        }
         let [mut y] = matmul([&self.down.matrices[expert]], &acts);
-        self.down.multiply_scale(expert, &mut y);
+        self.down.finish(expert, &mut y);
         y
     }
 }
 
-impl Stack {
-    fn multiply_scale(&self, expert: usize, y: &mut [f32]) {
+fn choosing(loader: &mut Loader<'_>, c: &Config, experts: &Experts, layer: usize) -> Choosing {
+    Choosing {
+        experts: experts.count,
+        used: experts.used,
+        gating: experts.gating,
+        claim: c.arch.experts.claim,
+        shared_by: 1,
+        bias: loader.finite_vector(layer, "exp_probs_b.bias"),
+        groups: experts.groups,
+        normalize: experts.normalize,
+        scale: experts.scale,
+    }
+}
+
+impl Stacked {
+    /// Factor and bias of an expert's outputs.
+    fn finish(&self, expert: usize, y: &mut [f32]) {
         if let Some(scales) = &self.scales {
             ops::scale(y, scales[expert]);
+        }
+        if let Some(biases) = &self.biases {
+            let rows = self.matrices[expert].rows;
+            ops::add_rows(y, &biases[expert * rows..][..rows]);
         }
     }
 }

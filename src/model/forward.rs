@@ -4,8 +4,8 @@ use super::pass::{Pass, PassOptions};
 use super::{Inner, Model};
 use crate::kv;
 use crate::math::tanhf;
-use crate::ops::matmul::{Activations, matmul};
-use crate::ops::{self, norm};
+use crate::ops;
+use crate::ops::matmul::{Activations, Matrix, matmul};
 
 /// Positions whose logits are computed together: enough to share the reading of the output matrix,
 /// few enough that a vocabulary of 262144 takes 32 MB.
@@ -29,13 +29,19 @@ impl Model {
         parts: &mut [kv::Rows<'_>],
         options: &PassOptions,
     ) -> Result<Vec<f32>, Cancelled> {
-        let mut x = self.inner.embed(tokens);
+        let positions: Vec<usize> = parts.iter().flat_map(|p| p.positions()).collect();
+        let mut x = self.inner.embed(tokens, &positions);
+        let skips = self.inner.blocks.iter().any(|block| block.skips());
+        let embeddings = skips.then(|| x.clone());
         let mut pass = Pass::new(&self.inner, parts, options);
         for block in &self.inner.blocks {
             if pass.is_cancelled() {
                 return Err(Cancelled);
             }
             block.run(&mut x, &mut pass);
+            if let Some(embeddings) = &embeddings {
+                block.add_skip(&mut x, embeddings);
+            }
         }
         Ok(x)
     }
@@ -52,21 +58,30 @@ impl Model {
 }
 
 impl Inner {
-    /// Decoded embedding rows.
-    fn embed(&self, tokens: &[u32]) -> Vec<f32> {
-        let n = self.config.n_embd;
-        let decode = self
-            .embedding
-            .ty
-            .info()
-            .and_then(|t| t.decode)
-            .expect("checked when loading");
-        let mut x = vec![0f32; tokens.len() * n];
-        for (row, &id) in x.chunks_exact_mut(n).zip(tokens) {
-            decode(self.embedding.row(id as usize), row);
-        }
+    /// What goes into the first block: decoded embedding rows, and what becomes of them.
+    fn embed(&self, tokens: &[u32], positions: &[usize]) -> Vec<f32> {
+        let tokens = tokens.iter().map(|&id| id as usize);
+        let mut x = self.decoded(&self.embedding, tokens);
         if let Some(scale) = self.config.embedding_scale {
             ops::scale(&mut x, scale);
+        }
+        if let Some(table) = &self.positions {
+            ops::add(&mut x, &self.decoded(table, positions.iter().copied()));
+        }
+        if let Some(norm) = &self.embedding_norm {
+            norm.apply_in_place(self.isa, &mut x);
+        }
+        x
+    }
+
+    /// Rows of a table of the residual width.
+    fn decoded(&self, table: &Matrix, rows: impl ExactSizeIterator<Item = usize>) -> Vec<f32> {
+        let n = self.config.n_embd;
+        let decode = table.ty.info().and_then(|t| t.decode);
+        let decode = decode.expect("checked when loading");
+        let mut x = vec![0f32; rows.len() * n];
+        for (row, number) in x.chunks_exact_mut(n).zip(rows) {
+            decode(table.row(number), row);
         }
         x
     }
@@ -74,7 +89,7 @@ impl Inner {
     fn logits(&self, x: &[f32], options: &PassOptions, sink: &mut dyn FnMut(usize, &[f32])) {
         let n = self.config.n_embd;
         for (block, x) in x.chunks(LOGITS_AT_ONCE * n).enumerate() {
-            let u = norm::rms(self.isa, x, &self.output_norm, self.config.eps);
+            let u = self.output_norm.apply(self.isa, x);
             let acts = Activations::new(&u, n, self.isa)
                 .at_width(options.bits)
                 .observed_by(options.observer.clone());

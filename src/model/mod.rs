@@ -1,8 +1,10 @@
 //! Models: checked configuration, weights as an architecture's description has them, and the interpreter of its blocks.
 
+mod attention;
 mod block;
 mod config;
 mod experts;
+mod feed_forward;
 mod forward;
 mod layouts;
 mod linear;
@@ -16,10 +18,11 @@ use trine_formats::anyprec::{AnyPrec, AnyPrecError};
 use trine_formats::gguf::{Blob, GgufError, ModelFile, PackingOptions};
 use trine_formats::widely::{self, WidelyError};
 
-use crate::arch::Arch;
+use crate::arch::Missing;
 use crate::kernels::Isa;
 use crate::kv::PageLayout;
 use crate::ops::matmul::Matrix;
+use crate::ops::norm::Norm;
 use crate::ops::rope::Rope;
 use block::Block;
 
@@ -42,6 +45,14 @@ fn listed(problems: &[String]) -> String {
     }
 }
 
+/// Why an architecture is none of trine's.
+fn why(name: &str) -> String {
+    match Missing::find(name) {
+        Some(missing) => format!("it needs {}", missing.what),
+        None => "neither trine nor llama.cpp knows it".to_owned(),
+    }
+}
+
 /// Why a model cannot be loaded.
 #[derive(Debug, thiserror::Error)]
 pub enum ModelError {
@@ -51,7 +62,7 @@ pub enum ModelError {
     )]
     NoArchitecture,
     /// An architecture trine does not have.
-    #[error("architecture '{0}' is not supported; trine runs {known}", known = Arch::names())]
+    #[error("architecture '{0}' is not supported: {why}; docs/models.md lists those that are", why = why(.0))]
     UnknownArchitecture(String),
     /// Everything that is wrong with the metadata and the tensors, at once; the message stops after
     /// [`SHOWN_PROBLEMS`].
@@ -129,13 +140,28 @@ struct Inner {
     sections: Vec<(u8, Blob)>,
     /// Token embeddings; also the output projection of models that tie the two.
     embedding: Matrix,
+    /// A vector for every position, added to the embedding.
+    positions: Option<Matrix>,
+    /// Of the embeddings.
+    embedding_norm: Option<Norm>,
     output: Matrix,
     output_tensor: &'static str,
     output_bias: Option<Vec<f32>>,
-    output_norm: Vec<f32>,
+    output_norm: Norm,
     blocks: Vec<Block>,
-    /// Of the global and the window layers.
-    ropes: [Rope; 2],
+    /// Of the global and the window layers: in contexts as long as those of the training, and in longer ones.
+    ropes: [[Rope; 2]; 2],
+}
+
+/// Contexts are counted in steps of so many positions.
+const CONTEXT_STEP: usize = 256;
+
+impl Inner {
+    /// Position embeddings of the global and the window layers in a context of so many positions.
+    fn ropes(&self, n_ctx: usize) -> &[Rope; 2] {
+        let longer = n_ctx.next_multiple_of(CONTEXT_STEP) > self.config.original_context;
+        &self.ropes[usize::from(longer)]
+    }
 }
 
 impl Model {
@@ -158,20 +184,25 @@ impl Model {
             widely,
         };
         let mut loader = load::Loader::new(file, special, options, &config);
-        let load::Ends {
-            embedding,
-            output,
-            output_tensor,
-            output_bias,
-            output_norm,
-            rope_factors,
-        } = load::ends(&mut loader);
-        let mut ropes = [config.rope.clone(), config.window_rope.clone()];
-        ropes[0].freq_factors = rope_factors.unwrap_or_default();
+        let ends = load::ends(&mut loader);
+        let ropes = ends.rope_factors.map(|factors| {
+            let mut ropes = [config.rope.clone(), config.window_rope.clone()];
+            if let Some(factors) = factors {
+                ropes
+                    .iter_mut()
+                    .for_each(|rope| rope.freq_factors.clone_from(&factors));
+            }
+            ropes
+        });
         let layers = 0..config.n_layer;
-        let blocks = layers.map(|layer| Block::load(&mut loader, &config, layer));
-        let blocks = blocks.collect();
+        let blocks = layers.filter_map(|layer| Block::load(&mut loader, &config, layer));
+        let blocks: Vec<Block> = blocks.collect();
         let layouts = loader.finish()?;
+        let output_norm = ends.output_norm.filter(|_| blocks.len() == config.n_layer);
+        let output_norm = output_norm.ok_or_else(|| {
+            let what = "the architecture's description lacks a block's tensors";
+            ModelError::Invalid(vec![what.to_owned()])
+        })?;
         let sections = anyprec.as_ref().map(|a| load::sections(file, a));
         let inner = Inner {
             config,
@@ -180,10 +211,12 @@ impl Model {
             sections: sections.unwrap_or_default(),
             anyprec,
             widely,
-            embedding,
-            output,
-            output_tensor,
-            output_bias,
+            embedding: ends.embedding,
+            positions: ends.positions,
+            embedding_norm: ends.embedding_norm,
+            output: ends.output,
+            output_tensor: ends.output_tensor,
+            output_bias: ends.output_bias,
             output_norm,
             blocks,
             ropes,
@@ -246,6 +279,16 @@ impl Model {
     pub fn page_layout(&self) -> PageLayout {
         let c = self.config();
         PageLayout::new(c.n_layer, c.n_head_kv, c.head_dim)
+    }
+
+    /// The positions that a sequence can have at most, where the model has a vector for each.
+    pub fn most_positions(&self) -> Option<usize> {
+        self.inner.positions.as_ref().map(|table| table.rows)
+    }
+
+    /// Whether tokens see those after them too, so that a sequence is evaluated whole, in one step and one pass.
+    pub fn attends_both_ways(&self) -> bool {
+        self.config().arch.attention.both_ways
     }
 
     /// Number of logits per position.

@@ -6,7 +6,8 @@ use super::Inner;
 use crate::cancel::CancelToken;
 use crate::kernels::{Floats, Isa};
 use crate::kv;
-use crate::ops::attention::Attention;
+use crate::ops;
+use crate::ops::attention::{Attention, Heads, ScoreRules, Window, whole};
 use crate::ops::matmul::Activations;
 use crate::ops::observe::ActivationObserver;
 use crate::ops::rope::{Rope, Table};
@@ -25,6 +26,8 @@ pub enum RopeKind {
 pub struct PassOptions {
     /// Bits of any-precision weights; 0 where there are none.
     pub bits: u8,
+    /// Positions that the contexts may hold, which decides between two sets of RoPE factors.
+    pub n_ctx: usize,
     /// Sees what is multiplied with the weights.
     pub observer: Option<Arc<dyn ActivationObserver>>,
     /// Ends the pass between two layers.
@@ -36,8 +39,11 @@ pub struct Pass<'a, 's> {
     model: &'a Inner,
     parts: &'a mut [kv::Rows<'s>],
     /// Of the global and the window layers.
+    ropes: &'a [Rope; 2],
+    /// Of these.
     tables: [Table; 2],
-    rows: usize,
+    /// Of the rows.
+    positions: Vec<usize>,
     options: &'a PassOptions,
 }
 
@@ -50,9 +56,11 @@ impl<'a, 's> Pass<'a, 's> {
     ) -> Pass<'a, 's> {
         let positions: Vec<usize> = parts.iter().flat_map(|p| p.positions()).collect();
         let table = |rope: &Rope| rope.table(&positions);
+        let ropes = model.ropes(options.n_ctx);
         Pass {
-            tables: model.ropes.each_ref().map(table),
-            rows: positions.len(),
+            tables: ropes.each_ref().map(table),
+            ropes,
+            positions,
             model,
             parts,
             options,
@@ -73,17 +81,22 @@ impl<'a, 's> Pass<'a, 's> {
 
     /// Activations of any width, of all rows.
     pub fn rows<'x>(&self, x: &'x [f32]) -> Activations<'x> {
-        self.activations_of(x, x.len() / self.rows)
+        self.activations_of(x, x.len() / self.positions.len())
     }
 
     /// RoPE on all heads of `x`, of all rows.
     pub fn rotate(&self, x: &mut [f32], kind: RopeKind) {
-        let (width, head_dim) = (x.len() / self.rows, self.model.config.head_dim);
-        let (rope, table) = (
-            &self.model.ropes[kind as usize],
-            &self.tables[kind as usize],
-        );
+        let (width, head_dim) = (x.len() / self.positions.len(), self.model.config.head_dim);
+        let (rope, table) = (&self.ropes[kind as usize], &self.tables[kind as usize]);
         rope.apply(self.isa(), x, width, head_dim, table);
+    }
+
+    /// Multiplies every row of `x` by what `factor` gives for its position.
+    pub fn scale_by_position(&self, x: &mut [f32], factor: impl Fn(usize) -> f32) {
+        let width = x.len() / self.positions.len();
+        for (row, &position) in x.chunks_exact_mut(width).zip(&self.positions) {
+            ops::scale(row, factor(position));
+        }
     }
 
     /// Puts keys and values of this pass into the pages of its sequences.
@@ -92,16 +105,36 @@ impl<'a, 's> Pass<'a, 's> {
     }
 
     /// Attention of this pass's queries over the sequences' cells of `layer`.
-    pub fn attend(&self, layer: usize, q: &[f32], scale: f32, window: Option<usize>) -> Floats {
+    pub fn attend(
+        &self,
+        layer: usize,
+        q: &[f32],
+        scale: f32,
+        window: Option<Window>,
+        rules: Option<&ScoreRules>,
+    ) -> Floats {
         Attention {
             parts: self.parts,
             layer,
             n_head: self.model.config.n_head,
             scale,
             window,
+            rules,
             isa: self.isa(),
         }
         .run(q)
+    }
+
+    /// Attention of this pass's rows, queries, keys and values, over all of their sequences' rows in this pass.
+    pub fn attend_whole(&self, qkv: [&[f32]; 3], scale: f32) -> Floats {
+        let c = &self.model.config;
+        let heads = Heads {
+            queries: c.n_head,
+            keys: c.n_head_kv,
+            size: c.head_dim,
+        };
+        let sequences: Vec<_> = self.parts.iter().map(|part| part.rows.clone()).collect();
+        whole(&sequences, qkv, heads, scale)
     }
 
     /// Instruction set of the model.

@@ -1,20 +1,30 @@
-//! The gated activations of the feed-forward block.
+//! The activations of the feed-forward block.
 
 use super::CHUNK;
 use crate::kernels::{Isa, elements};
+use crate::math::expf;
 use crate::pool;
 
 /// The function of a gate.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Debug)]
 #[non_exhaustive]
 pub enum Activation {
     /// x / (1 + e^-x) (ggml `ggml_vec_swiglu_f32`, its 4-lane form).
     Silu,
     /// The tanh form of GELU, looked up by half float (ggml `ggml_vec_geglu_f32`).
     Gelu,
+    /// max(x, 0).
+    Relu,
     /// max(x, 0)^2: ReLU, square, product, each rounded.
     SquaredRelu,
+    /// gpt-oss's: x / (1 + e^(1.702 -x)) * (up + 1), x at most 7 and up within 7 of 0 (ggml `swiglu_oai`).
+    OpenAiSwiglu,
+    /// x / (1 + e^-x) * up, x at most this and up within it of 0 (ggml `swiglu_clamp`).
+    ClampedSilu(f32),
 }
+
+/// The other factor where there is no gate: a product with 1 is exact.
+static ONES: [f32; CHUNK] = [1.0; CHUNK];
 
 impl Activation {
     /// `gate = f(gate) * up`, element by element.
@@ -23,13 +33,95 @@ impl Activation {
     /// When the lengths differ.
     pub fn gate(self, isa: Isa, gate: &mut [f32], up: &[f32]) {
         assert_eq!(gate.len(), up.len(), "lengths of a gate");
-        let gated = match self {
-            Activation::Silu => elements::swiglu,
-            Activation::Gelu => elements::geglu,
-            Activation::SquaredRelu => elements::squared_reglu,
-        };
         pool::chunks_mut(gate, CHUNK, |i, gate| {
-            gated(isa, gate, &up[i * CHUNK..][..gate.len()]);
+            self.chunk(isa, gate, &up[i * CHUNK..][..gate.len()]);
         });
+    }
+
+    /// `x = f(x)`, element by element: without a gate.
+    pub fn apply(self, isa: Isa, x: &mut [f32]) {
+        pool::chunks_mut(x, CHUNK, |_, x| self.chunk(isa, x, &ONES[..x.len()]));
+    }
+
+    fn chunk(self, isa: Isa, gate: &mut [f32], up: &[f32]) {
+        match self {
+            Activation::Silu => elements::swiglu(isa, gate, up),
+            Activation::Gelu => elements::geglu(isa, gate, up),
+            Activation::SquaredRelu => elements::squared_reglu(isa, gate, up),
+            Activation::Relu => each(gate, up, |x, up| if x > 0.0 { x * up } else { 0.0 }),
+            Activation::OpenAiSwiglu => each(gate, up, |x, up| {
+                let (x, up) = (at_most(x, 7.0), up.clamp(-7.0, 7.0));
+                x / (1.0 + expf(1.702 * -x)) * (up + 1.0)
+            }),
+            Activation::ClampedSilu(limit) => each(gate, up, |x, up| {
+                let (x, up) = (at_most(x, limit), up.clamp(-limit, limit));
+                x / (1.0 + expf(-x)) * up
+            }),
+        }
+    }
+}
+
+fn each(gate: &mut [f32], up: &[f32], f: impl Fn(f32, f32) -> f32) {
+    gate.iter_mut()
+        .zip(up)
+        .for_each(|(gate, &up)| *gate = f(*gate, up));
+}
+
+/// `std::min(x, limit)`: NaN stays.
+fn at_most(x: f32, limit: f32) -> f32 {
+    if limit < x { limit } else { x }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn without_a_gate_the_function_stands_alone() {
+        let isa = Isa::detect();
+        for f in [
+            Activation::Silu,
+            Activation::Gelu,
+            Activation::SquaredRelu,
+            Activation::Relu,
+        ] {
+            let x: Vec<f32> = (0..CHUNK + 77).map(|i| i as f32 * 0.01 - 80.0).collect();
+            let (mut alone, mut gated) = (x.clone(), x);
+            f.apply(isa, &mut alone);
+            let ones = vec![1.0; gated.len()];
+            f.gate(isa, &mut gated, &ones);
+            assert!(
+                alone
+                    .iter()
+                    .zip(&gated)
+                    .all(|(a, b)| a.to_bits() == b.to_bits()),
+                "{f:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn bounded_gates_are_bounded_on_the_sides_that_count() {
+        let isa = Isa::detect();
+        let gated = |f: Activation, x: f32, up: f32| {
+            let mut gate = [x];
+            f.gate(isa, &mut gate, &[up]);
+            gate[0]
+        };
+        let silu = |x: f32| x / (1.0 + expf(-x));
+        let clamped = Activation::ClampedSilu(2.0);
+        assert_eq!(gated(clamped, 5.0, -9.0), silu(2.0) * -2.0);
+        assert_eq!(gated(clamped, -5.0, 1.5), silu(-5.0) * 1.5);
+        let quick = |x: f32| x / (1.0 + expf(1.702 * -x));
+        assert_eq!(
+            gated(Activation::OpenAiSwiglu, 9.0, -8.0),
+            quick(7.0) * -6.0
+        );
+        assert_eq!(
+            gated(Activation::OpenAiSwiglu, -9.0, 0.25),
+            quick(-9.0) * 1.25
+        );
+        assert_eq!(gated(Activation::Relu, -1.0, f32::INFINITY), 0.0);
+        assert_eq!(gated(Activation::Relu, 3.0, -2.0), -6.0);
     }
 }

@@ -6,8 +6,9 @@
 use std::cmp::Ordering;
 
 use super::order;
+use super::soft_max::soft_max;
 use crate::kernels::Floats;
-use crate::math::{expf, pexp};
+use crate::math::expf;
 use crate::pool;
 
 /// From the router's scores of a token to probabilities.
@@ -16,6 +17,22 @@ use crate::pool;
 pub enum Gating {
     /// Soft-max over all experts.
     SoftMax,
+    /// 1 / (1 + e^-x) of each.
+    Sigmoid,
+    /// The scores themselves; those of the chosen experts become their soft-max.
+    SoftMaxOfChosen,
+}
+
+/// What experts are chosen by.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum Claim {
+    /// Their probabilities.
+    Probabilities,
+    /// The router's scores.
+    Scores,
+    /// 1 / (1 + e^-x) of those.
+    Sigmoids,
 }
 
 /// Least sum that weights are divided by: the smallest normal half float.
@@ -30,65 +47,121 @@ pub struct Choice {
     pub weight: f32,
 }
 
-/// The `used` most probable of the experts of every token, `[tokens][used]`, most probable first.
-///
-/// `scores` are the router's, `[tokens][experts]`, and are overwritten. Equal probabilities are ordered as libstdc++'s
-/// `std::sort` of all of them leaves them. With `normalize` weights are divided by their sum, which is added up in `f64`,
-/// rounded, and at least 2^-14.
-pub fn choose(
-    scores: &mut [f32],
-    experts: usize,
-    used: usize,
-    gating: Gating,
-    normalize: bool,
-) -> Vec<Choice> {
-    let mut choices = Vec::with_capacity(scores.len() / experts.max(1) * used);
-    let mut ranks: Vec<usize> = Vec::with_capacity(experts);
-    for scores in scores.chunks_exact_mut(experts.max(1)) {
-        match gating {
-            Gating::SoftMax => soft_max(scores),
-        }
-        ranks.clear();
-        ranks.extend(0..experts);
-        if scores.iter().any(|p| p.is_nan()) {
-            // The reference's sort has no answer to these; what follows is NaN whichever experts are taken.
-            ranks.sort_by(|&a, &b| scores[b].partial_cmp(&scores[a]).unwrap_or(Ordering::Equal));
-        } else {
-            order::sort(&mut ranks, |&a, &b| scores[a] > scores[b]);
-        }
-        let chosen = &ranks[..used.min(experts)];
-        let sum: f64 = chosen.iter().map(|&e| f64::from(scores[e])).sum();
-        let sum = (sum as f32).max(LEAST_SUM);
-        choices.extend(chosen.iter().map(|&expert| Choice {
-            expert,
-            weight: if normalize {
-                scores[expert] / sum
-            } else {
-                scores[expert]
-            },
-        }));
-    }
-    choices
+/// How experts are chosen and weighed.
+#[derive(Clone, Debug)]
+pub struct Choosing {
+    /// Experts of the block.
+    pub experts: usize,
+    /// Experts that a token goes to.
+    pub used: usize,
+    /// From scores to probabilities.
+    pub gating: Gating,
+    /// What experts are chosen by.
+    pub claim: Claim,
+    /// So many experts have one in common, which is meant: experts are numbered by that then, and weighed as the expert of
+    /// that number (llama.cpp's GroveMoE). 1 where each is its own.
+    pub shared_by: usize,
+    /// What is added to the probabilities for the choice alone.
+    pub bias: Option<Vec<f32>>,
+    /// Groups of as many experts each, and how many of them, those with the greatest sums of two, a token may choose from.
+    pub groups: Option<[usize; 2]>,
+    /// Whether weights are divided by their sum, which is added up in `f64`, rounded, and at least 2^-14.
+    pub normalize: bool,
+    /// A last factor on the weights.
+    pub scale: Option<f32>,
 }
 
-/// Soft-max over a whole row (ggml `ggml_vec_soft_max_f32`): groups of four by the 4-lane exponential, each summed in `f32`
-/// as `(e0 + e1) + (e2 + e3)`; what is left of the row by libm's, one by one; the total in `f64`.
-fn soft_max(row: &mut [f32]) {
-    let max = row
-        .iter()
-        .fold(f32::NEG_INFINITY, |m, &v| if v > m { v } else { m });
-    let mut total = 0f64;
-    let (groups, rest) = row.as_chunks_mut::<4>();
-    for e in groups {
-        e.iter_mut().for_each(|v| *v = pexp(*v - max));
-        total += f64::from((e[0] + e[1]) + (e[2] + e[3]));
+impl Choosing {
+    /// The choices of every token, `[tokens][used]`, the most probable first.
+    ///
+    /// `scores` are the router's, `[tokens][experts]`, and are overwritten. Equal probabilities are ordered as libstdc++'s
+    /// `std::sort` of all of them leaves them.
+    pub fn choose(&self, scores: &mut [f32]) -> Vec<Choice> {
+        let mut choices = Vec::with_capacity(scores.len() / self.experts.max(1) * self.used);
+        let mut weights = Vec::with_capacity(self.used);
+        for scores in scores.chunks_exact_mut(self.experts.max(1)) {
+            let claims: Option<Vec<f32>> = match self.claim {
+                Claim::Probabilities => None,
+                Claim::Scores => Some(scores.to_vec()),
+                Claim::Sigmoids => Some(scores.iter().map(|&v| sigmoid(v)).collect()),
+            };
+            match self.gating {
+                Gating::SoftMax => soft_max(scores),
+                Gating::Sigmoid => scores.iter_mut().for_each(|v| *v = sigmoid(*v)),
+                Gating::SoftMaxOfChosen => {}
+            }
+            let mut chosen = self.best(claims.as_deref().unwrap_or(scores));
+            chosen.truncate(self.used);
+            if self.shared_by > 1 {
+                let inverse = 1.0 / self.shared_by as f32;
+                let chunk = |expert: usize| (expert as f32 * inverse) as usize;
+                chosen
+                    .iter_mut()
+                    .for_each(|expert| *expert = chunk(*expert));
+            }
+            weights.clear();
+            weights.extend(chosen.iter().map(|&expert| scores[expert]));
+            self.weigh(&mut weights);
+            let pairs = chosen.into_iter().zip(&weights);
+            choices.extend(pairs.map(|(expert, &weight)| Choice { expert, weight }));
+        }
+        choices
     }
-    for v in rest {
-        *v = expf(*v - max);
-        total += f64::from(*v);
+
+    /// The experts in the order of their claims.
+    fn best(&self, claims: &[f32]) -> Vec<usize> {
+        if self.bias.is_none() && self.groups.is_none() {
+            return descending(claims);
+        }
+        let mut claims = claims.to_vec();
+        if let Some(bias) = &self.bias {
+            claims.iter_mut().zip(bias).for_each(|(c, b)| *c += b);
+        }
+        if let Some([groups, used]) = self.groups {
+            let size = claims.len() / groups;
+            let two = |group: &[f32]| {
+                let best = descending(group);
+                let best = best.iter().take(2).map(|&i| f64::from(group[i]));
+                best.sum::<f64>() as f32
+            };
+            let sums: Vec<f32> = claims.chunks_exact(size).map(two).collect();
+            for group in &descending(&sums)[used..] {
+                claims[group * size..][..size].fill(f32::NEG_INFINITY);
+            }
+        }
+        descending(&claims)
     }
-    let inverse = (1.0 / total) as f32;
-    row.iter_mut().for_each(|e| *e *= inverse);
+
+    fn weigh(&self, weights: &mut [f32]) {
+        if self.gating == Gating::SoftMaxOfChosen {
+            soft_max(weights);
+        }
+        if self.normalize {
+            let sum: f64 = weights.iter().map(|&w| f64::from(w)).sum();
+            let sum = (sum as f32).max(LEAST_SUM);
+            weights.iter_mut().for_each(|w| *w /= sum);
+        }
+        if let Some(scale) = self.scale {
+            weights.iter_mut().for_each(|w| *w *= scale);
+        }
+    }
+}
+
+/// The places of the values from the greatest down.
+fn descending(values: &[f32]) -> Vec<usize> {
+    let mut places: Vec<usize> = (0..values.len()).collect();
+    if values.iter().any(|p| p.is_nan()) {
+        // The reference's sort has no answer to these; what follows is NaN whichever experts are taken.
+        places.sort_by(|&a, &b| values[b].partial_cmp(&values[a]).unwrap_or(Ordering::Equal));
+    } else {
+        order::sort(&mut places, |&a, &b| values[a] > values[b]);
+    }
+    places
+}
+
+/// 1 / (1 + e^-x) by libm's exponential.
+pub fn sigmoid(x: f32) -> f32 {
+    1.0 / (1.0 + expf(-x))
 }
 
 /// The rows of `x`, `[tokens][columns]`, of the tokens in `rows`, one after another.
@@ -123,9 +196,91 @@ pub fn combine(y: &[f32], choices: &[Choice], used: usize, columns: usize) -> Fl
 mod tests {
     use super::*;
 
+    fn rule(experts: usize, used: usize, normalize: bool) -> Choosing {
+        Choosing {
+            experts,
+            used,
+            gating: Gating::SoftMax,
+            claim: Claim::Probabilities,
+            shared_by: 1,
+            bias: None,
+            groups: None,
+            normalize,
+            scale: None,
+        }
+    }
+
     fn of(scores: &[f32], used: usize, normalize: bool) -> Vec<Choice> {
-        let n = scores.len();
-        choose(&mut scores.to_vec(), n, used, Gating::SoftMax, normalize)
+        rule(scores.len(), used, normalize).choose(&mut scores.to_vec())
+    }
+
+    fn experts(rule: &Choosing, scores: &[f32]) -> Vec<usize> {
+        let chosen = rule.choose(&mut scores.to_vec());
+        chosen.iter().map(|c| c.expert).collect()
+    }
+
+    #[test]
+    fn a_bias_counts_for_the_choice_alone() {
+        let biased = Choosing {
+            gating: Gating::Sigmoid,
+            bias: Some(vec![0.0, 1.0, 0.0]),
+            scale: Some(2.5),
+            ..rule(3, 2, false)
+        };
+        let chosen = biased.choose(&mut [2.0, -3.0, 1.0]);
+        let expected = [(1, sigmoid(-3.0) * 2.5), (0, sigmoid(2.0) * 2.5)];
+        assert_eq!(
+            chosen
+                .iter()
+                .map(|c| (c.expert, c.weight))
+                .collect::<Vec<_>>(),
+            expected
+        );
+    }
+
+    #[test]
+    fn scores_decide_where_sigmoids_are_equal() {
+        // both sigmoids round to 1
+        let by = |claim| Choosing {
+            gating: Gating::Sigmoid,
+            claim,
+            ..rule(3, 1, false)
+        };
+        assert_eq!(experts(&by(Claim::Scores), &[50.0, 60.0, 1.0]), [1]);
+        assert_eq!(experts(&by(Claim::Sigmoids), &[50.0, 60.0, 1.0]), [0]);
+    }
+
+    #[test]
+    fn experts_that_share_one_are_numbered_by_it() {
+        let shared = Choosing {
+            shared_by: 3,
+            ..rule(6, 2, false)
+        };
+        let scores = [0.0, 1.0, 2.0, 3.0, 9.0, 5.0];
+        let mut probabilities = scores;
+        soft_max(&mut probabilities);
+        let chosen = shared.choose(&mut scores.to_vec());
+        let weights: Vec<_> = chosen.iter().map(|c| (c.expert, c.weight)).collect();
+        assert_eq!(weights, [(1, probabilities[1]); 2]);
+    }
+
+    #[test]
+    fn experts_outside_of_the_best_groups_are_not_chosen() {
+        let grouped = Choosing {
+            gating: Gating::SoftMaxOfChosen,
+            groups: Some([3, 2]),
+            ..rule(9, 3, false)
+        };
+        // the group of the greatest score has the least sum of two
+        let scores = [9.0, -9.0, -9.0, 5.0, 5.0, 0.0, 4.0, 3.0, 8.0];
+        assert_eq!(experts(&grouped, &scores), [8, 3, 4]);
+        let mut expected = vec![8.0, 5.0, 5.0];
+        soft_max(&mut expected);
+        let weights = grouped.choose(&mut scores.to_vec());
+        assert_eq!(
+            weights.iter().map(|c| c.weight).collect::<Vec<_>>(),
+            expected
+        );
     }
 
     #[test]

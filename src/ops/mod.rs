@@ -13,6 +13,7 @@ pub mod observe;
 pub(crate) mod order;
 pub mod product;
 pub mod rope;
+pub mod soft_max;
 
 use crate::pool;
 
@@ -33,6 +34,23 @@ pub fn add(x: &mut [f32], y: &[f32]) {
 pub fn add_rows(x: &mut [f32], bias: &[f32]) {
     pool::chunks_mut(x, bias.len(), |_, row| {
         row.iter_mut().zip(bias).for_each(|(v, b)| *v += b);
+    });
+}
+
+/// Divides every row of `x` by `divisors`, element by element.
+pub fn divide_rows(x: &mut [f32], divisors: &[f32]) {
+    pool::chunks_mut(x, divisors.len(), |_, row| {
+        row.iter_mut().zip(divisors).for_each(|(v, d)| *v /= d);
+    });
+}
+
+/// `x` within `bound` of 0 (ggml `ggml_clamp`): NaN becomes the upper bound.
+pub fn clamp(x: &mut [f32], bound: f32) {
+    let least = |a: f32, b: f32| if a < b { a } else { b };
+    let most = |a: f32, b: f32| if a > b { a } else { b };
+    pool::chunks_mut(x, CHUNK, |_, x| {
+        x.iter_mut()
+            .for_each(|v| *v = most(least(*v, bound), -bound));
     });
 }
 

@@ -1,35 +1,87 @@
-//! RMS normalisation.
+//! Normalisation of rows.
 
 use super::CHUNK;
 use crate::kernels::{Floats, Isa, elements};
 use crate::pool;
 
-/// `y = (x * r) * w` per row, `r = 1 / sqrt(mean(x^2) + eps)`.
-///
-/// The squares are rounded to `f32` and summed in `f64` in index order; the mean is one `f64` division
-/// rounded to `f32` (ggml `ggml_compute_forward_rms_norm_f32` and the multiplication after it).
-/// `x` is `[rows][weight.len()]`.
-pub fn rms(isa: Isa, x: &[f32], weight: &[f32], eps: f32) -> Floats {
-    let n = weight.len();
-    let mut y = Floats::scratch(x.len());
-    let size = at_once(n);
-    pool::chunks_mut(&mut y, size, |i, y| {
-        let x = &x[i * size..][..y.len()];
-        for (x, y) in x.chunks_exact(n).zip(y.chunks_exact_mut(n)) {
-            elements::rms_norm(isa, x, weight, eps, y);
-        }
-    });
-    y
+/// The formula of a norm, on rows of the gains' length or a part of it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Kind {
+    /// `y = (x * r) * w`, `r = 1 / sqrt(mean(x^2) + eps)`.
+    ///
+    /// The squares are rounded to `f32` and summed in `f64` in index order; the mean is one `f64` division rounded to
+    /// `f32` (ggml `ggml_compute_forward_rms_norm_f32` and the multiplication after it).
+    Rms,
+    /// `y = ((x - m) * r) * w + b`, `r = 1 / sqrt(v + eps)`, each operation rounded.
+    ///
+    /// The mean m is the `f64` sum in index order, rounded to `f32` and divided in `f32`. The variance v is the mean of the
+    /// squares of x - m: squares in `f32`, four at a time added as `(a + b) + (c + d)`, those sums and the squares that are
+    /// left added up in `f64`, divided in `f64` and rounded (ggml `ggml_compute_forward_norm_f32`).
+    Layer,
 }
 
-/// [`rms`] over the rows of `x` where they are.
-pub fn rms_in_place(isa: Isa, x: &mut [f32], weight: &[f32], eps: f32) {
-    let n = weight.len();
-    pool::chunks_mut(x, at_once(n), |_, x| {
-        for row in x.chunks_exact_mut(n) {
-            elements::rms_norm_in_place(isa, row, weight, eps);
-        }
-    });
+/// A norm with its weights.
+#[derive(Clone, Debug)]
+pub struct Norm {
+    /// The formula.
+    pub kind: Kind,
+    /// What is added to the mean of the squares.
+    pub eps: f32,
+    /// Elements that are normed together; divides the number of gains.
+    pub row: usize,
+    /// Gains, of one row or of several that follow each other.
+    pub gains: Vec<f32>,
+    /// What is added at last, as long as the gains.
+    pub bias: Option<Vec<f32>>,
+}
+
+impl Norm {
+    /// The norms of all rows of `x`, whose length is a multiple of the gains'.
+    pub fn apply(&self, isa: Isa, x: &[f32]) -> Floats {
+        let mut y = Floats::scratch(x.len());
+        let size = at_once(self.gains.len());
+        pool::chunks_mut(&mut y, size, |i, y| {
+            let x = &x[i * size..][..y.len()];
+            let rows = x.chunks_exact(self.row).zip(y.chunks_exact_mut(self.row));
+            for ((x, y), (gains, bias)) in rows.zip(self.weights().cycle()) {
+                match self.kind {
+                    Kind::Rms => elements::rms_norm(isa, x, gains, self.eps, y),
+                    Kind::Layer => elements::layer_norm(isa, x, gains, self.eps, y),
+                }
+                add(y, bias);
+            }
+        });
+        y
+    }
+
+    /// [`Norm::apply`] over the rows of `x` where they are.
+    pub fn apply_in_place(&self, isa: Isa, x: &mut [f32]) {
+        pool::chunks_mut(x, at_once(self.gains.len()), |_, x| {
+            let rows = x.chunks_exact_mut(self.row);
+            for (row, (gains, bias)) in rows.zip(self.weights().cycle()) {
+                match self.kind {
+                    Kind::Rms => elements::rms_norm_in_place(isa, row, gains, self.eps),
+                    Kind::Layer => elements::layer_norm_in_place(isa, row, gains, self.eps),
+                }
+                add(row, bias);
+            }
+        });
+    }
+
+    /// The gains and the bias of each row.
+    fn weights(&self) -> impl Iterator<Item = (&[f32], Option<&[f32]>)> + Clone {
+        let biases = self.bias.as_deref();
+        self.gains
+            .chunks_exact(self.row)
+            .enumerate()
+            .map(move |(i, gains)| (gains, biases.map(|b| &b[i * self.row..][..self.row])))
+    }
+}
+
+fn add(row: &mut [f32], bias: Option<&[f32]>) {
+    if let Some(bias) = bias {
+        row.iter_mut().zip(bias).for_each(|(v, b)| *v += b);
+    }
 }
 
 /// Values of whole rows that are worth a task.
@@ -41,9 +93,19 @@ fn at_once(row: usize) -> usize {
 mod tests {
     use super::*;
 
+    fn norm(kind: Kind, row: usize, gains: Vec<f32>) -> Norm {
+        Norm {
+            kind,
+            eps: 0.0,
+            row,
+            gains,
+            bias: None,
+        }
+    }
+
     #[test]
     fn a_row_of_equal_values_becomes_the_weight() {
-        let y = rms(Isa::detect(), &[2.0; 8], &[3.0; 8], 0.0);
+        let y = norm(Kind::Rms, 8, vec![3.0; 8]).apply(Isa::detect(), &[2.0; 8]);
         assert_eq!(*y, [3.0; 8]);
     }
 
@@ -54,7 +116,7 @@ mod tests {
         let rounded = f64::from(x[0] * x[0]);
         let mean = (rounded * 4096.0 / 4096.0) as f32;
         let want = x[0] * (1.0 / mean.sqrt());
-        let y = rms(Isa::detect(), &x, &vec![1.0; 4096], 0.0);
+        let y = norm(Kind::Rms, 4096, vec![1.0; 4096]).apply(Isa::detect(), &x);
         assert_eq!(y[7].to_bits(), want.to_bits());
     }
 
@@ -64,17 +126,28 @@ mod tests {
             .map(|i| (i % 1013) as f32 * 0.25 - 90.0)
             .collect();
         let weight: Vec<f32> = (0..96).map(|i| i as f32 * 0.1).collect();
-        let rows = x.chunks(96).flat_map(|x| {
-            let y = rms(Isa::scalar(), x, &weight, 1e-5);
-            y.to_vec()
-        });
-        let expected: Vec<f32> = rows.collect();
-        let pool = pool::Pool::new(3).expect("threads");
-        let (mut there, isa) = (x.clone(), Isa::detect());
-        let y = pool.install(|| {
-            rms_in_place(isa, &mut there, &weight, 1e-5);
-            rms(isa, &x, &weight, 1e-5)
-        });
-        assert!(*y == *expected && there == expected);
+        for kind in [Kind::Rms, Kind::Layer] {
+            let norm = norm(kind, 96, weight.clone());
+            let rows = x.chunks(96).flat_map(|x| {
+                let y = norm.apply(Isa::scalar(), x);
+                y.to_vec()
+            });
+            let expected: Vec<f32> = rows.collect();
+            let pool = pool::Pool::new(3).expect("threads");
+            let (mut there, isa) = (x.clone(), Isa::detect());
+            let y = pool.install(|| {
+                norm.apply_in_place(isa, &mut there);
+                norm.apply(isa, &x)
+            });
+            assert!(*y == *expected && there == expected);
+        }
+    }
+
+    #[test]
+    fn parts_of_a_row_have_gains_and_biases_of_their_own() {
+        let mut norm = norm(Kind::Layer, 2, vec![1.0, 1.0, 10.0, 100.0]);
+        norm.bias = Some(vec![0.0, 0.5, 0.0, 7.0]);
+        let y = norm.apply(Isa::detect(), &[1.0, 3.0, 5.0, 1.0, 2.0, 0.0, 4.0, 6.0]);
+        assert_eq!(*y, [-1.0, 1.5, 10.0, -93.0, 1.0, -0.5, -10.0, 107.0]);
     }
 }

@@ -32,6 +32,10 @@ pub struct Segment<'a> {
 pub struct StepOptions {
     /// Bits of an any-precision model's weights in this step; `None` for the widest.
     pub bits: Option<u8>,
+    /// Positions that the sequences may come to have. Models with two sets of RoPE factors, for contexts as long as those
+    /// of the training and for longer ones, choose by it; it has to be the same in all steps of a sequence. It means nothing
+    /// to others.
+    pub n_ctx: usize,
     /// Rows of one forward pass: a step of more is cut into several, which bounds its working memory and changes no bit.
     pub n_ubatch: usize,
     /// Sees what is multiplied with the weights.
@@ -44,6 +48,7 @@ impl Default for StepOptions {
     fn default() -> StepOptions {
         StepOptions {
             bits: None,
+            n_ctx: 0,
             n_ubatch: 512,
             observer: None,
             cancel: None,
@@ -67,6 +72,14 @@ pub enum StepError {
         /// Size of the vocabulary.
         n_vocab: usize,
     },
+    /// A position the model has no vector for.
+    #[error("the model has vectors for {0} positions, and the sequence would become longer")]
+    TooLong(usize),
+    /// A part of a sequence, of a model that attends in both directions.
+    #[error(
+        "the model attends in both directions: a sequence is evaluated whole, in one pass of at least {0} rows"
+    )]
+    NotWhole(usize),
     /// The pages for all tokens are not there.
     #[error(transparent)]
     OutOfPages(#[from] OutOfPages),
@@ -145,6 +158,11 @@ impl Engine {
     ) -> Result<(), StepError> {
         let bits = self.bits(options)?;
         self.check(segments)?;
+        let rows = segments.iter().map(|s| s.tokens.len()).sum();
+        let begun = segments.iter().any(|s| s.seq.len() > 0);
+        if self.model.attends_both_ways() && (begun || rows > options.n_ubatch) {
+            return Err(StepError::NotWhole(rows));
+        }
         let reserved = segments
             .iter_mut()
             .try_for_each(|s| s.seq.reserve(s.tokens.len()));
@@ -154,6 +172,7 @@ impl Engine {
         }
         let pass = PassOptions {
             bits,
+            n_ctx: options.n_ctx,
             observer: options.observer.clone(),
             cancel: options.cancel.clone(),
         };
@@ -183,7 +202,11 @@ impl Engine {
 
     fn check(&self, segments: &[Segment<'_>]) -> Result<(), StepError> {
         let n_vocab = self.model.n_vocab();
+        let most = self.model.most_positions().unwrap_or(usize::MAX);
         for (no, segment) in segments.iter().enumerate() {
+            if segment.seq.len().saturating_add(segment.tokens.len()) > most {
+                return Err(StepError::TooLong(most));
+            }
             if segment.seq.layout() != self.pages.layout() {
                 return Err(StepError::ForeignSequence(no));
             }

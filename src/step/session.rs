@@ -75,6 +75,7 @@ impl Session {
             n_ctx: options.n_ctx,
             step: StepOptions {
                 bits: engine.model().widths().last().copied(),
+                n_ctx: options.n_ctx,
                 n_ubatch: options.n_ubatch,
                 ..StepOptions::default()
             },

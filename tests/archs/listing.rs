@@ -69,8 +69,19 @@ impl Listing {
         Some(())
     }
 
+    /// What the key `general.architecture` says.
+    pub fn architecture(&self) -> String {
+        let name = self.meta.get_str("general.architecture");
+        name.expect("a text").expect("an architecture").to_owned()
+    }
+
     /// The bytes of the file.
     pub fn file(&self) -> Vec<u8> {
+        self.file_with("", 0.0)
+    }
+
+    /// The same with another first value in the tensor of this name.
+    pub fn file_with(&self, tensor_name: &str, first: f32) -> Vec<u8> {
         let layout = Layout::new(&self.meta, &self.tensors).expect("a layout");
         let mut bytes = layout.header().to_vec();
         for tensor in layout.tensors() {
@@ -78,6 +89,9 @@ impl Listing {
             weights::fill(&tensor.name, self.seed, self.deviation, &mut values);
             if let Some(&period) = self.repeated.get(&tensor.name) {
                 (period..values.len()).for_each(|i| values[i] = values[i - period]);
+            }
+            if tensor.name == tensor_name {
+                values[0] = first;
             }
             bytes.extend(values.iter().flat_map(|v| v.to_le_bytes()));
             bytes.resize(bytes.len().next_multiple_of(32), 0);

@@ -149,6 +149,7 @@ fn text_shows_metadata_tensors_and_totals() {
         // sha256sum of 96 bytes of 7
         "d37df6f5b7150e69fc713077a1c0e220862c5271667d6661e2b5c0f5b0752ffc",
         "total: 3 tensors, 144 weights",
+        "architecture: trine does not know it\n",
         "note: type 36 is iq4_nl_4_4, removed from ggml; too large or small for i2_s of bitnet.cpp",
         "ternary: 1 of 2 matrices: 1 with a scale per tensor",
     ] {
@@ -156,6 +157,38 @@ fn text_shows_metadata_tensors_and_totals() {
     }
     assert!(!text.contains('\u{1b}'));
     assert!(!stdout(&[], &path).contains("4 x 2"));
+}
+
+#[test]
+fn whether_trine_runs_a_model_is_said() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("model.gguf");
+    for (name, line, runs) in [
+        (
+            "llama",
+            "architecture llama: trine runs it (LLaMA 1 to 3, Mistral, Mixtral, SmolLM, TriLM, Falcon3), rconvert reads its checkpoints, rimatrix --fisher has its gradients\n",
+            true,
+        ),
+        (
+            "gpt2",
+            "architecture gpt2: trine runs it (GPT-2, Cerebras-GPT)\n",
+            true,
+        ),
+        (
+            "mamba",
+            "architecture mamba: trine does not run it yet, it needs layers with a recurrent state\n",
+            false,
+        ),
+    ] {
+        let mut meta = Metadata::default();
+        meta.set("general.architecture", Meta::str(name));
+        let tensor = NewTensor::new("tensor", [32], TypeId::F32);
+        gguf::write(&path, &meta, &[(tensor, vec![0; 128])]);
+        let text = stdout(&[], &path);
+        assert!(text.contains(line), "{text}");
+        let json: Value = serde_json::from_str(&stdout(&["--json"], &path)).unwrap();
+        assert_eq!(json["runs"], runs);
+    }
 }
 
 #[test]

@@ -13,9 +13,9 @@ mod soft_max;
 #[cfg(target_arch = "x86_64")]
 pub(crate) use gate::GELU_ENTRIES;
 pub use gate::{geglu, squared_reglu, swiglu};
-pub use norm::{rms_norm, rms_norm_in_place};
+pub use norm::{layer_norm, layer_norm_in_place, rms_norm, rms_norm_in_place};
 pub use rotate::{rotate_adjacent, rotate_halves};
-pub use soft_max::soft_max;
+pub use soft_max::{soft_max, soft_max_with_sink};
 
 /// [`pexp`] of all values, for instruction sets without a version by hand.
 #[inline(always)]

@@ -1,4 +1,4 @@
-//! RMS norm of a row.
+//! Norms of a row.
 
 use super::compiled_for;
 use crate::{Isa, Level};
@@ -41,6 +41,44 @@ fn scale_in_place(x: &mut [f32], r: f32, weight: &[f32]) {
     for (x, w) in x.iter_mut().zip(weight) {
         *x = (*x * r) * w;
     }
+}
+
+/// `out = ((x - m) * r) * weight`, `r = 1 / sqrt(v + eps)`, each operation rounded.
+///
+/// The mean m is the sum in `f64` and index order, rounded and divided in `f32`. The variance v is the mean of the squares
+/// of x - m: squares in `f32`, each four of them added as `(a + b) + (c + d)`, those sums and the squares that are left
+/// added up in `f64`, divided in `f64` and rounded.
+///
+/// # Panics
+/// When the lengths differ.
+pub fn layer_norm(isa: Isa, x: &[f32], weight: &[f32], eps: f32, out: &mut [f32]) {
+    assert_eq!(x.len(), out.len(), "lengths of a norm");
+    out.copy_from_slice(x);
+    layer_norm_in_place(isa, out, weight, eps);
+}
+
+/// [`layer_norm`] where the row is.
+///
+/// # Panics
+/// When the lengths differ.
+pub fn layer_norm_in_place(isa: Isa, x: &mut [f32], weight: &[f32], eps: f32) {
+    assert_eq!(x.len(), weight.len(), "lengths of a norm");
+    let sum = x.iter().fold(0f64, |s, &v| s + f64::from(v));
+    let mean = sum as f32 / x.len() as f32;
+    compiled_for!(isa, center_and_scale(x: &mut [f32], weight: &[f32], mean: f32, eps: f32));
+}
+
+#[inline(always)]
+fn center_and_scale(x: &mut [f32], weight: &[f32], mean: f32, eps: f32) {
+    x.iter_mut().for_each(|x| *x -= mean);
+    let (fours, rest) = x.as_chunks::<4>();
+    let sum = fours.iter().fold(0f64, |s, v| {
+        s + f64::from((v[0] * v[0] + v[1] * v[1]) + (v[2] * v[2] + v[3] * v[3]))
+    });
+    let sum = rest.iter().fold(sum, |s, &v| s + f64::from(v * v));
+    let variance = (sum / x.len() as f64) as f32;
+    let r = 1.0 / (variance + eps).sqrt();
+    scale_in_place(x, r, weight);
 }
 
 fn factor(isa: Isa, x: &[f32], eps: f32) -> f32 {
@@ -136,6 +174,32 @@ mod tests {
         }
         check(&[0.0; 40], &[1.0; 40], "zeros");
         check(&[-0.0; 40], &[-1.0; 40], "zeros");
+    }
+
+    #[test]
+    fn layer_norms_give_the_bits_of_the_formula() {
+        let mut random = Random(0x1A7E);
+        for n in (1..40).chain([256, 1601]) {
+            let x: Vec<f32> = (0..n).map(|_| random.float() * 3.0 + 1.0).collect();
+            let weight: Vec<f32> = (0..n).map(|_| random.float()).collect();
+            let mean = x.iter().map(|&v| f64::from(v)).sum::<f64>() as f32 / n as f32;
+            let centered: Vec<f32> = x.iter().map(|v| v - mean).collect();
+            let mut sum = 0f64;
+            for group in centered.chunks(4) {
+                match *group {
+                    [a, b, c, d] => sum += f64::from((a * a + b * b) + (c * c + d * d)),
+                    _ => group.iter().for_each(|v| sum += f64::from(v * v)),
+                }
+            }
+            let r = 1.0 / ((sum / n as f64) as f32 + 1e-5).sqrt();
+            for isa in isas() {
+                let mut out = vec![0.0; n];
+                layer_norm(isa, &x, &weight, 1e-5, &mut out);
+                for ((y, c), w) in out.iter().zip(&centered).zip(&weight) {
+                    assert_eq!(y.to_bits(), (c * r * w).to_bits(), "{isa} {n}");
+                }
+            }
+        }
     }
 
     #[test]

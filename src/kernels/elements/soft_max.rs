@@ -2,12 +2,13 @@
 
 use std::ops::Range;
 
-use super::pexp_all;
+use super::{compiled_for, pexp_all};
 use crate::Isa;
 #[cfg(target_arch = "x86_64")]
 use crate::Level;
 #[cfg(target_arch = "x86_64")]
 use crate::arch::x86_64::elements::soft_max as x86_64;
+use crate::math::expf;
 
 /// Scores to probabilities, not yet rounded to half floats; what is not visible becomes 0.
 ///
@@ -30,12 +31,27 @@ pub fn soft_max(isa: Isa, row: &mut [f32], visible: Range<usize>, scale: f32) {
         #[cfg(target_arch = "x86_64")]
         // SAFETY: `isa` proves that the processor has AVX2.
         Level::Avx2 => unsafe { avx2(row, visible, scale) },
-        _ => definition(row, visible, scale),
+        _ => definition(row, visible, scale, None),
     }
 }
 
+/// [`soft_max`] with one more cell of score `sink`, after its scale, whose probability nobody wants: it counts for the
+/// maximum, and its exponential, which is libm's, is added to the total at last.
+///
+/// # Panics
+/// When the row is not whole sixteens or the range is not within it.
+pub fn soft_max_with_sink(isa: Isa, row: &mut [f32], visible: Range<usize>, scale: f32, sink: f32) {
+    assert!(
+        row.len().is_multiple_of(16) && visible.start <= visible.end && visible.end <= row.len(),
+        "soft-max over {visible:?} of {}",
+        row.len()
+    );
+    let sink = Some(sink);
+    compiled_for!(isa, definition(row: &mut [f32], visible: Range<usize>, scale: f32, sink: Option<f32>));
+}
+
 #[inline(always)]
-fn definition(row: &mut [f32], visible: Range<usize>, scale: f32) {
+fn definition(row: &mut [f32], visible: Range<usize>, scale: f32, sink: Option<f32>) {
     row[..visible.start].fill(0.0);
     row[visible.end..].fill(0.0);
     let seen = &mut row[visible.clone()];
@@ -44,11 +60,15 @@ fn definition(row: &mut [f32], visible: Range<usize>, scale: f32) {
         .iter()
         .copied()
         .fold(f32::NEG_INFINITY, |m, v| if v > m { v } else { m });
+    let max = sink.map_or(max, |sink| if max > sink { max } else { sink });
     seen.iter_mut().for_each(|v| *v -= max);
     pexp_all(seen);
-    let total = row
+    let mut total = row
         .chunks_exact(4)
         .fold(0f64, |t, e| t + f64::from((e[0] + e[1]) + (e[2] + e[3])));
+    if let Some(sink) = sink {
+        total += f64::from(expf(sink - max));
+    }
     let inverse = (1.0 / total) as f32;
     row[visible].iter_mut().for_each(|e| *e *= inverse);
 }
@@ -56,7 +76,7 @@ fn definition(row: &mut [f32], visible: Range<usize>, scale: f32) {
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2")]
 fn avx2(row: &mut [f32], visible: Range<usize>, scale: f32) {
-    definition(row, visible, scale);
+    definition(row, visible, scale, None);
 }
 
 #[cfg(test)]
@@ -82,6 +102,34 @@ mod tests {
         row.fill(0.0);
         for i in visible {
             row[i] = e[i] * inverse;
+        }
+    }
+
+    #[test]
+    fn a_sink_takes_its_share_of_the_total() {
+        let mut random = Random(0x5147);
+        for sink in [-40.0, -0.5, 0.25, 7.0] {
+            let scores: Vec<f32> = (0..32).map(|_| random.float()).collect();
+            let e: Vec<f32> = {
+                let max = scores[3..30]
+                    .iter()
+                    .fold(sink, |m: f32, v| m.max(v * 0.5 + 0.0));
+                let e = scores.iter().map(|v| pexp((v * 0.5 + 0.0) - max));
+                let mut e: Vec<f32> = e.chain([expf(sink - max)]).collect();
+                e[..3].fill(0.0);
+                e[30..32].fill(0.0);
+                e
+            };
+            let fours = e[..32].chunks(4);
+            let total = fours.fold(0f64, |t, e| t + f64::from((e[0] + e[1]) + (e[2] + e[3])));
+            let inverse = (1.0 / (total + f64::from(e[32]))) as f32;
+            for isa in isas() {
+                let mut row = scores.clone();
+                soft_max_with_sink(isa, &mut row, 3..30, 0.5, sink);
+                for (y, e) in row.iter().zip(&e) {
+                    assert_eq!(y.to_bits(), (e * inverse).to_bits(), "{isa} {sink}");
+                }
+            }
         }
     }
 

@@ -6,6 +6,8 @@ use trine_formats::gguf::{GgufError, Metadata, Value};
 pub struct Keys<'a> {
     pub meta: &'a Metadata,
     pub prefix: &'static str,
+    /// Layers of the file, for lists with an entry for each.
+    pub layers: usize,
     pub problems: Vec<String>,
 }
 
@@ -31,6 +33,11 @@ impl Keys<'_> {
         self.note(read)
     }
 
+    pub fn bool(&mut self, key: &str) -> Option<bool> {
+        let read = self.meta.get_bool(&self.name(key));
+        self.note(read)
+    }
+
     /// A required count in `1..=max`; 1 stands in after a problem.
     pub fn count(&mut self, key: &str, max: u32) -> usize {
         let before = self.problems.len();
@@ -47,8 +54,8 @@ impl Keys<'_> {
     }
 
     /// A count that may stand once per layer; all layers must agree.
-    pub fn count_per_layer(&mut self, key: &str, n_layer: usize, default: Option<usize>) -> usize {
-        let name = self.name(key);
+    pub fn count_per_layer(&mut self, key: &str, default: Option<usize>) -> usize {
+        let (name, n_layer) = (self.name(key), self.layers);
         match (self.meta.get(&name), default) {
             (None, Some(n)) => n,
             (Some(Value::Array(_)), _) => {
@@ -104,6 +111,7 @@ mod tests {
             let mut keys = Keys {
                 meta: &meta,
                 prefix: "llama",
+                layers: 0,
                 problems: Vec::new(),
             };
             assert_eq!(keys.count(key, 9), 1);

@@ -1,15 +1,22 @@
 //! Hyper-parameters, checked once and all together.
 
+mod attention;
+mod experts;
 mod keys;
 mod position;
 
 use trine_formats::gguf::ModelFile;
 
 use super::ModelError;
-use crate::arch::{Arch, EmbeddingScale, ScoreScale, Sizes};
+use crate::arch::rules::{NormKind, Residual, Sum};
+use crate::arch::{Arch, Sizes};
+use crate::ops::attention::Window;
+use crate::ops::norm;
 use crate::ops::rope::Rope;
+use attention::Shape;
+pub use attention::{Heat, Scores};
+pub use experts::Experts;
 use keys::Keys;
-use position::{rope, window_rope, windows};
 
 /// Largest `block_count` llama.cpp accepts.
 const MAX_LAYERS: u32 = 512;
@@ -25,7 +32,7 @@ pub struct Config {
     pub n_ctx_train: usize,
     /// Width of the residual stream.
     pub n_embd: usize,
-    /// Transformer blocks.
+    /// Transformer blocks that are run.
     pub n_layer: usize,
     /// Query heads.
     pub n_head: usize,
@@ -35,24 +42,32 @@ pub struct Config {
     pub head_dim: usize,
     /// Width of the feed-forward block.
     pub n_ff: usize,
-    /// Epsilon of the RMS norms.
+    /// The formula of the norms.
+    pub norm: norm::Kind,
+    /// Epsilon of the norms.
     pub eps: f32,
     /// Position embedding of the global layers.
     pub rope: Rope,
+    /// The context that RoPE was trained with, which decides between two sets of factors.
+    pub original_context: usize,
+    /// Per layer, whether it has RoPE.
+    pub turned: Vec<bool>,
     /// Sliding window: cells a query sees, itself included, in the layers of `windowed`.
     pub window: Option<usize>,
     /// Per layer, whether it uses the window.
     pub windowed: Vec<bool>,
     /// Position embedding of the window layers.
     pub window_rope: Rope,
-    /// Experts of every block, where the model has them.
+    /// What is done with queries and scores.
+    pub scores: Scores,
+    /// Experts, where the model has them.
     pub experts: Option<Experts>,
+    /// Bounds of the experts' gates per layer; 0, or no entry, for none.
+    pub gate_bounds: Vec<f32>,
+    /// How the halves of a block are added to its input; never [`Residual::Key`].
+    pub residual: Residual,
     /// Factor on the token embeddings, where there is one.
     pub embedding_scale: Option<f32>,
-    /// Factor on the queries after RoPE, where there is one.
-    pub query_scale: Option<f32>,
-    /// Factor on the attention scores.
-    pub score_scale: f32,
     /// Factor on what each half of a block adds to the residual stream, where there is one.
     pub residual_scale: Option<f32>,
     /// Factor on the logits, where there is one.
@@ -61,25 +76,19 @@ pub struct Config {
     pub final_softcap: Option<f32>,
 }
 
-/// A mixture of experts.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Experts {
-    /// Experts of a block.
-    pub count: usize,
-    /// Experts that a token goes to.
-    pub used: usize,
-    /// Width of one expert's feed-forward network.
-    pub n_ff: usize,
-}
-
-/// Most experts of a block that llama.cpp accepts.
-const MAX_EXPERTS: u32 = 1024;
-
 impl Config {
-    /// The sliding window of a layer, `None` for a layer that sees everything.
-    pub fn layer_window(&self, layer: usize) -> Option<usize> {
-        self.window
-            .filter(|_| self.windowed.get(layer).copied().unwrap_or(false))
+    /// What a query of a layer sees, `None` for everything before it.
+    pub fn layer_window(&self, layer: usize) -> Option<Window> {
+        let windowed = self.windowed.get(layer).copied().unwrap_or(false);
+        let size = self.window.filter(|_| windowed)?;
+        let chunked = self.arch.window.is_some_and(|w| w.chunked);
+        Some(Window { size, chunked })
+    }
+
+    /// The experts of a layer, `None` for one with a dense network.
+    pub fn layer_experts(&self, layer: usize) -> Option<&Experts> {
+        let experts = self.experts.as_ref()?;
+        experts.layers.get(layer)?.then_some(experts)
     }
 
     /// Reads and checks the metadata of `file`.
@@ -96,6 +105,7 @@ impl Config {
         let mut keys = Keys {
             meta,
             prefix: arch.name,
+            layers: 0,
             problems: Vec::new(),
         };
         let config = Config::from_keys(&mut keys, arch, file);
@@ -108,6 +118,7 @@ impl Config {
 
     /// The numbers of the tensors' extents.
     pub fn sizes(&self) -> Sizes {
+        let of_experts = |n: fn(&Experts) -> usize| self.experts.as_ref().map_or(0, n) as u64;
         Sizes {
             vocab: self.n_vocab as u64,
             embd: self.n_embd as u64,
@@ -116,93 +127,61 @@ impl Config {
             kv_heads: self.n_head_kv as u64,
             head_dim: self.head_dim as u64,
             rope_dim: self.rope.n_rot as u64,
-            experts: self.experts.map_or(0, |e| e.count as u64),
-            expert_ff: self.experts.map_or(0, |e| e.n_ff as u64),
+            experts: of_experts(|e| e.count),
+            expert_ff: of_experts(|e| e.n_ff),
+            shared_ff: of_experts(|e| e.shared_ff),
+            chunks: of_experts(|e| e.chunks.map_or(0, |c| c.count)),
+            chunk_ff: of_experts(|e| e.chunks.map_or(0, |c| c.n_ff)),
+            context: self.n_ctx_train as u64,
         }
     }
 
     fn from_keys(k: &mut Keys<'_>, arch: &'static Arch, file: &ModelFile) -> Config {
-        let n_layer = k.count("block_count", MAX_LAYERS);
+        let n_layer = layers(k);
         let n_ctx_train = k.count("context_length", 1 << 30);
         let n_embd = k.count("embedding_length", 1 << 20);
-        let n_ff = k.count_per_layer("feed_forward_length", n_layer, None);
+        let n_ff = k.count_per_layer("feed_forward_length", None);
         let before = k.problems.len();
-        let n_head = k.count_per_layer("attention.head_count", n_layer, None);
-        let n_head_kv = k.count_per_layer("attention.head_count_kv", n_layer, Some(n_head));
+        let n_head = k.count_per_layer("attention.head_count", None);
+        let n_head_kv = k.count_per_layer("attention.head_count_kv", Some(n_head));
         if k.problems.len() == before && !n_head.is_multiple_of(n_head_kv) {
             k.problems.push(format!(
                 "{n_head} query heads cannot share {n_head_kv} key-value heads evenly"
             ));
         }
-        let experts = experts(k, arch, n_layer, n_ff);
-        let head_dim = match k.u32("attention.key_length") {
-            Some(n) => n as usize,
-            None if n_embd.is_multiple_of(n_head) => n_embd / n_head,
-            None => {
-                k.problems.push(format!(
-                    "{n_head} heads do not divide the embedding width {n_embd}"
-                ));
-                2
-            }
-        };
-        let value_dim = k
-            .u32("attention.value_length")
-            .map_or(head_dim, |n| n as usize);
-        if value_dim != head_dim {
+        if k.bool("attention.causal") == Some(false) && !arch.attention.both_ways {
+            let name = k.name("attention.causal");
             k.problems.push(format!(
-                "heads of {head_dim} key and {value_dim} value elements are not supported"
+                "{name} is false, and models of architecture {} attend backwards alone",
+                arch.name
             ));
         }
-        let eps_key = "attention.layer_norm_rms_epsilon";
-        let eps = match k.f32(eps_key) {
-            Some(eps) if eps.is_finite() && eps >= 0.0 => eps,
-            Some(eps) => {
-                k.problems.push(format!(
-                    "{} is {eps}, it must be a number of at least 0",
-                    k.name(eps_key)
-                ));
-                0.0
-            }
-            None => {
-                k.problems.push(format!("{} is missing", k.name(eps_key)));
-                0.0
-            }
-        };
-        let rope = rope(k, arch, head_dim, n_ctx_train as u32);
-        let (window, windowed) = windows(k, arch, n_layer);
-        let window_rope = window_rope(k, arch, &rope);
-        let factor = |k: &mut Keys<'_>, key| k.f32(key).filter(|&f| f != 0.0);
-        let final_softcap = arch
-            .logit_softcap
-            .then(|| factor(k, "final_logit_softcapping"))
-            .flatten();
-        let embedding_scale = match arch.embedding_scale {
-            EmbeddingScale::One => None,
-            EmbeddingScale::RootOfWidth => Some((n_embd as f32).sqrt()),
-            EmbeddingScale::FromKey => factor(k, "embedding_scale"),
-        };
-        let of_head = |elements: usize| 1.0 / (elements as f32).sqrt();
-        let (query_scale, score_scale) = match arch.score_scale {
-            ScoreScale::HeadSize => (None, of_head(head_dim)),
-            ScoreScale::OnQueries if n_layer == 62 => (Some(of_head(n_embd / n_head)), 1.0),
-            ScoreScale::OnQueries => (Some(of_head(head_dim)), 1.0),
-            ScoreScale::FromKey => {
-                let scale = factor(k, "attention.scale");
-                (None, scale.unwrap_or_else(|| of_head(head_dim)))
-            }
-        };
-        let residual_scale = arch
-            .residual_scale
-            .then(|| factor(k, "residual_scale"))
-            .flatten();
-        let logit_scale = arch.logit_scale.then(|| {
-            let scale = k.f32("logit_scale");
-            if scale.is_none() {
+        for &(key, only) in arch.fixed_keys {
+            if let Some(n) = k.u32(key).filter(|&n| n != only) {
+                let name = k.name(key);
                 k.problems
-                    .push(format!("{} is missing", k.name("logit_scale")));
+                    .push(format!("{name} is {n}; trine can run models with {only}"));
             }
-            1.0 / k.positive("logit_scale", scale.unwrap_or(1.0))
-        });
+        }
+        let head_dim = head_dim(k, n_embd, n_head);
+        let experts = experts::experts(k, arch, file, n_layer, [n_ff, head_dim]);
+        let (norm, eps) = norm(k, arch);
+        let rope = position::rope(k, arch, head_dim, n_ctx_train as u32);
+        let (window, windowed) = position::windows(k, arch, n_layer);
+        let window_rope = position::window_rope(k, arch, &rope, n_ctx_train as u32);
+        let leading = experts
+            .as_ref()
+            .map_or(0, |e| e.layers.iter().take_while(|&&has| !has).count());
+        let turned = position::turned(k, arch, window.map(|_| &windowed[..]), leading, n_layer);
+        let original_context = position::original_context(k, n_ctx_train as u32);
+        let shape = Shape {
+            n_layer,
+            n_embd,
+            n_head,
+            head_dim,
+            original: original_context,
+            windows: window.is_some(),
+        };
         Config {
             arch,
             n_vocab: vocabulary(k, file),
@@ -213,69 +192,116 @@ impl Config {
             n_head_kv,
             head_dim,
             n_ff,
+            norm,
             eps,
             rope,
+            original_context: original_context as usize,
+            turned,
             window,
             windowed,
             window_rope,
+            scores: attention::scores(k, arch, shape),
             experts,
-            embedding_scale,
-            query_scale,
-            score_scale,
-            residual_scale,
-            logit_scale,
-            final_softcap,
+            gate_bounds: gate_bounds(k, arch),
+            residual: residual(k, arch),
+            embedding_scale: attention::embedding_scale(k, arch, n_embd),
+            residual_scale: attention::residual_scale(k, arch, n_layer),
+            logit_scale: attention::logit_scale(k, arch, n_embd),
+            final_softcap: attention::logit_cap(k, arch),
         }
     }
 }
 
-/// The experts, checked against what the architecture has.
-fn experts(k: &mut Keys<'_>, arch: &'static Arch, n_layer: usize, n_ff: usize) -> Option<Experts> {
-    let count = k.u32("expert_count").unwrap_or(0);
-    if count == 0 {
-        if arch.block.is_empty() {
+/// The blocks that are run: all but those that predict further tokens, which stand last.
+fn layers(k: &mut Keys<'_>) -> usize {
+    const FURTHER: &str = "nextn_predict_layers";
+    k.layers = k.count("block_count", MAX_LAYERS);
+    let further = k.u32(FURTHER).unwrap_or(0) as usize;
+    if further >= k.layers {
+        let (name, layers) = (k.name(FURTHER), k.layers);
+        k.problems
+            .push(format!("{name} is {further}, of {layers} layers"));
+        return k.layers;
+    }
+    k.layers - further
+}
+
+fn head_dim(k: &mut Keys<'_>, n_embd: usize, n_head: usize) -> usize {
+    let head_dim = match k.u32("attention.key_length") {
+        Some(n) => n as usize,
+        None if n_embd.is_multiple_of(n_head) => n_embd / n_head,
+        None => {
             k.problems.push(format!(
-                "{} is missing, and models of architecture {} have experts",
-                k.name("expert_count"),
-                arch.name
+                "{n_head} heads do not divide the embedding width {n_embd}"
             ));
+            2
         }
-        return None;
-    }
-    if arch.expert_block.is_empty() {
+    };
+    let value_dim = k
+        .u32("attention.value_length")
+        .map_or(head_dim, |n| n as usize);
+    if value_dim != head_dim {
         k.problems.push(format!(
-            "{} is {count}, and models of architecture {} have no experts in trine",
-            k.name("expert_count"),
-            arch.name
-        ));
-        return None;
-    }
-    let count = k.count("expert_count", MAX_EXPERTS);
-    let used = k.count_per_layer("expert_used_count", n_layer, None);
-    if used > count {
-        k.problems.push(format!(
-            "{} is {used}, more than the {count} experts",
-            k.name("expert_used_count")
+            "heads of {head_dim} key and {value_dim} value elements are not supported"
         ));
     }
-    for key in ["expert_group_count", "expert_group_used_count"] {
-        if k.u32(key).is_some_and(|n| n > 1) {
+    head_dim
+}
+
+/// The formula of the norms and their epsilon.
+fn norm(k: &mut Keys<'_>, arch: &Arch) -> (norm::Kind, f32) {
+    const RMS: &str = "attention.layer_norm_rms_epsilon";
+    let by_key = |k: &mut Keys<'_>| k.f32(RMS).is_some_and(|eps| eps != 0.0);
+    let rms = match arch.norm {
+        NormKind::Rms => true,
+        NormKind::Layer => false,
+        NormKind::ByKey => by_key(k),
+    };
+    let (kind, key) = match rms {
+        true => (norm::Kind::Rms, RMS),
+        false => (norm::Kind::Layer, "attention.layer_norm_epsilon"),
+    };
+    let eps = match k.f32(key) {
+        Some(eps) if eps.is_finite() && eps >= 0.0 => eps,
+        Some(eps) => {
             k.problems.push(format!(
-                "{}: groups of experts are not supported",
+                "{} is {eps}, it must be a number of at least 0",
                 k.name(key)
             ));
+            0.0
+        }
+        None => {
+            k.problems.push(format!("{} is missing", k.name(key)));
+            0.0
+        }
+    };
+    (kind, eps)
+}
+
+fn residual(k: &mut Keys<'_>, arch: &Arch) -> Residual {
+    const KEY: &str = "use_parallel_residual";
+    let Residual::Key(sum) = arch.residual else {
+        return arch.residual;
+    };
+    let before = k.problems.len();
+    match k.bool(KEY) {
+        Some(true) => Residual::Parallel(sum),
+        Some(false) => Residual::Sequential,
+        None if k.problems.len() > before => Residual::Sequential,
+        None => {
+            k.problems.push(format!("{} is missing", k.name(KEY)));
+            Residual::Parallel(Sum::AttentionFirst)
         }
     }
-    let stated =
-        arch.expert_width_key && k.meta.get(&k.name("expert_feed_forward_length")).is_some();
-    let n_ff = if stated {
-        k.count_per_layer("expert_feed_forward_length", n_layer, None)
-    } else if arch.expert_width_key {
-        (n_ff / used.max(1)).max(1)
-    } else {
-        n_ff
-    };
-    Some(Experts { count, used, n_ff })
+}
+
+fn gate_bounds(k: &mut Keys<'_>, arch: &Arch) -> Vec<f32> {
+    if !arch.feed_forward.clamp {
+        return Vec::new();
+    }
+    let name = k.name("swiglu_clamp_exp");
+    let read = k.meta.get_f32s(&name).map(|v| v.map(<[f32]>::to_vec));
+    k.note(read).unwrap_or_default()
 }
 
 /// Tokens in the vocabulary: the tokenizer's list, or what the file says without one.

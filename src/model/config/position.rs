@@ -3,14 +3,18 @@
 use trine_formats::gguf::Value;
 
 use super::keys::Keys;
-use crate::arch::{Arch, WindowRope};
-use crate::ops::rope::{Rope, Yarn};
+use crate::arch::Arch;
+use crate::arch::rules::{RopeLayers, Sections, WindowBase, WindowScaling, WindowSize};
+use crate::math::{logf, powf};
+use crate::ops::rope::{Pairing, Rope, Yarn};
 
 pub fn rope(k: &mut Keys<'_>, arch: &Arch, head_dim: usize, n_ctx_train: u32) -> Rope {
     let n_rot = k
         .u32("rope.dimension_count")
         .map_or(head_dim, |n| n as usize);
-    if n_rot == 0 || !n_rot.is_multiple_of(2) || n_rot > head_dim {
+    let none = arch.rope.layers == RopeLayers::None;
+    let n_rot = if none { 0 } else { n_rot };
+    if !none && (n_rot == 0 || !n_rot.is_multiple_of(2) || n_rot > head_dim) {
         k.problems.push(format!(
             "{} is {n_rot}, it must be even and at most {head_dim}",
             k.name("rope.dimension_count")
@@ -21,18 +25,14 @@ pub fn rope(k: &mut Keys<'_>, arch: &Arch, head_dim: usize, n_ctx_train: u32) ->
             k.name("rope.dimension_count")
         ));
     }
-    let switch_key = k.name("rope.scaling.finetuned");
-    if arch.rope.switch {
-        let read = k.meta.get_bool(&switch_key);
-        if k.note(read) == Some(false) {
-            k.problems.push(format!(
-                "{switch_key} is false: models of architecture {} without RoPE are not supported",
-                arch.name
-            ));
-        }
-    }
     let base = k.f32("rope.freq_base").unwrap_or(10000.0);
-    let base = k.positive("rope.freq_base", base);
+    let mut base = k.positive("rope.freq_base", base);
+    if arch.rope.alpha
+        && let Some(alpha) = k.f32("rope.scaling.alpha").filter(|&a| a > 0.0)
+    {
+        base *= powf(alpha, head_dim as f32 / (head_dim as f32 - 2.0));
+        base = k.positive("rope.freq_base", base);
+    }
     let kind_key = k.name("rope.scaling.type");
     let read = k.meta.get_str(&kind_key);
     let kind = k.note(read).unwrap_or("linear").to_owned();
@@ -47,109 +47,252 @@ pub fn rope(k: &mut Keys<'_>, arch: &Arch, head_dim: usize, n_ctx_train: u32) ->
         // infinite for a subnormal factor
         k.positive("rope.scaling.factor (inverted)", 1.0 / factor)
     };
-    let mut attn_factor = k.f32("rope.scaling.attn_factor").unwrap_or(1.0);
-    let mut yarn = None;
-    match kind.as_str() {
-        "none" | "linear" => {}
-        "yarn" if !arch.rope.yarn => k.problems.push(format!(
-            "{kind_key} yarn is not supported for {}",
-            arch.name
-        )),
-        "yarn" => {
-            let ext = k
-                .f32("rope.scaling.yarn_ext_factor")
-                .filter(|&f| f >= 0.0)
-                .unwrap_or(1.0);
-            let fast = k.f32("rope.scaling.yarn_beta_fast").unwrap_or(32.0);
-            let slow = k.f32("rope.scaling.yarn_beta_slow").unwrap_or(1.0);
-            let n_orig = k
-                .u32("rope.scaling.original_context_length")
-                .unwrap_or(n_ctx_train);
-            if k.f32("rope.scaling.yarn_log_multiplier")
-                .is_some_and(|m| m != 0.0)
-            {
-                k.problems
-                    .push("rope.scaling.yarn_log_multiplier is not supported".to_owned());
-            }
-            if ext != 0.0 {
-                attn_factor *= yarn_magnitude(1.0 / freq_scale);
-                yarn = Some(Yarn::new(n_rot, n_orig, base, ext, fast, slow));
-            }
-        }
-        other => k.problems.push(format!(
-            "{kind_key} '{other}' is not supported; trine has none, linear and yarn"
-        )),
-    }
-    Rope {
+    let attn_factor = k.f32("rope.scaling.attn_factor").unwrap_or(1.0);
+    let pairing = arch.rope.pairing;
+    let mut rope = Rope {
         n_rot,
-        pairing: arch.rope.pairing,
+        pairing,
         base,
         freq_scale,
         attn_factor,
         freq_factors: Vec::new(),
-        yarn,
-    }
-}
-
-/// RoPE of the window layers, which are never scaled: Gemma gives them a base of their own.
-pub fn window_rope(k: &mut Keys<'_>, arch: &Arch, global: &Rope) -> Rope {
-    let mut rope = Rope {
-        freq_scale: 1.0,
         yarn: None,
-        ..global.clone()
     };
-    match arch.window.map(|w| w.rope) {
-        Some(WindowRope::OwnBase) => {
-            let base = k.f32("rope.freq_base_swa").unwrap_or(10000.0);
-            rope.base = k.positive("rope.freq_base_swa", base);
-        }
-        _ => rope.attn_factor = 1.0,
+    sections(k, arch.rope.sections, &mut rope);
+    match kind.as_str() {
+        "none" | "linear" => {}
+        "longrope"
+            if arch
+                .end_tensors()
+                .any(|t| t.gguf == "rope_factors_long.weight") => {}
+        "yarn" if !arch.rope.yarn => k.problems.push(format!(
+            "{kind_key} yarn is not supported for {}",
+            arch.name
+        )),
+        "yarn" => yarn(k, arch, &mut rope, n_ctx_train),
+        other => k.problems.push(format!(
+            "{kind_key} '{other}' is not supported; trine has none, linear and yarn"
+        )),
     }
     rope
 }
 
-/// llama.cpp's magnitude for YaRN: its own factor times the inverse of the one RoPE will apply.
-fn yarn_magnitude(factor: f32) -> f32 {
-    let log = crate::math::logf(factor);
-    let magnitude = if factor <= 1.0 { 1.0 } else { 0.1 * log + 1.0 };
+/// YaRN, unless the file turns it off.
+fn yarn(k: &mut Keys<'_>, arch: &Arch, rope: &mut Rope, n_ctx_train: u32) {
+    let ext = k
+        .f32("rope.scaling.yarn_ext_factor")
+        .filter(|&f| f >= 0.0)
+        .unwrap_or(1.0);
+    let log_key = "rope.scaling.yarn_log_multiplier";
+    let log = k.f32(log_key).filter(|&m| m != 0.0);
+    if log.is_some() && !arch.rope.yarn_log {
+        let name = k.name(log_key);
+        k.problems
+            .push(format!("{name} is not supported for {}", arch.name));
+    }
+    if ext != 0.0 {
+        rope.attn_factor *= yarn_magnitude(1.0 / rope.freq_scale, log);
+        rope.yarn = Some(yarn_band(k, arch, rope, ext, n_ctx_train));
+    }
+}
+
+fn yarn_band(k: &mut Keys<'_>, arch: &Arch, rope: &Rope, ext: f32, n_ctx_train: u32) -> Yarn {
+    let fast = k.f32("rope.scaling.yarn_beta_fast");
+    let fast = fast.unwrap_or(arch.rope.beta_fast);
+    let slow = k.f32("rope.scaling.yarn_beta_slow").unwrap_or(1.0);
+    let original = original_context(k, n_ctx_train);
+    Yarn::new(rope.n_rot, original, rope.base, ext, fast, slow)
+}
+
+/// The context that RoPE was trained with.
+pub fn original_context(k: &mut Keys<'_>, n_ctx_train: u32) -> u32 {
+    k.u32("rope.scaling.original_context_length")
+        .unwrap_or(n_ctx_train)
+}
+
+/// Pairs of the last section have position 0 for text: their angle is divided by infinity.
+fn sections(k: &mut Keys<'_>, rule: Sections, rope: &mut Rope) {
+    if rule == Sections::One {
+        return;
+    }
+    let name = k.name("rope.dimension_sections");
+    let read = k.meta.get_u32s(&name).map(|v| v.map(|v| v.to_vec()));
+    let read = k.note(read).unwrap_or_default();
+    let mut sections = [0usize; 4];
+    sections
+        .iter_mut()
+        .zip(&read)
+        .for_each(|(s, &n)| *s = (n as usize).min(rope.n_rot));
+    if rule == Sections::IfAny && (sections[0] == 0 || sections[1] == 0) {
+        return;
+    }
+    rope.pairing = Pairing::Halves;
+    let [time, height, width, _] = sections;
+    let all: usize = sections.iter().sum();
+    if all == 0 {
+        k.problems.push(format!(
+            "{name} is {read:?}, it must say how many pairs of elements each dimension has"
+        ));
+        return;
+    }
+    let still = |pair: usize| {
+        let pair = pair % all;
+        match rule {
+            Sections::Alternating => pair >= 3 * [time, height, width][pair % 3],
+            _ => pair >= time + height + width,
+        }
+    };
+    let pairs = 0..rope.n_rot / 2;
+    if pairs.clone().any(still) {
+        rope.freq_factors = pairs
+            .map(|pair| if still(pair) { f32::INFINITY } else { 1.0 })
+            .collect();
+    }
+}
+
+/// RoPE of the window layers.
+pub fn window_rope(k: &mut Keys<'_>, arch: &Arch, global: &Rope, n_ctx_train: u32) -> Rope {
+    const BASE: &str = "rope.freq_base_swa";
+    let mut rope = global.clone();
+    let Some(rule) = arch.window.map(|w| w.rope) else {
+        return rope;
+    };
+    let base = match rule.base {
+        WindowBase::Same => rope.base,
+        WindowBase::Key => k.f32(BASE).unwrap_or(rope.base),
+        WindowBase::KeyOr(base) => k.f32(BASE).unwrap_or(base),
+    };
+    rope.base = k.positive(BASE, base);
+    if rule.own_dimensions
+        && let Some(n) = k.u32("rope.dimension_count_swa")
+    {
+        rope.n_rot = n as usize;
+        if n == 0 || n % 2 == 1 || n as usize > global.n_rot {
+            k.problems.push(format!(
+                "{} is {n}, it must be even and at most {}",
+                k.name("rope.dimension_count_swa"),
+                global.n_rot
+            ));
+        }
+    }
+    if rule.scaling != WindowScaling::Same {
+        rope.freq_scale = 1.0;
+        rope.yarn = None;
+    } else if let Some(yarn) = &global.yarn {
+        rope.yarn = Some(yarn_band(k, arch, &rope, yarn.ext_factor, n_ctx_train));
+    }
+    if rule.scaling == WindowScaling::None {
+        rope.attn_factor = 1.0;
+    }
+    rope
+}
+
+/// llama.cpp's magnitude for YaRN: its own factor, divided by that of the multiplier where there is one, times the inverse
+/// of the one RoPE will apply.
+fn yarn_magnitude(factor: f32, log_multiplier: Option<f32>) -> f32 {
+    let log = logf(factor);
+    let scale = |multiplier: f32| {
+        if factor <= 1.0 {
+            1.0
+        } else {
+            0.1 * multiplier * log + 1.0
+        }
+    };
+    let magnitude = scale(1.0) / log_multiplier.map_or(1.0, scale);
     magnitude * (1.0 / (1.0 + 0.1 * log))
 }
 
 /// The window and which layers use it.
 pub fn windows(k: &mut Keys<'_>, arch: &Arch, n_layer: usize) -> (Option<usize>, Vec<bool>) {
+    let none = (None, vec![false; n_layer]);
     let Some(rule) = arch.window else {
-        return (None, vec![false; n_layer]);
+        return none;
     };
-    let window = k.u32("attention.sliding_window").filter(|&n| n > 0);
-    if window.is_none() {
-        return (None, vec![false; n_layer]);
-    }
+    let key = k.u32("attention.sliding_window");
+    let window = match rule.size {
+        WindowSize::Key => key,
+        WindowSize::KeyOr(n) => key.or(Some(n)),
+        WindowSize::UnlessZero(n) => Some(n).filter(|_| key != Some(0)),
+        WindowSize::Given(n) => key.filter(|&key| key > 0).map(|_| n),
+        WindowSize::InModelsOf(layers, n) => key.or(Some(n)).filter(|_| n_layer == layers as usize),
+    };
+    let Some(window) = window.filter(|&n| n > 0) else {
+        return none;
+    };
     let key = k.name("attention.sliding_window_pattern");
     let layers = if let Some(Value::Array(_)) = k.meta.get(&key) {
-        let per_layer = flags(k, &key);
-        if per_layer.len() != n_layer {
-            k.problems.push(format!(
-                "{key} has {} entries for {n_layer} layers",
-                per_layer.len()
-            ));
-        }
-        per_layer
+        flags(k, "attention.sliding_window_pattern", n_layer)
     } else {
         let period = k
             .u32("attention.sliding_window_pattern")
             .unwrap_or(rule.period) as usize;
-        (0..n_layer)
-            .map(|l| period == 0 || l % period < period - 1)
-            .collect()
+        let windowed = |layer: usize| match period {
+            0 => true,
+            _ if rule.global_first => !layer.is_multiple_of(period),
+            _ => layer % period < period - 1,
+        };
+        (0..n_layer).map(windowed).collect()
     };
-    (window.map(|n| n as usize), layers)
+    (Some(window as usize), layers)
 }
 
-/// An array of flags, which some writers store as numbers.
-fn flags(k: &mut Keys<'_>, key: &str) -> Vec<bool> {
-    if let Ok(Some(numbers)) = k.meta.get_u32s(key) {
-        return numbers.iter().map(|&n| n != 0).collect();
+/// Which layers have RoPE, of a model whose `windowed` layers have windows, `None` without any, and whose first `leading`
+/// layers have no experts.
+pub fn turned(
+    k: &mut Keys<'_>,
+    arch: &Arch,
+    windowed: Option<&[bool]>,
+    leading: usize,
+    n_layer: usize,
+) -> Vec<bool> {
+    const FINETUNED: &str = "rope.scaling.finetuned";
+    const PATTERN: &str = "attention.rope_pattern";
+    let rule = arch.rope.layers;
+    let all = match rule {
+        RopeLayers::None => Some(false),
+        RopeLayers::All => Some(true),
+        RopeLayers::Finetuned => Some(k.bool(FINETUNED).unwrap_or(true)),
+        RopeLayers::InModelsOf(layers) => Some(n_layer == layers as usize),
+        RopeLayers::WindowedOrAll | RopeLayers::ButFirstOf(_) if windowed.is_none() => Some(true),
+        RopeLayers::Pattern if !matches!(k.meta.get(&k.name(PATTERN)), Some(Value::Array(_))) => {
+            Some(true)
+        }
+        RopeLayers::Pattern => return flags(k, PATTERN, n_layer),
+        _ => None,
+    };
+    if let Some(all) = all {
+        return vec![all; n_layer];
     }
-    let read = k.meta.get_bools(key).map(|v| v.map(<[bool]>::to_vec));
-    k.note(read).unwrap_or_default()
+    let in_window = |layer: usize| windowed.is_some_and(|w| w.get(layer) == Some(&true));
+    let but_last = |layer: usize, of: usize| !(layer + 1).is_multiple_of(of);
+    let turned = |layer: usize| match rule {
+        RopeLayers::WindowedOrLeading => in_window(layer) || layer < leading,
+        RopeLayers::ButLastOf(of) => but_last(layer, of as usize),
+        RopeLayers::ButLastOfOrLast(of) if windowed.is_some() => but_last(layer, of as usize),
+        RopeLayers::ButLastOfOrLast(_) => but_last(layer, n_layer),
+        RopeLayers::ButFirstOf(of) => !layer.is_multiple_of(of as usize),
+        _ => in_window(layer),
+    };
+    (0..n_layer).map(turned).collect()
+}
+
+/// An array of flags, one per layer, which some writers store as numbers.
+fn flags(k: &mut Keys<'_>, key: &str, n_layer: usize) -> Vec<bool> {
+    let key = k.name(key);
+    let mut flags: Vec<bool> = match k.meta.get_u32s(&key) {
+        Ok(Some(numbers)) => numbers.iter().map(|&n| n != 0).collect(),
+        _ => {
+            let read = k.meta.get_bools(&key).map(|v| v.map(<[bool]>::to_vec));
+            k.note(read).unwrap_or_default()
+        }
+    };
+    if flags.len() != k.layers {
+        k.problems.push(format!(
+            "{key} has {} entries for {} layers",
+            flags.len(),
+            k.layers
+        ));
+    }
+    flags.truncate(n_layer);
+    flags
 }

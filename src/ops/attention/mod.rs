@@ -20,8 +20,13 @@ use crate::kernels::{Floats, Isa};
 use crate::kv::{self, HeadPage, TILE};
 use crate::pool::{self, Tile};
 
+mod scores;
 #[cfg(test)]
 mod tests;
+mod whole;
+
+pub use scores::{ScoreRules, Window, alibi_slopes};
+pub use whole::{Heads, whole};
 
 /// What one call attends with.
 pub struct Attention<'a, 's> {
@@ -33,8 +38,10 @@ pub struct Attention<'a, 's> {
     pub n_head: usize,
     /// Factor on the scores.
     pub scale: f32,
-    /// Cells a query sees, itself included; `None` for all before it.
-    pub window: Option<usize>,
+    /// Cells a query sees, its own included; `None` for all before it.
+    pub window: Option<Window>,
+    /// What else is done with the scores; `None` for nothing, which is faster than empty rules.
+    pub rules: Option<&'a ScoreRules>,
     /// Instruction set.
     pub isa: Isa,
 }
@@ -151,8 +158,8 @@ impl Attention<'_, '_> {
 
     /// Cells that token `t` of a part sees.
     fn visible(&self, part: &kv::Rows<'_>, t: usize) -> Range<usize> {
-        let end = part.first() + t + 1;
-        self.window.map_or(0, |w| end.saturating_sub(w))..end
+        let position = part.first() + t;
+        self.window.map_or(0, |w| w.first(position))..position + 1
     }
 
     fn rows<'r, 's>(
@@ -196,7 +203,8 @@ impl Attention<'_, '_> {
         self.scores(rows, coefs, rows.cells.clone(), scores, width);
         for (row, scores) in scores.chunks_exact_mut(width).enumerate() {
             let t = rows.tokens.start + row / rows.shared;
-            self.probabilities(rows, t, scores);
+            let head = rows.kv_head * rows.shared + row % rows.shared;
+            self.probabilities(rows, (t, head), scores);
         }
         let lines = hd.div_ceil(LINE);
         let sums = aligned(&mut scratch.sums, n * lines * LINE);
@@ -232,7 +240,9 @@ impl Attention<'_, '_> {
                 }
             });
         });
-        pool::chunks_mut(scores, width, |_, row| self.probabilities(first, 0, row));
+        pool::chunks_mut(scores, width, |head, row| {
+            self.probabilities(first, (0, head), row);
+        });
         let scores = &*scores;
         let lanes = 32;
         pool::tiles_mut(out, hd, (shared, lanes), |mut tile| {
@@ -294,17 +304,28 @@ impl Attention<'_, '_> {
         let (Range { start, end }, first) = (rows.tokens.clone(), rows.part.first());
         let from = cells.start.saturating_sub(first).clamp(start, end);
         let to = match self.window {
-            Some(w) => (cells.end + w - 1).saturating_sub(first).clamp(from, end),
+            Some(w) => w.end(cells.end).saturating_sub(first).clamp(from, end),
             None => end,
         };
         (from - start) * rows.shared..(to - start) * rows.shared
     }
 
-    /// Scores of a row of token `t` to probabilities.
-    fn probabilities(&self, rows: &HeadRows<'_, '_>, t: usize, scores: &mut [f32]) {
+    /// Scores of a row, of token `t` and a query head, to probabilities.
+    fn probabilities(
+        &self,
+        rows: &HeadRows<'_, '_>,
+        (t, head): (usize, usize),
+        scores: &mut [f32],
+    ) {
         let (visible, begin) = (self.visible(rows.part, t), rows.cells.start);
-        let visible = visible.start - begin..visible.end - begin;
-        soft_max(self.isa, scores, visible, self.scale);
+        let (visible, position) = (visible.start - begin..visible.end - begin, visible.end - 1);
+        match self.rules {
+            Some(rules) => {
+                let at = (head, position, begin);
+                rules.probabilities(self.isa, scores, visible, self.scale, at);
+            }
+            None => soft_max(self.isa, scores, visible, self.scale),
+        }
     }
 
     /// Sums of `lines` of the outputs of all rows, `[rows][8 * lines]`. `buffer` holds [`CHUNK`] coefficients per row.

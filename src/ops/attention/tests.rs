@@ -7,6 +7,13 @@ use crate::kernels::testing::{Random, isas, same};
 use crate::kv::{PageLayout, PagePool, Sequence};
 use crate::math::pexp;
 
+fn moving(size: usize) -> Window {
+    Window {
+        size,
+        chunked: false,
+    }
+}
+
 fn half(x: f32) -> f64 {
     f64::from(f16_to_f32(f32_to_f16(x)))
 }
@@ -125,7 +132,8 @@ impl Case {
                     layer: 1,
                     n_head: self.kv_heads * self.shared,
                     scale: 0.125,
-                    window: self.window,
+                    window: self.window.map(moving),
+                    rules: None,
                     isa,
                 };
                 let pool = pool::Pool::new(threads).expect("threads");
@@ -184,7 +192,8 @@ fn sequences_of_one_pass_do_not_see_each_other() {
             layer: 1,
             n_head: 4,
             scale: 0.125,
-            window: Some(90),
+            window: Some(moving(90)),
+            rules: None,
             isa,
         };
         let q: Vec<f32> = cases.iter().flat_map(|c| c.q.clone()).collect();

@@ -19,9 +19,11 @@ use crate::quant::order;
 use crate::quant::row::{Reason, Row, sources, unchanged};
 use crate::quant::ternary::is_ternary_type;
 
-/// The matrices of a block that get codebooks: those of all dense architectures, which agree on their names.
+/// The matrices of a block that get codebooks: those of all dense architectures that gradients know, which agree on their
+/// names.
 pub(super) fn block_matrices() -> impl Iterator<Item = &'static Described> {
-    let all = ARCHITECTURES.iter().flat_map(|a| a.block_tensors(false));
+    let all = ARCHITECTURES.iter().filter(|a| a.gradients);
+    let all = all.flat_map(|a| a.block_tensors(false));
     all.filter(|t| matches!(t.role, Role::ByRows | Role::ByColumns))
 }
 

@@ -3,6 +3,7 @@
 use std::io::{self, Write};
 
 use serde_json::{Map, Value, json};
+use trine::arch::Arch;
 use trine_formats::gguf::{GgufStr, Value as Meta, type_note};
 use trine_formats::types::TypeId;
 
@@ -40,6 +41,7 @@ pub fn write_json(report: &Report<'_>, out: &mut dyn Write) -> io::Result<()> {
         "types": types,
         "total": total(&report.total),
         "file_bytes": report.file_bytes(),
+        "runs": runs(report),
     });
     if report.sound {
         whole["damaged_tensors"] = report.damage().count().into();
@@ -51,6 +53,12 @@ pub fn write_json(report: &Report<'_>, out: &mut dyn Write) -> io::Result<()> {
         whole["widely_linear"] = widely.json();
     }
     writeln!(out, "{}", shown::json(&whole, true))
+}
+
+/// Whether trine runs models of the file's architecture.
+fn runs(report: &Report<'_>) -> bool {
+    let name = report.model.meta().get_str("general.architecture");
+    matches!(name, Ok(Some(name)) if Arch::find(name).is_some())
 }
 
 fn total(t: &Total) -> Value {

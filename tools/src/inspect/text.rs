@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 
+use trine::arch::{Arch, Missing};
 use trine_formats::gguf::{Dialect, Value, type_note};
 
 use super::{Reach, Report, TensorReport, Total, line};
@@ -46,6 +47,7 @@ pub fn write_text(
         }
     }
     metadata(report, out)?;
+    architecture(report, out)?;
     if options.tensors {
         tensor_table(report, options, out)?;
     }
@@ -61,6 +63,30 @@ pub fn write_text(
         line(out, "\nchecked: all floats and scales are numbers")?;
     }
     Ok(())
+}
+
+/// Whether trine runs models of this architecture, and what it runs of it.
+fn architecture(report: &Report<'_>, out: &mut dyn Write) -> io::Result<()> {
+    let Ok(Some(name)) = report.model.meta().get_str("general.architecture") else {
+        return Ok(());
+    };
+    let state = match (Arch::find(name), Missing::find(name)) {
+        (Some(arch), _) => {
+            let uses = [
+                (arch.checkpoint.is_some(), "rconvert reads its checkpoints"),
+                (arch.gradients, "rimatrix --fisher has its gradients"),
+            ];
+            let uses = uses.iter().filter(|(has, _)| *has);
+            let uses: String = uses.map(|(_, what)| format!(", {what}")).collect();
+            format!(" {}: trine runs it ({}){uses}", arch.name, arch.models)
+        }
+        (None, Some(missing)) => {
+            let Missing { name, what } = missing;
+            format!(" {name}: trine does not run it yet, it needs {what}")
+        }
+        (None, None) => ": trine does not know it".to_owned(),
+    };
+    line(out, &format!("\narchitecture{state}"))
 }
 
 fn metadata(report: &Report<'_>, out: &mut dyn Write) -> io::Result<()> {

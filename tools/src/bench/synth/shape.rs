@@ -1,6 +1,9 @@
 //! Shapes of made-up models: hyper-parameters by size, and from them metadata and the tensors that the architecture's
 //! description lists.
 
+use trine::arch::rules::{
+    ExpertLayers, ExpertWidth, GatingRule, LogitScale, NormKind, Residual, Sections, SharedWidth,
+};
 use trine::arch::{Arch, Role, Sizes, Tensor};
 use trine_formats::gguf::write::NewTensor;
 use trine_formats::gguf::{Array, Metadata, StrArray, Value};
@@ -58,6 +61,9 @@ pub struct Mixture {
     /// Experts that a token goes to.
     pub used: u64,
 }
+
+/// The number of the sigmoid in `expert_gating_func`.
+const SIGMOID: u64 = 2;
 
 /// An architecture at a size.
 #[derive(Clone, Copy, Debug)]
@@ -130,6 +136,10 @@ impl Shape {
         }
     }
 
+    fn has_shared_expert(&self) -> bool {
+        self.mixture.is_some() && self.arch.experts.shared != SharedWidth::None
+    }
+
     fn sizes(&self) -> Sizes {
         let s = &self.size;
         Sizes {
@@ -142,6 +152,10 @@ impl Shape {
             rope_dim: s.head_dim,
             experts: self.mixture.map_or(0, |m| m.count),
             expert_ff: s.ffn,
+            chunks: self.mixture.map_or(0, |m| m.count),
+            chunk_ff: s.ffn,
+            shared_ff: if self.has_shared_expert() { s.ffn } else { 0 },
+            context: s.context,
         }
     }
 
@@ -160,7 +174,10 @@ impl Shape {
         let block = || self.arch.block_tensors(self.mixture.is_some());
         let ends = self.arch.end_tensors().map(|t| (None, t));
         let blocks = (0..self.size.layers).flat_map(|n| block().map(move |t| (Some(n), t)));
-        let all = ends.chain(blocks).filter(|(_, t)| t.required || untied(t));
+        // gate and up projection of experts are apart
+        let split = |t: &Tensor| t.gguf == "ffn_gate_exps.weight" || t.gguf == "ffn_up_exps.weight";
+        let wanted = |t: &Tensor| t.required && t.role != Role::PlainNorm || untied(t) || split(t);
+        let all = ends.chain(blocks).filter(|(_, t)| wanted(t));
         let (mut matrices, mut floats) = (Vec::new(), Vec::new());
         let sizes = self.sizes();
         for (layer, tensor) in all {
@@ -204,19 +221,50 @@ impl Shape {
         if let Some(mixture) = self.mixture {
             numbers.push(("expert_count", mixture.count));
             numbers.push(("expert_used_count", mixture.used));
-            if self.arch.expert_width_key {
+            if self.arch.experts.width != ExpertWidth::Full {
                 numbers.push(("expert_feed_forward_length", s.ffn));
+            }
+            if self.has_shared_expert() {
+                numbers.push(("expert_shared_feed_forward_length", s.ffn));
+                numbers.push(("expert_shared_count", 1));
+            }
+            if self.arch.experts.chunks {
+                numbers.push(("experts_per_group", 1));
+                numbers.push(("expert_chunk_feed_forward_length", s.ffn));
+            }
+            if matches!(self.arch.experts.gating, GatingRule::Key(_)) {
+                numbers.push(("expert_gating_func", SIGMOID));
+            }
+            if matches!(
+                self.arch.experts.layers,
+                ExpertLayers::Every | ExpertLayers::EveryAfterLeading
+            ) {
+                numbers.push(("interleave_moe_layer_step", 1));
             }
         }
         for (key, value) in numbers {
             meta.set(&format!("{arch}.{key}"), Value::U32(value as u32));
         }
-        let mut factors = vec![
-            ("attention.layer_norm_rms_epsilon", 1e-5),
-            ("rope.freq_base", 10_000.0),
-        ];
-        if self.arch.logit_scale {
+        let mut factors = vec![("rope.freq_base", 10_000.0)];
+        factors.push(match self.arch.norm {
+            NormKind::Layer => ("attention.layer_norm_epsilon", 1e-5),
+            NormKind::Rms | NormKind::ByKey => ("attention.layer_norm_rms_epsilon", 1e-5),
+        });
+        if self.arch.output.scale != LogitScale::One {
             factors.push(("logit_scale", 1.0));
+        }
+        if self.arch.experts.chunks {
+            factors.push(("expert_group_scale", 0.5));
+        }
+        if matches!(self.arch.residual, Residual::Key(_)) {
+            let key = format!("{arch}.use_parallel_residual");
+            meta.set(&key, Value::Bool(true));
+        }
+        if self.arch.rope.sections != Sections::One {
+            let third = (s.head_dim / 6) as u32;
+            let sections = vec![s.head_dim as u32 / 2 - 2 * third, third, third, 0];
+            let key = format!("{arch}.rope.dimension_sections");
+            meta.set(&key, Value::Array(Array::U32(sections)));
         }
         for (key, value) in factors {
             meta.set(&format!("{arch}.{key}"), Value::F32(value));

@@ -1,0 +1,162 @@
+//! A gate on what heads give: AFMoE, Laguna, Muse Glimmer, Spark 2.5.
+
+use crate::arch::Arch;
+use crate::arch::expert_parts::{CHOICE_BIAS_REQUIRED, EXPERTS, SHARED};
+use crate::arch::parts::{
+    ATTN_GATE, ATTN_HEAD_GATE, ATTN_NORM, ATTN_OUT, ATTN_POST_NORM, ENDS, FFN_NORM, FFN_POST_NORM,
+    GATED_FFN, HEAD_NORMS, OUTPUT_REQUIRED, PLAIN_TOKEN_NORM, QKV, QKV_BIAS_OPTIONAL,
+};
+use crate::arch::rules::{
+    Attention, EmbeddingScale, ExpertRule, FeedForward, GateFunction, LogitCap, LogitScale, Output,
+    RopeLayers, RopeRule, SharedWidth, WindowBase, WindowRope, WindowRule, WindowScaling,
+};
+use crate::ops::activation::Activation;
+
+/// `afmoe`.
+pub const AFMOE: Arch = Arch {
+    name: "afmoe",
+    models: "Trinity (Arcee AFMoE)",
+    block: &[
+        ATTN_NORM,
+        QKV,
+        ATTN_GATE,
+        HEAD_NORMS,
+        ATTN_OUT,
+        ATTN_POST_NORM,
+        FFN_NORM,
+        GATED_FFN,
+        FFN_POST_NORM,
+        QKV_BIAS_OPTIONAL,
+    ],
+    expert_block: &[
+        ATTN_NORM,
+        QKV,
+        ATTN_GATE,
+        HEAD_NORMS,
+        ATTN_OUT,
+        ATTN_POST_NORM,
+        FFN_NORM,
+        EXPERTS,
+        CHOICE_BIAS_REQUIRED,
+        SHARED,
+        FFN_POST_NORM,
+        QKV_BIAS_OPTIONAL,
+    ],
+    embedding_scale: EmbeddingScale::RootOfWidth,
+    rope: RopeRule {
+        layers: RopeLayers::ButLastOf(4),
+        ..RopeRule::PARTIAL
+    },
+    window: Some(WindowRule {
+        rope: WindowRope::KEYED,
+        ..WindowRule::every(4)
+    }),
+    experts: ExpertRule {
+        shared: SharedWidth::Count,
+        ..ExpertRule::KEYED
+    },
+    ..Arch::DENSE
+};
+
+/// `laguna`, with a gate per head.
+pub const LAGUNA: Arch = Arch {
+    name: "laguna",
+    models: "Laguna",
+    block: &[
+        ATTN_NORM,
+        QKV,
+        ATTN_HEAD_GATE,
+        HEAD_NORMS,
+        ATTN_OUT,
+        FFN_NORM,
+        GATED_FFN,
+        QKV_BIAS_OPTIONAL,
+    ],
+    expert_block: &[
+        ATTN_NORM,
+        QKV,
+        ATTN_HEAD_GATE,
+        HEAD_NORMS,
+        ATTN_OUT,
+        FFN_NORM,
+        EXPERTS,
+        CHOICE_BIAS_REQUIRED,
+        SHARED,
+        QKV_BIAS_OPTIONAL,
+    ],
+    attention: Attention {
+        gate: GateFunction::Softplus,
+        ..Attention::USUAL
+    },
+    embedding_scale: EmbeddingScale::One,
+    rope: RopeRule::PARTIAL,
+    window: Some(WindowRule {
+        global_first: true,
+        rope: WindowRope {
+            base: WindowBase::Key,
+            scaling: WindowScaling::None,
+            own_dimensions: true,
+        },
+        ..WindowRule::every(4)
+    }),
+    experts: ExpertRule {
+        shared: SharedWidth::KeyOrCountOrOne,
+        ..ExpertRule::KEYED
+    },
+    ..AFMOE
+};
+
+/// `muse-glimmer`: the embeddings are normed too.
+pub const MUSE_GLIMMER: Arch = Arch {
+    name: "muse-glimmer",
+    models: "Muse Glimmer",
+    ends: &[ENDS, PLAIN_TOKEN_NORM, OUTPUT_REQUIRED],
+    expert_block: &[],
+    post_norm_eps: Some(1e-8),
+    embedding_scale: EmbeddingScale::One,
+    rope: RopeRule {
+        layers: RopeLayers::Windowed,
+        yarn: false,
+        ..RopeRule::ADJACENT
+    },
+    window: Some(WindowRule {
+        rope: WindowRope {
+            base: WindowBase::Key,
+            ..WindowRope::OWN
+        },
+        ..WindowRule::every(4)
+    }),
+    output: Output {
+        scale: LogitScale::Always,
+        softcap: LogitCap::KeyOr(30.0),
+    },
+    ..AFMOE
+};
+
+/// `spark2_5`, as far as its layers are alike.
+pub const SPARK2_5: Arch = Arch {
+    name: "spark2_5",
+    models: "Spark 2.5",
+    block: &[
+        ATTN_NORM,
+        QKV,
+        ATTN_HEAD_GATE,
+        ATTN_OUT,
+        FFN_NORM,
+        GATED_FFN,
+        QKV_BIAS_OPTIONAL,
+    ],
+    rope: RopeRule::PARTIAL,
+    window: Some(WindowRule {
+        rope: WindowRope {
+            own_dimensions: true,
+            ..WindowRope::KEYED
+        },
+        ..WindowRule::every(1)
+    }),
+    feed_forward: FeedForward {
+        activation: Activation::Gelu,
+        ..Arch::DENSE.feed_forward
+    },
+    ..Arch::DENSE
+};

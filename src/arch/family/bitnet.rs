@@ -1,0 +1,81 @@
+//! BitNet b1.58: LLaMA with an RMS norm on the heads before the output projection and on the gated
+//! activations before the down projection, and the embeddings as output matrix.
+//!
+//! llama.cpp's `bitnet` gates with SiLU; the published 2B-4T model (`bitnet-25`, later `bitnet-b1.58`) was
+//! trained with squared ReLU.
+
+use crate::arch::parts::{
+    ATTN_NORM, ATTN_OUT, ATTN_SUB_NORM, DENSE_SCALES, ENDS, FFN_NORM, FFN_SUB_NORM, GATED_FFN, QKV,
+};
+use crate::arch::rules::{FeedForward, RopeRule};
+use crate::arch::{Arch, Checkpoint, RopeScaling};
+use crate::ops::activation::Activation;
+
+/// `bitnet`.
+pub const BITNET: Arch = Arch {
+    name: "bitnet",
+    models: "BitNet b1.58 of 1bitLLM, Falcon-Edge",
+    ends: &[ENDS],
+    block: &[
+        ATTN_NORM,
+        QKV,
+        ATTN_OUT,
+        FFN_NORM,
+        GATED_FFN,
+        ATTN_SUB_NORM,
+        FFN_SUB_NORM,
+    ],
+    rope: RopeRule::PARTIAL,
+    scaled: DENSE_SCALES,
+    gradients: true,
+    checkpoint: Some(&Checkpoint {
+        activations: &["silu"],
+        rope_scaling: RopeScaling::One,
+        ..CHECKPOINT
+    }),
+    ..Arch::DENSE
+};
+
+/// `bitnet-25`, the name of the first upload of the 2B-4T model.
+pub const BITNET_25: Arch = Arch {
+    name: "bitnet-25",
+    models: "BitNet b1.58 2B-4T, first upload",
+    feed_forward: SQUARED,
+    checkpoint: None,
+    ..BITNET
+};
+
+/// `bitnet-b1.58`, its name today.
+pub const BITNET_B158: Arch = Arch {
+    name: "bitnet-b1.58",
+    models: "BitNet b1.58 2B-4T",
+    feed_forward: SQUARED,
+    checkpoint: Some(&Checkpoint {
+        activations: &["relu2"],
+        states_sizes: true,
+        ..CHECKPOINT
+    }),
+    ..BITNET
+};
+
+const SQUARED: FeedForward = FeedForward {
+    activation: Activation::SquaredRelu,
+    ..Arch::DENSE.feed_forward
+};
+
+const CHECKPOINT: Checkpoint = Checkpoint {
+    classes: &["BitNetForCausalLM", "BitnetForCausalLM"],
+    latent: true,
+    tied: true,
+    // names of the first checkpoints (1bitLLM)
+    aliases: &[
+        (
+            "self_attn.inner_attn_ln.weight",
+            "self_attn.attn_sub_norm.weight",
+        ),
+        ("mlp.ffn_layernorm.weight", "mlp.ffn_sub_norm.weight"),
+    ],
+    rms_eps: 1e-5,
+    rope_scaling: RopeScaling::None,
+    ..Checkpoint::USUAL
+};

@@ -1,0 +1,92 @@
+//! Command R and Cohere 2: both halves of a block see one layer norm without bias; from Cohere 2 on only layers with a
+//! window have RoPE.
+
+use crate::arch::Arch;
+use crate::arch::expert_parts::{EXPERTS_OR_FUSED, SHARED};
+use crate::arch::parts::{
+    ALL_SCALES, ATTN_NORM, ATTN_OUT, DENSE_SCALES, ENDS, GATED_FFN, OUTPUT_OR_TIED,
+    OWN_HEAD_NORMS_OPTIONAL, QKV, QKV_BIAS_OPTIONAL,
+};
+use crate::arch::rules::{
+    ExpertRule, ExpertWidth, LogitScale, NormKind, Output, Residual, RopeLayers, RopeRule,
+    SharedWidth, Sum, WindowRule,
+};
+use crate::ops::rope::Pairing;
+
+const ROPE: RopeRule = RopeRule {
+    pairing: Pairing::Adjacent,
+    ..RopeRule::PARTIAL
+};
+
+/// `command-r`.
+pub const COMMAND_R: Arch = Arch {
+    name: "command-r",
+    models: "Command R, Command R+, Aya 23",
+    ends: &[ENDS],
+    block: &[
+        ATTN_NORM,
+        QKV,
+        OWN_HEAD_NORMS_OPTIONAL,
+        ATTN_OUT,
+        GATED_FFN,
+        QKV_BIAS_OPTIONAL,
+    ],
+    norm: NormKind::Layer,
+    rope: ROPE,
+    residual: Residual::Parallel(Sum::FeedForwardFirst),
+    output: Output {
+        scale: LogitScale::MultiplyOr(0.0),
+        ..Arch::DENSE.output
+    },
+    ..Arch::DENSE
+};
+
+/// `cohere2`.
+pub const COHERE2: Arch = Arch {
+    name: "cohere2",
+    models: "Command R7B, Command A, Aya Expanse",
+    block: &[ATTN_NORM, QKV, ATTN_OUT, GATED_FFN, QKV_BIAS_OPTIONAL],
+    rope: RopeRule {
+        layers: RopeLayers::Windowed,
+        ..ROPE
+    },
+    window: Some(WindowRule::every(4)),
+    output: Output {
+        scale: LogitScale::Multiply,
+        ..Arch::DENSE.output
+    },
+    scaled: DENSE_SCALES,
+    ..COMMAND_R
+};
+
+/// `cohere2moe`.
+pub const COHERE2MOE: Arch = Arch {
+    name: "cohere2moe",
+    models: "Cohere 2 with experts",
+    ends: &[ENDS, OUTPUT_OR_TIED],
+    expert_block: &[
+        ATTN_NORM,
+        QKV,
+        ATTN_OUT,
+        EXPERTS_OR_FUSED,
+        SHARED,
+        QKV_BIAS_OPTIONAL,
+    ],
+    norm: NormKind::ByKey,
+    rope: RopeRule {
+        layers: RopeLayers::WindowedOrLeading,
+        ..RopeRule::ADJACENT
+    },
+    window: Some(WindowRule {
+        global_first: true,
+        ..WindowRule::every(4)
+    }),
+    experts: ExpertRule {
+        width: ExpertWidth::KeyOrFull,
+        shared: SharedWidth::KeyOrCount,
+        beside: Some(0.5),
+        ..ExpertRule::KEYED
+    },
+    scaled: ALL_SCALES,
+    ..COHERE2
+};

@@ -1,0 +1,127 @@
+//! Gemma: embeddings times the root of their width, GeGLU. From Gemma 2 on norms before and after both halves of a block
+//! and windows; Gemma 2 bounds scores and logits; Gemma 3 has an RMS norm on every query and key head, and window layers
+//! with their own RoPE base.
+//!
+//! Norm weights are used as stored: the converter has already added the 1 of Gemma's formula.
+
+use crate::arch::parts::{
+    ATTN_NORM, ATTN_OUT, ATTN_POST_NORM, ENDS, FFN_NORM, FFN_POST_NORM, GATED_FFN, HEAD_NORMS,
+    PRE_FFN_NORM, QKV, QKV_BIAS_OPTIONAL,
+};
+use crate::arch::rules::{
+    Attention, EmbeddingScale, FeedForward, LogitCap, Output, RopeRule, ScoreCap, ScoreScale,
+    WindowRope, WindowRule, WindowSize,
+};
+use crate::arch::{Arch, Checkpoint, HeadDim, SpacePrefix};
+use crate::ops::activation::Activation;
+
+/// `gemma`.
+pub const GEMMA: Arch = Arch {
+    name: "gemma",
+    models: "Gemma 1, CodeGemma",
+    ends: &[ENDS],
+    block: &[
+        ATTN_NORM,
+        QKV,
+        ATTN_OUT,
+        FFN_NORM,
+        GATED_FFN,
+        QKV_BIAS_OPTIONAL,
+    ],
+    rope: RopeRule::PARTIAL,
+    attention: Attention {
+        scale: ScoreScale::OnQueries(None),
+        ..Attention::USUAL
+    },
+    feed_forward: FeedForward {
+        activation: Activation::Gelu,
+        ..Arch::DENSE.feed_forward
+    },
+    embedding_scale: EmbeddingScale::RootOfWidth,
+    ..Arch::DENSE
+};
+
+/// `gemma2`.
+pub const GEMMA2: Arch = Arch {
+    name: "gemma2",
+    models: "Gemma 2",
+    block: &[
+        ATTN_NORM,
+        QKV,
+        ATTN_OUT,
+        ATTN_POST_NORM,
+        PRE_FFN_NORM,
+        GATED_FFN,
+        FFN_POST_NORM,
+        QKV_BIAS_OPTIONAL,
+    ],
+    window: Some(WindowRule {
+        size: WindowSize::KeyOr(4096),
+        rope: WindowRope::KEYED,
+        ..WindowRule::every(2)
+    }),
+    attention: Attention {
+        scale: ScoreScale::OnQueries(Some(46)),
+        softcap: ScoreCap::Key(50.0),
+        ..Attention::USUAL
+    },
+    output: Output {
+        softcap: LogitCap::KeyOr(30.0),
+        ..Arch::DENSE.output
+    },
+    ..GEMMA
+};
+
+/// `gemma3`.
+pub const GEMMA3: Arch = Arch {
+    name: "gemma3",
+    models: "Gemma 3 (text)",
+    ends: Arch::DENSE.ends,
+    block: &[
+        ATTN_NORM,
+        QKV,
+        HEAD_NORMS,
+        ATTN_OUT,
+        ATTN_POST_NORM,
+        PRE_FFN_NORM,
+        GATED_FFN,
+        FFN_POST_NORM,
+        QKV_BIAS_OPTIONAL,
+    ],
+    rope: RopeRule {
+        yarn: false,
+        ..RopeRule::PARTIAL
+    },
+    window: Some(WindowRule {
+        rope: WindowRope::OWN,
+        ..WindowRule::every(6)
+    }),
+    attention: Attention {
+        scale: ScoreScale::OnQueries(Some(62)),
+        ..Attention::USUAL
+    },
+    output: Output {
+        softcap: LogitCap::KeyOr(0.0),
+        ..Arch::DENSE.output
+    },
+    // layers of embedding models
+    ignored: &["dense_2.weight", "dense_3.weight"],
+    gradients: true,
+    checkpoint: Some(&Checkpoint {
+        classes: &["Gemma3ForCausalLM", "Gemma3ForConditionalGeneration"],
+        activations: &["gelu_pytorch_tanh"],
+        norms_plus_one: true,
+        padded_embedding: true,
+        tied: true,
+        vocab: Some(262_208),
+        heads: Some(8),
+        kv_heads: Some(4),
+        head_dim: HeadDim::Fixed(256),
+        context: 131_072,
+        rope_theta: 1_000_000.0,
+        window: Some(4096),
+        space_prefix: SpacePrefix::Never,
+        ..Checkpoint::USUAL
+    }),
+    ..GEMMA
+};

@@ -1,0 +1,118 @@
+//! GPT-2 and its kin without RoPE: learned positions (GPT-2, StarCoder) or ALiBi (BLOOM, MPT, Jais), layer norms with
+//! biases, biases on every projection.
+
+use crate::arch::Arch;
+use crate::arch::parts::{
+    ACTIVATION_SCALES, ATTN_NORM, ATTN_NORM_BIAS, ATTN_NORM_BIAS_OPTIONAL, ATTN_OUT, ATTN_OUT_BIAS,
+    ATTN_OUT_BIAS_OPTIONAL, ENDS, FFN_BIAS, FFN_NORM, FFN_NORM_BIAS, FFN_NORM_BIAS_OPTIONAL,
+    GATED_FFN, OUTPUT_NORM_BIAS, OUTPUT_NORM_BIAS_OPTIONAL, OUTPUT_OR_TIED, OUTPUT_REQUIRED,
+    PLAIN_FFN, PLAIN_FFN_BIAS, PLAIN_FFN_BIAS_OPTIONAL, POSITIONS, POSITIONS_OPTIONAL,
+    QK_NORMS_OPTIONAL, QKV, QKV_BIAS_OPTIONAL, TOKEN_NORM,
+};
+use crate::arch::rules::{Alibi, Attention, FeedForward, NormKind, RopeRule, ScoreScale};
+use crate::ops::activation::Activation;
+
+/// `gpt2`.
+pub const GPT2: Arch = Arch {
+    name: "gpt2",
+    models: "GPT-2, Cerebras-GPT",
+    ends: &[ENDS, POSITIONS, OUTPUT_NORM_BIAS, OUTPUT_OR_TIED],
+    block: &[
+        ATTN_NORM,
+        ATTN_NORM_BIAS,
+        QKV,
+        ATTN_OUT,
+        ATTN_OUT_BIAS,
+        FFN_NORM,
+        FFN_NORM_BIAS,
+        PLAIN_FFN,
+        PLAIN_FFN_BIAS,
+        QKV_BIAS_OPTIONAL,
+    ],
+    norm: NormKind::Layer,
+    rope: RopeRule::NONE,
+    feed_forward: FeedForward {
+        activation: Activation::Gelu,
+        ..Arch::DENSE.feed_forward
+    },
+    ..Arch::DENSE
+};
+
+/// `starcoder`.
+pub const STARCODER: Arch = Arch {
+    name: "starcoder",
+    models: "StarCoder 1, SantaCoder",
+    ..GPT2
+};
+
+/// `bloom`: a norm of the embeddings.
+pub const BLOOM: Arch = Arch {
+    name: "bloom",
+    models: "BLOOM",
+    ends: &[ENDS, TOKEN_NORM, OUTPUT_NORM_BIAS, OUTPUT_OR_TIED],
+    attention: Attention {
+        alibi: Alibi::Fixed(8.0),
+        ..Attention::USUAL
+    },
+    ..GPT2
+};
+
+/// `mpt`: all biases are optional, and so are positions, norms of queries and keys and divisors of the activation.
+pub const MPT: Arch = Arch {
+    name: "mpt",
+    models: "MPT",
+    ends: &[
+        ENDS,
+        POSITIONS_OPTIONAL,
+        OUTPUT_NORM_BIAS_OPTIONAL,
+        OUTPUT_OR_TIED,
+    ],
+    block: &[
+        ATTN_NORM,
+        ATTN_NORM_BIAS_OPTIONAL,
+        QKV,
+        QK_NORMS_OPTIONAL,
+        ATTN_OUT,
+        ATTN_OUT_BIAS_OPTIONAL,
+        FFN_NORM,
+        FFN_NORM_BIAS_OPTIONAL,
+        PLAIN_FFN,
+        PLAIN_FFN_BIAS_OPTIONAL,
+        ACTIVATION_SCALES,
+        QKV_BIAS_OPTIONAL,
+    ],
+    attention: Attention {
+        alibi: Alibi::Key,
+        clamp: true,
+        ..Attention::USUAL
+    },
+    // norms of keys without those of queries are not computed
+    ignored: &["attn_k_norm.weight", "attn_k_norm.bias"],
+    ..GPT2
+};
+
+/// `jais`: a gate, and scores divided by the head size.
+pub const JAIS: Arch = Arch {
+    name: "jais",
+    models: "Jais 13B, 30B",
+    ends: &[ENDS, OUTPUT_NORM_BIAS, OUTPUT_REQUIRED],
+    block: &[
+        ATTN_NORM,
+        ATTN_NORM_BIAS,
+        QKV,
+        ATTN_OUT,
+        ATTN_OUT_BIAS,
+        FFN_NORM,
+        FFN_NORM_BIAS,
+        GATED_FFN,
+        FFN_BIAS,
+        QKV_BIAS_OPTIONAL,
+    ],
+    attention: Attention {
+        scale: ScoreScale::Inverse,
+        alibi: Alibi::Key,
+        ..Attention::USUAL
+    },
+    feed_forward: Arch::DENSE.feed_forward,
+    ..GPT2
+};

@@ -1,0 +1,126 @@
+//! Granite: LLaMA with factors on the embeddings, the attention scores, what each half of a block adds, and the logits. A
+//! file states all of them; a checkpoint calls them multipliers. MiniCPM shares the graph and assumes some.
+
+use super::llama::LLAMA;
+use crate::arch::expert_parts::{EXPERTS, EXPERTS_OR_FUSED, SHARED, SHARED_FUSED};
+use crate::arch::parts::{
+    ATTENTION_SCALES, ATTN_NORM, ATTN_OUT, ATTN_OUT_BIAS_OPTIONAL, FFN_BIAS_OPTIONAL, FFN_NORM,
+    GATED_FFN, QKV, QKV_BIAS_OPTIONAL, SINKS,
+};
+use crate::arch::rules::{
+    Attention, EmbeddingScale, ExpertRule, LogitScale, Output, ResidualScale, RopeLayers, RopeRule,
+    ScoreScale, SharedWidth, WindowRule,
+};
+use crate::arch::{Arch, Checkpoint, HeadDim, SpacePrefix};
+
+/// `granite`.
+pub const GRANITE: Arch = Arch {
+    name: "granite",
+    models: "Granite 3 (dense)",
+    expert_block: &[
+        ATTN_NORM,
+        QKV,
+        ATTN_OUT,
+        FFN_NORM,
+        EXPERTS,
+        SHARED,
+        QKV_BIAS_OPTIONAL,
+        ATTN_OUT_BIAS_OPTIONAL,
+    ],
+    rope: RopeRule {
+        layers: RopeLayers::Finetuned,
+        ..RopeRule::ADJACENT
+    },
+    attention: Attention {
+        scale: ScoreScale::Key,
+        ..Attention::USUAL
+    },
+    experts: ExpertRule {
+        shared: SharedWidth::Key,
+        ..ExpertRule::USUAL
+    },
+    scaled: ATTENTION_SCALES,
+    embedding_scale: EmbeddingScale::Key(0.0),
+    residual_scale: ResidualScale::Key,
+    output: Output {
+        scale: LogitScale::Divide,
+        ..LLAMA.output
+    },
+    gradients: false,
+    checkpoint: Some(&Checkpoint {
+        classes: &["GraniteForCausalLM"],
+        head_dim: HeadDim::Implied,
+        states_sizes: true,
+        numbers: &[
+            ("attention_multiplier", "attention.scale", 1.0),
+            ("embedding_multiplier", "embedding_scale", 1.0),
+            ("residual_multiplier", "residual_scale", 1.0),
+            ("logits_scaling", "logit_scale", 1.0),
+        ],
+        space_prefix: SpacePrefix::Config,
+        ..Checkpoint::USUAL
+    }),
+    ..LLAMA
+};
+
+/// `granitemoe`.
+pub const GRANITEMOE: Arch = Arch {
+    name: "granitemoe",
+    models: "Granite 3 MoE",
+    rope: RopeRule::ADJACENT,
+    checkpoint: None,
+    ..GRANITE
+};
+
+/// `granite_swa`: windows, and a sink in every head.
+pub const GRANITE_SWA: Arch = Arch {
+    name: "granite_swa",
+    models: "Granite with windows",
+    block: &[
+        ATTN_NORM,
+        QKV,
+        ATTN_OUT,
+        SINKS,
+        FFN_NORM,
+        GATED_FFN,
+        QKV_BIAS_OPTIONAL,
+        ATTN_OUT_BIAS_OPTIONAL,
+        FFN_BIAS_OPTIONAL,
+    ],
+    expert_block: &[
+        ATTN_NORM,
+        QKV,
+        ATTN_OUT,
+        SINKS,
+        FFN_NORM,
+        EXPERTS_OR_FUSED,
+        SHARED_FUSED,
+        QKV_BIAS_OPTIONAL,
+        ATTN_OUT_BIAS_OPTIONAL,
+    ],
+    rope: RopeRule {
+        layers: RopeLayers::Pattern,
+        ..RopeRule::ADJACENT
+    },
+    window: Some(WindowRule::every(1)),
+    checkpoint: None,
+    ..GRANITE
+};
+
+/// `minicpm`.
+pub const MINICPM: Arch = Arch {
+    name: "minicpm",
+    models: "MiniCPM 1, 2 and 4",
+    expert_block: LLAMA.expert_block,
+    rope: RopeRule::ADJACENT,
+    attention: Attention::USUAL,
+    experts: ExpertRule::USUAL,
+    embedding_scale: EmbeddingScale::Key(12.0),
+    residual_scale: ResidualScale::KeyOrDepth(1.4),
+    output: Output {
+        scale: LogitScale::DivideOrWidth(256.0),
+        ..LLAMA.output
+    },
+    checkpoint: None,
+    ..GRANITE
+};

@@ -1,0 +1,84 @@
+//! OLMo 1 (norms without gains), OLMo 2 (and TriTera, which has its shape): no norm before the halves of a block, one
+//! after each before the residual addition, and an RMS norm over all of q and all of k; OLMoE has norms before the halves
+//! again.
+
+use crate::arch::expert_parts::EXPERTS;
+use crate::arch::parts::{
+    ATTN_NORM, ATTN_OUT, ATTN_POST_NORM, ENDS, FFN_NORM, FFN_POST_NORM, GATED_FFN, OUTPUT_OR_TIED,
+    OUTPUT_REQUIRED, PLAIN_ATTN_NORM, PLAIN_ENDS, PLAIN_FFN_NORM, QK_NORMS, QKV, QKV_BIAS_OPTIONAL,
+};
+use crate::arch::rules::{
+    Attention, ExpertRule, NormKind, Normalize, RopeRule, WindowRope, WindowRule,
+};
+use crate::arch::{Arch, Checkpoint, HeadDim};
+
+/// `olmo`.
+pub const OLMO: Arch = Arch {
+    name: "olmo",
+    models: "OLMo 1",
+    ends: &[PLAIN_ENDS, OUTPUT_OR_TIED],
+    block: &[
+        PLAIN_ATTN_NORM,
+        QKV,
+        ATTN_OUT,
+        PLAIN_FFN_NORM,
+        GATED_FFN,
+        QKV_BIAS_OPTIONAL,
+    ],
+    norm: NormKind::Layer,
+    attention: Attention {
+        clamp: true,
+        ..Attention::USUAL
+    },
+    rope: RopeRule::ADJACENT,
+    ..Arch::DENSE
+};
+
+/// `olmo2`.
+pub const OLMO2: Arch = Arch {
+    name: "olmo2",
+    models: "OLMo 2, OLMo 3, TriTera",
+    ends: &[ENDS, OUTPUT_REQUIRED],
+    block: &[
+        QKV,
+        QK_NORMS,
+        ATTN_OUT,
+        ATTN_POST_NORM,
+        GATED_FFN,
+        FFN_POST_NORM,
+        QKV_BIAS_OPTIONAL,
+    ],
+    window: Some(WindowRule {
+        rope: WindowRope::UNSCALED,
+        ..WindowRule::every(4)
+    }),
+    gradients: true,
+    checkpoint: Some(&Checkpoint {
+        classes: &["Olmo2ForCausalLM"],
+        rms_eps: 1e-5,
+        head_dim: HeadDim::Implied,
+        ..Checkpoint::USUAL
+    }),
+    ..Arch::DENSE
+};
+
+/// `olmoe`.
+pub const OLMOE: Arch = Arch {
+    name: "olmoe",
+    models: "OLMoE",
+    ends: &[ENDS, OUTPUT_REQUIRED],
+    expert_block: &[
+        ATTN_NORM,
+        QKV,
+        QK_NORMS,
+        ATTN_OUT,
+        FFN_NORM,
+        EXPERTS,
+        QKV_BIAS_OPTIONAL,
+    ],
+    experts: ExpertRule {
+        normalize: Normalize::Never,
+        ..ExpertRule::USUAL
+    },
+    ..Arch::DENSE
+};

@@ -1,0 +1,92 @@
+//! Phi 2 (both halves see one layer norm), Phi 3 (gate and up projection in one matrix, RoPE factors by context) and its
+//! mixture of experts.
+
+use crate::arch::Arch;
+use crate::arch::expert_parts::EXPERTS;
+use crate::arch::parts::{
+    ATTN_NORM, ATTN_NORM_BIAS, ATTN_OUT, ATTN_OUT_BIAS, ENDS, FFN_NORM, FFN_NORM_BIAS, FUSED_FFN,
+    OUTPUT_BIAS_REQUIRED, OUTPUT_NORM_BIAS, OUTPUT_OR_TIED, OUTPUT_REQUIRED, PLAIN_FFN,
+    PLAIN_FFN_BIAS, QKV, QKV_BIAS_OPTIONAL, ROPE_FACTORS_BY_CONTEXT,
+};
+use crate::arch::rules::{Attention, FeedForward, NormKind, Residual, RopeRule, ScoreScale, Sum};
+use crate::ops::activation::Activation;
+
+const ATTENTION: Attention = Attention {
+    scale: ScoreScale::OnQueries(None),
+    ..Attention::USUAL
+};
+
+/// `phi2`.
+pub const PHI2: Arch = Arch {
+    name: "phi2",
+    models: "Phi 1.5, Phi 2",
+    ends: &[
+        ENDS,
+        OUTPUT_NORM_BIAS,
+        OUTPUT_REQUIRED,
+        OUTPUT_BIAS_REQUIRED,
+    ],
+    block: &[
+        ATTN_NORM,
+        ATTN_NORM_BIAS,
+        QKV,
+        ATTN_OUT,
+        ATTN_OUT_BIAS,
+        PLAIN_FFN,
+        PLAIN_FFN_BIAS,
+        QKV_BIAS_OPTIONAL,
+    ],
+    norm: NormKind::Layer,
+    attention: ATTENTION,
+    rope: RopeRule::PARTIAL,
+    feed_forward: FeedForward {
+        activation: Activation::Gelu,
+        ..Arch::DENSE.feed_forward
+    },
+    residual: Residual::Parallel(Sum::HalvesFirst),
+    ..Arch::DENSE
+};
+
+/// `phi3`. A window in the file means nothing.
+pub const PHI3: Arch = Arch {
+    name: "phi3",
+    models: "Phi 3, Phi 3.5, Phi 4",
+    ends: &[ENDS, OUTPUT_OR_TIED, ROPE_FACTORS_BY_CONTEXT],
+    block: &[
+        ATTN_NORM,
+        QKV,
+        ATTN_OUT,
+        FFN_NORM,
+        FUSED_FFN,
+        QKV_BIAS_OPTIONAL,
+    ],
+    attention: ATTENTION,
+    rope: RopeRule::PARTIAL,
+    ..Arch::DENSE
+};
+
+/// `phimoe`: biases on every norm.
+pub const PHIMOE: Arch = Arch {
+    name: "phimoe",
+    models: "Phi 3.5 MoE",
+    ends: &[
+        ENDS,
+        OUTPUT_NORM_BIAS,
+        OUTPUT_REQUIRED,
+        OUTPUT_BIAS_REQUIRED,
+        ROPE_FACTORS_BY_CONTEXT,
+    ],
+    block: &[],
+    expert_block: &[
+        ATTN_NORM,
+        ATTN_NORM_BIAS,
+        QKV,
+        ATTN_OUT,
+        ATTN_OUT_BIAS,
+        FFN_NORM,
+        FFN_NORM_BIAS,
+        EXPERTS,
+        QKV_BIAS_OPTIONAL,
+    ],
+    ..PHI3
+};

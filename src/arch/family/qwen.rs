@@ -1,0 +1,220 @@
+//! Qwen 1 (half the stated width), Qwen 2 (biases on q, k and v) and Qwen 3 (a norm on every query and key head instead),
+//! with experts, and the text models behind eyes and voices, whose positions have several dimensions.
+
+use crate::arch::expert_parts::{CHUNKS, EXPERTS, SHARED, SHARED_GATE};
+use crate::arch::parts::{
+    ATTN_NORM, ATTN_OUT, ATTN_OUT_BIAS_OPTIONAL, ATTN_OUT_SCALE, DENSE_SCALES, ENDS, EXPERT_SCALES,
+    FFN_NORM, GATED_FFN, HALF_FFN, HEAD_NORMS, OUTPUT_BIAS, OUTPUT_OR_TIED, OUTPUT_REQUIRED, QKV,
+    QKV_BIAS_OPTIONAL,
+};
+use crate::arch::rules::{ExpertRule, ExpertWidth, Normalize, RopeRule, Sections, SharedWidth};
+use crate::arch::{Arch, Checkpoint, HeadDim};
+use crate::ops::experts::Claim;
+
+/// `qwen`.
+pub const QWEN: Arch = Arch {
+    name: "qwen",
+    models: "Qwen 1",
+    ends: &[ENDS, OUTPUT_REQUIRED],
+    block: &[
+        ATTN_NORM,
+        QKV,
+        ATTN_OUT,
+        FFN_NORM,
+        HALF_FFN,
+        QKV_BIAS_OPTIONAL,
+    ],
+    rope: RopeRule::PARTIAL,
+    ..Arch::DENSE
+};
+
+/// `qwen2`.
+pub const QWEN2: Arch = Arch {
+    name: "qwen2",
+    models: "Qwen 2, Qwen 2.5",
+    ends: &[ENDS, OUTPUT_OR_TIED, OUTPUT_BIAS],
+    block: &[
+        ATTN_NORM,
+        QKV,
+        ATTN_OUT,
+        FFN_NORM,
+        GATED_FFN,
+        QKV_BIAS_OPTIONAL,
+    ],
+    gradients: true,
+    checkpoint: Some(&Checkpoint {
+        classes: &["Qwen2ForCausalLM"],
+        context: 32768,
+        head_dim: HeadDim::Implied,
+        ..Checkpoint::USUAL
+    }),
+    ..Arch::DENSE
+};
+
+/// `qwen2vl`; the output bias is not added.
+pub const QWEN2VL: Arch = Arch {
+    name: "qwen2vl",
+    models: "Qwen 2 VL, Qwen 2.5 VL (text)",
+    ends: &[ENDS, OUTPUT_OR_TIED],
+    rope: RopeRule {
+        sections: Sections::InOrder,
+        ..RopeRule::HALVES
+    },
+    ignored: &["output.bias"],
+    gradients: false,
+    checkpoint: None,
+    ..QWEN2
+};
+
+/// `qwen2moe`: an expert that all tokens go to, with a gate.
+pub const QWEN2MOE: Arch = Arch {
+    name: "qwen2moe",
+    models: "Qwen 1.5 MoE, Qwen 2 MoE",
+    ends: &[ENDS, OUTPUT_REQUIRED],
+    expert_block: &[
+        ATTN_NORM,
+        QKV,
+        ATTN_OUT,
+        FFN_NORM,
+        EXPERTS,
+        SHARED,
+        SHARED_GATE,
+        QKV_BIAS_OPTIONAL,
+    ],
+    experts: ExpertRule {
+        normalize: Normalize::Never,
+        width: ExpertWidth::KeyOrShare,
+        shared: SharedWidth::KeyOrFull,
+        ..ExpertRule::USUAL
+    },
+    ..Arch::DENSE
+};
+
+/// `qwen3`.
+pub const QWEN3: Arch = Arch {
+    name: "qwen3",
+    models: "Qwen 3, Bonsai",
+    block: &[
+        ATTN_NORM,
+        QKV,
+        HEAD_NORMS,
+        ATTN_OUT,
+        FFN_NORM,
+        GATED_FFN,
+        QKV_BIAS_OPTIONAL,
+        ATTN_OUT_BIAS_OPTIONAL,
+    ],
+    scaled: DENSE_SCALES,
+    // the head of rerankers
+    ignored: &["cls.output.weight"],
+    gradients: true,
+    checkpoint: Some(&Checkpoint {
+        classes: &["Qwen3ForCausalLM"],
+        context: 32768,
+        head_dim: HeadDim::Fixed(128),
+        ..Checkpoint::USUAL
+    }),
+    ..Arch::DENSE
+};
+
+/// `qwen3moe`.
+pub const QWEN3MOE: Arch = Arch {
+    name: "qwen3moe",
+    models: "Qwen 3 30B-A3B, 235B-A22B",
+    expert_block: &[
+        ATTN_NORM,
+        QKV,
+        HEAD_NORMS,
+        ATTN_OUT,
+        FFN_NORM,
+        EXPERTS,
+        QKV_BIAS_OPTIONAL,
+    ],
+    experts: ExpertRule {
+        width: ExpertWidth::KeyOrShare,
+        ..ExpertRule::USUAL
+    },
+    scaled: EXPERT_SCALES,
+    ..Arch::DENSE
+};
+
+/// `grovemoe`: small experts beside groups of others.
+pub const GROVEMOE: Arch = Arch {
+    name: "grovemoe",
+    models: "GroveMoE",
+    expert_block: &[
+        ATTN_NORM,
+        QKV,
+        HEAD_NORMS,
+        ATTN_OUT,
+        FFN_NORM,
+        EXPERTS,
+        CHUNKS,
+        QKV_BIAS_OPTIONAL,
+    ],
+    experts: ExpertRule {
+        claim: Claim::Sigmoids,
+        chunks: true,
+        ..QWEN3MOE.experts
+    },
+    scaled: Arch::DENSE.scaled,
+    ..QWEN3MOE
+};
+
+/// `qwen3vl`.
+pub const QWEN3VL: Arch = Arch {
+    name: "qwen3vl",
+    models: "Qwen 3 VL (text)",
+    block: &[
+        ATTN_NORM,
+        QKV,
+        HEAD_NORMS,
+        ATTN_OUT,
+        FFN_NORM,
+        GATED_FFN,
+        QKV_BIAS_OPTIONAL,
+    ],
+    rope: RopeRule {
+        sections: Sections::Alternating,
+        ..RopeRule::HALVES
+    },
+    ignored: &["cls.output.weight"],
+    ..Arch::DENSE
+};
+
+/// `qwen3tts`, as far as it has as many outputs as tokens.
+pub const QWEN3TTS: Arch = Arch {
+    name: "qwen3tts",
+    models: "Qwen 3 TTS (talker)",
+    ..QWEN3VL
+};
+
+/// `qwen3vlmoe`.
+pub const QWEN3VLMOE: Arch = Arch {
+    name: "qwen3vlmoe",
+    models: "Qwen 3 VL MoE (text)",
+    rope: QWEN3VL.rope,
+    scaled: Arch::DENSE.scaled,
+    ..QWEN3MOE
+};
+
+/// `cogvlm`: text goes through weights of its own.
+pub const COGVLM: Arch = Arch {
+    name: "cogvlm",
+    models: "CogVLM (text)",
+    block: &[ATTN_NORM, QKV, ATTN_OUT, FFN_NORM, GATED_FFN],
+    rope: RopeRule {
+        yarn: false,
+        ..RopeRule::HALVES
+    },
+    scaled: ATTN_OUT_SCALE,
+    ignored: &[
+        "rope_freqs.weight",
+        "vis_attn_qkv.weight",
+        "vis_attn_output.weight",
+        "vis_gate.weight",
+        "vis_up.weight",
+        "vis_down.weight",
+    ],
+    ..Arch::DENSE
+};

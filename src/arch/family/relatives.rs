@@ -1,0 +1,214 @@
+//! Dense relatives of LLaMA.
+
+use super::llama::LLAMA;
+use crate::arch::Arch;
+use crate::arch::parts::{
+    ATTENTION_SCALES, ATTN_NORM, ATTN_OUT, ATTN_OUT_BIAS, ATTN_OUT_BIAS_OPTIONAL, DENSE_SCALES,
+    ENDS, FFN_BIAS_OPTIONAL, FFN_NORM, FFN_NORM_AFTER_ATTN, GATED_FFN, HEAD_NORMS, OUTPUT_OR_TIED,
+    OUTPUT_REQUIRED, PLAIN_FFN, QKV, QKV_BIAS_OPTIONAL, ROPE_FACTORS, ROPE_FACTORS_BY_CONTEXT,
+};
+use crate::arch::rules::{
+    Alibi, Attention, ExpertRule, FeedForward, QkNorms, RopeLayers, RopeRule,
+};
+use crate::ops::activation::Activation;
+
+/// LLaMA's graph without biases on the output projection and the feed-forward network.
+const RELATIVE: Arch = Arch {
+    ends: &[ENDS, OUTPUT_OR_TIED],
+    block: &[
+        ATTN_NORM,
+        QKV,
+        ATTN_OUT,
+        FFN_NORM,
+        GATED_FFN,
+        QKV_BIAS_OPTIONAL,
+    ],
+    expert_block: &[],
+    scaled: ATTENTION_SCALES,
+    gradients: false,
+    checkpoint: None,
+    ..LLAMA
+};
+
+/// `arcee`: squared ReLU without a gate.
+pub const ARCEE: Arch = Arch {
+    name: "arcee",
+    models: "Arcee AFM",
+    ends: &[ENDS, OUTPUT_OR_TIED, ROPE_FACTORS],
+    block: &[
+        ATTN_NORM,
+        QKV,
+        ATTN_OUT,
+        FFN_NORM,
+        PLAIN_FFN,
+        QKV_BIAS_OPTIONAL,
+    ],
+    feed_forward: FeedForward {
+        activation: Activation::SquaredRelu,
+        ..RELATIVE.feed_forward
+    },
+    ..RELATIVE
+};
+
+/// `baichuan`: the 7B model, of 32 layers, has RoPE, the 13B model, of 40, ALiBi; llama.cpp knows them by that.
+pub const BAICHUAN: Arch = Arch {
+    name: "baichuan",
+    models: "Baichuan 1, Baichuan 2",
+    ends: &[ENDS, OUTPUT_REQUIRED],
+    attention: Attention {
+        alibi: Alibi::Layers(40, 8.0),
+        ..Attention::USUAL
+    },
+    rope: RopeRule {
+        layers: RopeLayers::InModelsOf(32),
+        ..RopeRule::ADJACENT
+    },
+    ..RELATIVE
+};
+
+/// `deci`, as far as its layers are alike.
+pub const DECI: Arch = Arch {
+    name: "deci",
+    models: "DeciLM, Llama Nemotron",
+    ends: &[ENDS, OUTPUT_OR_TIED, ROPE_FACTORS, ROPE_FACTORS_BY_CONTEXT],
+    block: &[
+        ATTN_NORM,
+        QKV,
+        ATTN_OUT,
+        FFN_NORM,
+        GATED_FFN,
+        QKV_BIAS_OPTIONAL,
+        ATTN_OUT_BIAS_OPTIONAL,
+        FFN_BIAS_OPTIONAL,
+    ],
+    ..RELATIVE
+};
+
+/// `internlm2`.
+pub const INTERNLM2: Arch = Arch {
+    name: "internlm2",
+    models: "InternLM 2, InternLM 3",
+    ends: &[ENDS, OUTPUT_REQUIRED],
+    ..RELATIVE
+};
+
+/// `maincoder`: norms on every query and key head after RoPE.
+pub const MAINCODER: Arch = Arch {
+    name: "maincoder",
+    models: "Maincoder",
+    block: &[
+        ATTN_NORM,
+        QKV,
+        HEAD_NORMS,
+        ATTN_OUT,
+        FFN_NORM,
+        GATED_FFN,
+        QKV_BIAS_OPTIONAL,
+    ],
+    attention: Attention {
+        qk_norms: QkNorms::AfterRope,
+        ..Attention::USUAL
+    },
+    ..RELATIVE
+};
+
+/// `nanbeige`, as far as its layers run once.
+pub const NANBEIGE: Arch = Arch {
+    name: "nanbeige",
+    models: "Nanbeige",
+    ends: &[ENDS, OUTPUT_OR_TIED, ROPE_FACTORS],
+    rope: RopeRule {
+        partial: true,
+        ..RopeRule::ADJACENT
+    },
+    scaled: DENSE_SCALES,
+    fixed_keys: &[("num_loops", 1)],
+    ..RELATIVE
+};
+
+/// `pangu-embedded`.
+pub const PANGU: Arch = Arch {
+    name: "pangu-embedded",
+    models: "openPangu Embedded",
+    block: &[
+        ATTN_NORM,
+        QKV,
+        ATTN_OUT,
+        FFN_NORM,
+        GATED_FFN,
+        QKV_BIAS_OPTIONAL,
+        ATTN_OUT_BIAS,
+    ],
+    rope: RopeRule::HALVES,
+    // the graph does not pass them to RoPE
+    ignored: &[
+        "rope_freqs.weight",
+        "rope_factors_long.weight",
+        "rope_factors_short.weight",
+    ],
+    ..RELATIVE
+};
+
+/// `refact`: ALiBi; biases of the output projection and the feed-forward network are not added, and experts are not
+/// computed, as in the reference.
+pub const REFACT: Arch = Arch {
+    name: "refact",
+    models: "Refact 1.6B",
+    attention: Attention {
+        alibi: Alibi::Fixed(8.0),
+        ..Attention::USUAL
+    },
+    rope: RopeRule::NONE,
+    expert_block: &[ATTN_NORM, QKV, ATTN_OUT, FFN_NORM, QKV_BIAS_OPTIONAL],
+    experts: ExpertRule {
+        unused: true,
+        ..ExpertRule::USUAL
+    },
+    ignored: &[
+        "ffn_gate_inp.weight",
+        "ffn_gate_exps.weight",
+        "ffn_up_exps.weight",
+        "ffn_down_exps.weight",
+        "rope_freqs.weight",
+        "attn_output.bias",
+        "ffn_gate.bias",
+        "ffn_up.bias",
+        "ffn_down.bias",
+    ],
+    ..RELATIVE
+};
+
+/// `seed_oss`.
+pub const SEED_OSS: Arch = Arch {
+    name: "seed_oss",
+    models: "Seed-OSS",
+    block: &[
+        ATTN_NORM,
+        QKV,
+        ATTN_OUT,
+        FFN_NORM_AFTER_ATTN,
+        GATED_FFN,
+        QKV_BIAS_OPTIONAL,
+    ],
+    rope: RopeRule::HALVES,
+    ..RELATIVE
+};
+
+/// `smollm3`: every fourth layer has no RoPE.
+pub const SMOLLM3: Arch = Arch {
+    name: "smollm3",
+    models: "SmolLM 3",
+    rope: RopeRule {
+        layers: RopeLayers::ButLastOf(4),
+        ..RopeRule::ADJACENT
+    },
+    ..RELATIVE
+};
+
+/// `xverse`.
+pub const XVERSE: Arch = Arch {
+    name: "xverse",
+    models: "XVERSE",
+    ends: &[ENDS, OUTPUT_REQUIRED],
+    ..RELATIVE
+};

@@ -1,0 +1,105 @@
+//! Norms, feed-forward networks, and how the parts of a model are added up.
+
+use crate::ops::activation::Activation;
+
+/// The formula of the norms.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum NormKind {
+    /// x / sqrt(mean(x^2) + eps), `attention.layer_norm_rms_epsilon`.
+    Rms,
+    /// (x - mean) / sqrt(variance + eps), `attention.layer_norm_epsilon`.
+    Layer,
+    /// RMS where its epsilon is given and not 0, the other where it is not.
+    ByKey,
+}
+
+/// Factor on the token embeddings.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub enum EmbeddingScale {
+    /// None.
+    One,
+    /// The square root of the embedding width.
+    RootOfWidth,
+    /// The key `embedding_scale`, or this number where it is absent; none where that is 0.
+    Key(f32),
+}
+
+/// The feed-forward network.
+#[derive(Clone, Copy, Debug)]
+pub struct FeedForward {
+    /// The function of the gate, `down(f(gate(x)) * up(x))`, or without a gate `down(f(up(x)))`.
+    pub activation: Activation,
+    /// Whether the key `swiglu_clamp_exp` bounds gate and up of every layer's experts.
+    pub clamp: bool,
+}
+
+/// In which order a block's input x, what attention gives (a) and what the feed-forward network gives (f) are added up,
+/// and what that network sees.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Residual {
+    /// (x + a) + f, where the network sees the norm of x + a.
+    Sequential,
+    /// As the sum says; the network sees the norm of x, its own or attention's.
+    Parallel(Sum),
+    /// Parallel where the key `use_parallel_residual` is true.
+    Key(Sum),
+    /// Parallel in blocks without a norm of the network's own.
+    ByNorm(Sum),
+}
+
+/// Sums of a block's input x, attention's a and the feed-forward network's f.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Sum {
+    /// (x + a) + f.
+    AttentionFirst,
+    /// (x + f) + a.
+    FeedForwardFirst,
+    /// x + (a + f).
+    HalvesFirst,
+}
+
+/// Factor on what both halves of a block add to the residual stream.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub enum ResidualScale {
+    /// None.
+    One,
+    /// The key `residual_scale`; none where it is 0 or absent.
+    Key,
+    /// The same; where it is absent this number divided by the root of the number of layers.
+    KeyOrDepth(f32),
+}
+
+/// What happens to the logits.
+#[derive(Clone, Copy, Debug)]
+pub struct Output {
+    /// Factor on them.
+    pub scale: LogitScale,
+    /// Bound, `cap * tanh(logits / cap)`.
+    pub softcap: LogitCap,
+}
+
+/// Factor on the logits.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub enum LogitScale {
+    /// None.
+    One,
+    /// The inverse of the key `logit_scale`, which has to be there.
+    Divide,
+    /// The inverse of the key, or of this number divided by the embedding width where it is absent.
+    DivideOrWidth(f32),
+    /// The key, which has to be there; none where it is 0.
+    Multiply,
+    /// The key, or this number where it is absent; none where that is 0.
+    MultiplyOr(f32),
+    /// The key, which has to be there.
+    Always,
+}
+
+/// Bound of the logits.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub enum LogitCap {
+    /// None.
+    None,
+    /// The key `final_logit_softcapping`, or this number where it is absent; none where that is 0.
+    KeyOr(f32),
+}

@@ -1,0 +1,134 @@
+//! How experts are chosen and weighed, and what stands beside them.
+
+use crate::ops::experts::{Claim, Gating};
+
+/// How experts are chosen and weighed, and what stands beside them.
+#[derive(Clone, Copy, Debug)]
+pub struct ExpertRule {
+    /// From the router's scores to probabilities.
+    pub gating: GatingRule,
+    /// Whether the chosen experts' probabilities are divided by their sum.
+    pub normalize: Normalize,
+    /// Whether the key `expert_weights_scale` multiplies them.
+    pub scale: bool,
+    /// What experts are chosen by.
+    pub claim: Claim,
+    /// Whether the weights multiply what goes into an expert instead of what comes out.
+    pub weigh_inputs: bool,
+    /// Whether the router sees the block's input instead of the expert's.
+    pub early_router: bool,
+    /// The width of an expert.
+    pub width: ExpertWidth,
+    /// The width of the expert that all tokens go to.
+    pub shared: SharedWidth,
+    /// Which layers have experts.
+    pub layers: ExpertLayers,
+    /// Factor on the sum of experts and what stands beside them, where something does.
+    pub beside: Option<f32>,
+    /// Whether groups of `experts_per_group` experts have a small one in common, which sees what the mixture gives and whose
+    /// output is multiplied by the key `expert_group_scale`.
+    pub chunks: bool,
+    /// Whether the graph leaves the experts out: the activation alone is the feed-forward network then.
+    pub unused: bool,
+}
+
+/// From the router's scores to probabilities.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum GatingRule {
+    /// Always so.
+    Fixed(Gating),
+    /// As the key `expert_gating_func` says, and so where it is 0 or absent; without a default it has to say.
+    Key(Option<Gating>),
+}
+
+/// Whether the chosen experts' probabilities are divided by their sum.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Normalize {
+    /// Yes.
+    Always,
+    /// No.
+    Never,
+    /// Where the key `expert_weights_norm` is true.
+    Key,
+}
+
+/// Which layers of a model with experts have them.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ExpertLayers {
+    /// None: what the file says of experts means nothing.
+    None,
+    /// All.
+    All,
+    /// All but the first, as many as `leading_dense_block_count` says.
+    AfterLeading,
+    /// Every so many, as `interleave_moe_layer_step` says.
+    Every,
+    /// The same, but none of the first.
+    EveryAfterLeading,
+    /// Those with a router in the file.
+    Routed,
+}
+
+/// The width of one expert.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ExpertWidth {
+    /// That of the feed-forward network.
+    Full,
+    /// The key `expert_feed_forward_length`.
+    Key,
+    /// The key, or that of the feed-forward network where it is 0 or absent.
+    KeyOrFull,
+    /// The key, or that of the feed-forward network divided by the experts that a token goes to.
+    KeyOrShare,
+}
+
+/// The width of the expert that all tokens go to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum SharedWidth {
+    /// There is none.
+    None,
+    /// The key `expert_shared_feed_forward_length`; none where it is 0 or absent.
+    Key,
+    /// The key, or that of the feed-forward network.
+    KeyOrFull,
+    /// The key, or that of an expert.
+    KeyOrExpert,
+    /// That of an expert.
+    Expert,
+    /// That of `expert_shared_count` experts; none where that is 0.
+    Count,
+    /// The key, or that of `expert_shared_count` experts; none where that is 0.
+    KeyOrCount,
+    /// The key, or that of `expert_shared_count` experts, of 1 where that is absent.
+    KeyOrCountOrOne,
+    /// The key or that of an expert, times `expert_shared_count`.
+    Times,
+}
+
+impl ExpertRule {
+    /// Mixtral's: soft-max, weights that add up to 1, nothing beside the experts.
+    pub const USUAL: ExpertRule = ExpertRule {
+        gating: GatingRule::Fixed(Gating::SoftMax),
+        normalize: Normalize::Always,
+        scale: false,
+        claim: Claim::Probabilities,
+        weigh_inputs: false,
+        early_router: false,
+        width: ExpertWidth::Full,
+        shared: SharedWidth::None,
+        layers: ExpertLayers::All,
+        beside: None,
+        chunks: false,
+        unused: false,
+    };
+
+    /// Where the file says how experts are weighed, sigmoid where it does not, with dense layers first.
+    pub const KEYED: ExpertRule = ExpertRule {
+        gating: GatingRule::Key(Some(Gating::Sigmoid)),
+        normalize: Normalize::Key,
+        scale: true,
+        width: ExpertWidth::Key,
+        layers: ExpertLayers::AfterLeading,
+        ..ExpertRule::USUAL
+    };
+}

@@ -1,0 +1,18 @@
+//! What tensors cannot say of an architecture: kinds of functions, factors, and which layers are different.
+//!
+//! Names of keys stand without the architecture in front.
+
+mod attention;
+mod block;
+mod experts;
+mod position;
+
+pub use attention::{Alibi, Attention, GateFunction, QkNorms, ScoreCap, ScoreScale, Temperature};
+pub use block::{
+    EmbeddingScale, FeedForward, LogitCap, LogitScale, NormKind, Output, Residual, ResidualScale,
+    Sum,
+};
+pub use experts::{ExpertLayers, ExpertRule, ExpertWidth, GatingRule, Normalize, SharedWidth};
+pub use position::{
+    RopeLayers, RopeRule, Sections, WindowBase, WindowRope, WindowRule, WindowScaling, WindowSize,
+};

@@ -1,0 +1,203 @@
+//! How positions turn queries and keys, and which layers have windows.
+
+use crate::ops::rope::Pairing;
+
+/// How positions turn queries and keys.
+#[derive(Clone, Copy, Debug)]
+pub struct RopeRule {
+    /// Which elements are turned together.
+    pub pairing: Pairing,
+    /// Whether only some elements of a head may be turned (`rope.dimension_count`).
+    pub partial: bool,
+    /// Whether positions may be scaled by YaRN.
+    pub yarn: bool,
+    /// Whether the key `rope.scaling.yarn_log_multiplier` changes YaRN's factor on sine and cosine.
+    pub yarn_log: bool,
+    /// YaRN's `beta_fast` where the file says nothing.
+    pub beta_fast: f32,
+    /// Which layers have it.
+    pub layers: RopeLayers,
+    /// Positions of several dimensions, which are the same for text.
+    pub sections: Sections,
+    /// Whether the key `rope.scaling.alpha` widens the base: `base * alpha^(d / (d - 2))` for heads of d elements.
+    pub alpha: bool,
+}
+
+/// Which layers have RoPE.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum RopeLayers {
+    /// All.
+    All,
+    /// None: positions come from elsewhere.
+    None,
+    /// All, unless the key `rope.scaling.finetuned` is false.
+    Finetuned,
+    /// All in models of so many layers, none in others.
+    InModelsOf(u32),
+    /// Those with a window.
+    Windowed,
+    /// Those with a window; all in models without windows.
+    WindowedOrAll,
+    /// Those with a window, and the first ones without experts.
+    WindowedOrLeading,
+    /// All but the last of so many.
+    ButLastOf(u32),
+    /// All but the last of so many; in models without windows all but the last layer.
+    ButLastOfOrLast(u32),
+    /// All but the first of so many; all in models without windows.
+    ButFirstOf(u32),
+    /// As the list `attention.rope_pattern` says; all without one.
+    Pattern,
+}
+
+/// Positions of several dimensions (`rope.dimension_sections`): pairs of elements belong to one of four, of which the
+/// first three are the position of a text's token and the last is 0.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Sections {
+    /// One dimension.
+    One,
+    /// The sections follow one another.
+    InOrder,
+    /// The first three alternate.
+    Alternating,
+    /// As in order where the key gives any; the pairs are then halves of a head.
+    IfAny,
+}
+
+/// Which layers see only the last positions.
+#[derive(Clone, Copy, Debug)]
+pub struct WindowRule {
+    /// Cells of the window.
+    pub size: WindowSize,
+    /// Whether it begins at a multiple of its size instead of moving with the query.
+    pub chunked: bool,
+    /// Every so many layers one sees everything, where the key `attention.sliding_window_pattern` does not say otherwise;
+    /// 1: none has a window without the key.
+    pub period: u32,
+    /// Whether that layer is the first of so many instead of the last.
+    pub global_first: bool,
+    /// RoPE in the layers with a window.
+    pub rope: WindowRope,
+}
+
+/// Cells of a window.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum WindowSize {
+    /// The key `attention.sliding_window`; no windows where it is 0 or absent.
+    Key,
+    /// The key, or this number where it is absent.
+    KeyOr(u32),
+    /// This number, unless the key is 0.
+    UnlessZero(u32),
+    /// This number, where the key is there and not 0.
+    Given(u32),
+    /// The key or the second number, in models of so many layers.
+    InModelsOf(u32, u32),
+}
+
+/// RoPE in layers with a window.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct WindowRope {
+    /// The base of the frequencies.
+    pub base: WindowBase,
+    /// What becomes of scaled positions.
+    pub scaling: WindowScaling,
+    /// Whether the key `rope.dimension_count_swa` says how many elements are turned.
+    pub own_dimensions: bool,
+}
+
+/// The base of RoPE's frequencies in layers with a window.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub enum WindowBase {
+    /// That of the other layers.
+    Same,
+    /// The key `rope.freq_base_swa`, or that of the other layers.
+    Key,
+    /// The key, or this number.
+    KeyOr(f32),
+}
+
+/// What becomes of scaled positions in layers with a window.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum WindowScaling {
+    /// As in the other layers.
+    Same,
+    /// They are not scaled; the factor on sine and cosine is that of the other layers.
+    FactorOnly,
+    /// They are not scaled, and neither are sine and cosine.
+    None,
+}
+
+impl RopeRule {
+    /// Halves of whole heads in all layers.
+    pub const HALVES: RopeRule = RopeRule {
+        pairing: Pairing::Halves,
+        partial: false,
+        yarn: true,
+        yarn_log: false,
+        beta_fast: 32.0,
+        layers: RopeLayers::All,
+        sections: Sections::One,
+        alpha: false,
+    };
+
+    /// Neighbours of whole heads in all layers.
+    pub const ADJACENT: RopeRule = RopeRule {
+        pairing: Pairing::Adjacent,
+        ..RopeRule::HALVES
+    };
+
+    /// None at all.
+    pub const NONE: RopeRule = RopeRule {
+        partial: true,
+        layers: RopeLayers::None,
+        ..RopeRule::HALVES
+    };
+
+    /// Halves of some elements of a head.
+    pub const PARTIAL: RopeRule = RopeRule {
+        partial: true,
+        ..RopeRule::HALVES
+    };
+}
+
+impl WindowRope {
+    /// As in the other layers.
+    pub const SAME: WindowRope = WindowRope {
+        base: WindowBase::Same,
+        scaling: WindowScaling::Same,
+        own_dimensions: false,
+    };
+
+    /// The same with a base that the file may give.
+    pub const KEYED: WindowRope = WindowRope {
+        base: WindowBase::Key,
+        ..WindowRope::SAME
+    };
+
+    /// The same base, and positions that are not scaled.
+    pub const UNSCALED: WindowRope = WindowRope {
+        scaling: WindowScaling::None,
+        ..WindowRope::SAME
+    };
+
+    /// A base of their own, 10000 where the file says nothing, and positions that are not scaled.
+    pub const OWN: WindowRope = WindowRope {
+        base: WindowBase::KeyOr(10000.0),
+        scaling: WindowScaling::FactorOnly,
+        own_dimensions: false,
+    };
+}
+
+impl WindowRule {
+    /// A window of the file's size that moves with the query, RoPE as in the other layers.
+    pub const fn every(period: u32) -> WindowRule {
+        WindowRule {
+            size: WindowSize::Key,
+            chunked: false,
+            period,
+            global_first: false,
+            rope: WindowRope::SAME,
+        }
+    }
+}

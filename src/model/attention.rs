@@ -1,0 +1,170 @@
+//! The attention of a block, as an architecture's description has it.
+
+use super::config::{Config, Heat};
+use super::linear::Linear;
+use super::load::Loader;
+use super::pass::{Pass, RopeKind};
+use crate::arch::rules::{GateFunction, QkNorms};
+use crate::kernels::Floats;
+use crate::math::{expf, logf};
+use crate::ops;
+use crate::ops::attention::{ScoreRules, Window, alibi_slopes};
+use crate::ops::experts::sigmoid;
+use crate::ops::norm::Norm;
+
+/// From the normed input of a block to what it adds.
+pub struct Attention {
+    layer: usize,
+    both_ways: bool,
+    qkv: [Linear; 3],
+    /// Bound of queries, keys and values.
+    clamp: Option<f32>,
+    /// Of queries and keys: per head, or over all of them.
+    qk_norms: [Option<Norm>; 2],
+    norms_after_rope: bool,
+    rope: Option<RopeKind>,
+    /// Factor on the queries by position.
+    heat: Option<Heat>,
+    /// Factor on the queries.
+    query_scale: Option<f32>,
+    /// Factor on the scores.
+    score_scale: f32,
+    /// What else is done with the scores.
+    rules: Option<ScoreRules>,
+    window: Option<Window>,
+    /// On the heads' outputs, and its function.
+    gate: Option<(Linear, GateFunction)>,
+    /// Of the heads' outputs.
+    sub_norm: Option<Norm>,
+    out: Linear,
+    /// Factor on the result.
+    value_scale: Option<f32>,
+}
+
+impl Attention {
+    /// That of block number `layer`; `None` where a tensor is missing, which is noted.
+    pub fn load(loader: &mut Loader<'_>, c: &Config, layer: usize) -> Option<Attention> {
+        let (rule, scores) = (&c.arch.attention, &c.scores);
+        let window = c.layer_window(layer);
+        let turned = c.turned[layer];
+        let qk_norms = match rule.qk_norms {
+            QkNorms::WithRope(but) if !turned || has_experts(c, but) => [None, None],
+            _ => qk_norms(loader, layer),
+        };
+        let slopes = match scores.alibi > 0.0 {
+            true => alibi_slopes(c.n_head, scores.alibi),
+            false => Vec::new(),
+        };
+        let rules = ScoreRules {
+            cap: scores.cap,
+            slopes,
+            sinks: loader
+                .vector(Some(layer), "attn_sinks.weight")
+                .unwrap_or_default(),
+        };
+        let rope = match window {
+            Some(_) => RopeKind::Window,
+            None => RopeKind::Global,
+        };
+        let gate = loader.linear(layer, "attn_gate");
+        Some(Attention {
+            layer,
+            both_ways: rule.both_ways,
+            qkv: loader.qkv(layer)?,
+            clamp: scores.clamp,
+            qk_norms,
+            norms_after_rope: rule.qk_norms != QkNorms::BeforeRope,
+            rope: turned.then_some(rope),
+            heat: scores.temperature.filter(|heat| !(heat.unturned && turned)),
+            query_scale: scores.query_scale,
+            score_scale: scores.scale,
+            rules: Some(rules).filter(|rules| !rules.is_empty()),
+            window,
+            gate: gate.map(|gate| (gate, rule.gate)),
+            sub_norm: loader.norm(Some(layer), "attn_sub_norm"),
+            out: loader.linear(layer, "attn_output")?,
+            value_scale: scores.value_scale,
+        })
+    }
+
+    /// What attention gives for every row of `x`, `[tokens][n_embd]`. Keys and values are stored.
+    pub fn apply(&self, x: &[f32], pass: &mut Pass<'_, '_>) -> Floats {
+        let acts = pass.activations(x);
+        let [mut q, mut k, mut v] = Linear::apply_all(self.qkv.each_ref(), &acts);
+        let gate = self.gate.as_ref().map(|(gate, f)| (gate.apply(&acts), *f));
+        if let Some(bound) = self.clamp {
+            for x in [&mut q, &mut k, &mut v] {
+                ops::clamp(x, bound);
+            }
+        }
+        if !self.norms_after_rope {
+            self.norm_heads(&mut q, &mut k, pass);
+        }
+        if let Some(rope) = self.rope {
+            pass.rotate(&mut q, rope);
+            pass.rotate(&mut k, rope);
+        }
+        if self.norms_after_rope {
+            self.norm_heads(&mut q, &mut k, pass);
+        }
+        if let Some(heat) = &self.heat {
+            pass.scale_by_position(&mut q, |position| heat.at(position));
+        }
+        if let Some(scale) = self.query_scale {
+            ops::scale(&mut q, scale);
+        }
+        let mut heads = if self.both_ways {
+            pass.attend_whole([&q, &k, &v], self.score_scale)
+        } else {
+            pass.store(self.layer, &k, &v);
+            let rules = self.rules.as_ref();
+            pass.attend(self.layer, &q, self.score_scale, self.window, rules)
+        };
+        if let Some((gate, function)) = gate {
+            multiply_gate(&mut heads, &gate, function);
+        }
+        if let Some(norm) = &self.sub_norm {
+            norm.apply_in_place(pass.isa(), &mut heads);
+        }
+        let mut y = self.out.apply(&pass.rows(&heads));
+        if let Some(scale) = self.value_scale {
+            ops::scale(&mut y, scale);
+        }
+        y
+    }
+
+    fn norm_heads(&self, q: &mut [f32], k: &mut [f32], pass: &Pass<'_, '_>) {
+        for (x, norm) in [q, k].into_iter().zip(&self.qk_norms) {
+            if let Some(norm) = norm {
+                norm.apply_in_place(pass.isa(), x);
+            }
+        }
+    }
+}
+
+/// Norms of queries and keys; those of keys alone are not computed.
+fn qk_norms(loader: &mut Loader<'_>, layer: usize) -> [Option<Norm>; 2] {
+    let Some(q) = loader.norm(Some(layer), "attn_q_norm") else {
+        return [None, None];
+    };
+    [Some(q), loader.norm(Some(layer), "attn_k_norm")]
+}
+
+fn has_experts(c: &Config, count: u32) -> bool {
+    c.experts
+        .as_ref()
+        .is_some_and(|e| e.count == count as usize)
+}
+
+/// `heads *= f(gate)`, where a gate is on one element or on as many as divide the two lengths.
+fn multiply_gate(heads: &mut [f32], gate: &[f32], function: GateFunction) {
+    let size = heads.len() / gate.len().max(1);
+    for (heads, &gate) in heads.chunks_exact_mut(size.max(1)).zip(gate) {
+        let factor = match function {
+            GateFunction::Sigmoid => sigmoid(gate),
+            GateFunction::Softplus if gate > 20.0 => gate,
+            GateFunction::Softplus => logf(1.0 + expf(gate)),
+        };
+        heads.iter_mut().for_each(|h| *h *= factor);
+    }
+}

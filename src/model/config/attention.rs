@@ -1,0 +1,195 @@
+//! What the metadata says of attention scores, and of factors elsewhere.
+
+use super::keys::Keys;
+use crate::arch::Arch;
+use crate::arch::rules::{
+    Alibi, EmbeddingScale, LogitCap, LogitScale, ResidualScale, ScoreCap, ScoreScale, Temperature,
+};
+
+/// What is done with queries and scores.
+#[derive(Clone, Debug)]
+pub struct Scores {
+    /// Factor on the queries after RoPE, where there is one.
+    pub query_scale: Option<f32>,
+    /// Factor on the attention scores.
+    pub scale: f32,
+    /// `cap * tanh(score * factor)`: factor and cap, where the model asks for it.
+    pub cap: Option<[f32; 2]>,
+    /// Bound of queries, keys and values, where there is one.
+    pub clamp: Option<f32>,
+    /// ALiBi's greatest bias; 0 for none.
+    pub alibi: f32,
+    /// Factor on the queries that grows with the position, where there is one.
+    pub temperature: Option<Heat>,
+    /// Factor on what attention gives, where there is one.
+    pub value_scale: Option<f32>,
+}
+
+/// `ln(floor((position + offset) / length) + 1) * scale + 1`.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Heat {
+    /// Positions between two steps.
+    pub length: u32,
+    /// Factor on the logarithm.
+    pub scale: f32,
+    /// Added to the position.
+    pub offset: f32,
+    /// Only in layers without RoPE.
+    pub unturned: bool,
+}
+
+impl Heat {
+    /// The factor at a position: the quotient in `f32`, logarithm, product and sum in `f64`, rounded.
+    pub fn at(&self, position: usize) -> f32 {
+        let steps = ((position as f32 + self.offset) / self.length as f32).floor();
+        (crate::math::log(f64::from(steps) + 1.0) * f64::from(self.scale) + 1.0) as f32
+    }
+}
+
+/// The sizes that factors depend on.
+#[derive(Clone, Copy)]
+pub struct Shape {
+    pub n_layer: usize,
+    pub n_embd: usize,
+    pub n_head: usize,
+    pub head_dim: usize,
+    /// The context that RoPE was trained with.
+    pub original: u32,
+    /// Whether layers have windows.
+    pub windows: bool,
+}
+
+/// A key that is 0 where it is absent.
+fn factor(k: &mut Keys<'_>, key: &str) -> Option<f32> {
+    k.f32(key).filter(|&f| f != 0.0)
+}
+
+pub fn scores(k: &mut Keys<'_>, arch: &Arch, shape: Shape) -> Scores {
+    let rule = &arch.attention;
+    let of_head = |elements: usize| 1.0 / (elements as f32).sqrt();
+    let (query_scale, scale) = match rule.scale {
+        ScoreScale::HeadSize => (None, of_head(shape.head_dim)),
+        ScoreScale::OnQueries(Some(layers)) if shape.n_layer == layers as usize => {
+            (Some(of_head(shape.n_embd / shape.n_head)), 1.0)
+        }
+        ScoreScale::OnQueries(_) => (Some(of_head(shape.head_dim)), 1.0),
+        ScoreScale::Key => {
+            let scale = factor(k, "attention.scale");
+            (None, scale.unwrap_or_else(|| of_head(shape.head_dim)))
+        }
+        ScoreScale::Inverse => (None, 1.0 / shape.head_dim as f32),
+        ScoreScale::One => (None, 1.0),
+    };
+    let clamp = rule.clamp.then(|| k.f32("attention.clamp_kqv")).flatten();
+    Scores {
+        query_scale,
+        scale,
+        cap: cap(k, rule.softcap),
+        clamp: clamp.filter(|&bound| bound > 0.0),
+        alibi: match rule.alibi {
+            Alibi::None => 0.0,
+            Alibi::Fixed(bias) => bias,
+            Alibi::Key => k.f32("attention.max_alibi_bias").unwrap_or(0.0),
+            Alibi::Layers(layers, bias) if shape.n_layer == layers as usize => bias,
+            Alibi::Layers(..) => 0.0,
+        },
+        temperature: temperature(k, rule.temperature, shape),
+        value_scale: rule
+            .value_scale
+            .then(|| factor(k, "attention.value_scale"))
+            .flatten()
+            .filter(|&scale| scale != 1.0),
+    }
+}
+
+fn cap(k: &mut Keys<'_>, rule: ScoreCap) -> Option<[f32; 2]> {
+    const KEY: &str = "attn_logit_softcapping";
+    let (default, scale) = match rule {
+        ScoreCap::None => return None,
+        ScoreCap::Key(default) => (default, 1.0),
+        ScoreCap::Scaled(default, scale) => {
+            (default, k.f32("attention.output_scale").unwrap_or(scale))
+        }
+    };
+    let cap = k.f32(KEY).unwrap_or(default);
+    let cap = k.positive(KEY, cap);
+    Some([scale / cap, cap])
+}
+
+fn temperature(k: &mut Keys<'_>, rule: Temperature, shape: Shape) -> Option<Heat> {
+    let heat = match rule {
+        Temperature::None => return None,
+        Temperature::Key => Heat {
+            length: shape.original,
+            scale: factor(k, "attention.temperature_scale")?,
+            offset: 0.0,
+            unturned: false,
+        },
+        Temperature::WithoutRope(length, scale, offset) => Heat {
+            length,
+            scale,
+            offset,
+            unturned: true,
+        },
+    };
+    if heat.length == 0 {
+        k.problems.push(format!(
+            "{} is 0, and attention is scaled by it",
+            k.name("rope.scaling.original_context_length")
+        ));
+    }
+    (!heat.unturned || shape.windows).then_some(heat)
+}
+
+pub fn embedding_scale(k: &mut Keys<'_>, arch: &Arch, n_embd: usize) -> Option<f32> {
+    match arch.embedding_scale {
+        EmbeddingScale::One => None,
+        EmbeddingScale::RootOfWidth => Some((n_embd as f32).sqrt()),
+        EmbeddingScale::Key(default) => {
+            let scale = k.f32("embedding_scale").unwrap_or(default);
+            Some(scale).filter(|&s| s != 0.0)
+        }
+    }
+}
+
+pub fn residual_scale(k: &mut Keys<'_>, arch: &Arch, n_layer: usize) -> Option<f32> {
+    let scale = match arch.residual_scale {
+        ResidualScale::One => return None,
+        ResidualScale::Key => k.f32("residual_scale").unwrap_or(0.0),
+        ResidualScale::KeyOrDepth(depth) => {
+            let depth = depth / (n_layer as f32).sqrt();
+            k.f32("residual_scale").unwrap_or(depth)
+        }
+    };
+    Some(scale).filter(|&s| s != 0.0)
+}
+
+pub fn logit_scale(k: &mut Keys<'_>, arch: &Arch, n_embd: usize) -> Option<f32> {
+    const KEY: &str = "logit_scale";
+    let rule = arch.output.scale;
+    let default = match rule {
+        LogitScale::One => return None,
+        LogitScale::DivideOrWidth(width) => Some(width / n_embd as f32),
+        LogitScale::MultiplyOr(scale) => Some(scale),
+        LogitScale::Divide | LogitScale::Multiply | LogitScale::Always => None,
+    };
+    let Some(scale) = k.f32(KEY).or(default) else {
+        k.problems.push(format!("{} is missing", k.name(KEY)));
+        return None;
+    };
+    match rule {
+        LogitScale::Divide | LogitScale::DivideOrWidth(_) => Some(1.0 / k.positive(KEY, scale)),
+        LogitScale::Always => Some(scale),
+        _ => Some(scale).filter(|&s| s != 0.0),
+    }
+}
+
+pub fn logit_cap(k: &mut Keys<'_>, arch: &Arch) -> Option<f32> {
+    match arch.output.softcap {
+        LogitCap::None => None,
+        LogitCap::KeyOr(default) => {
+            let cap = k.f32("final_logit_softcapping").unwrap_or(default);
+            Some(cap).filter(|&cap| cap != 0.0)
+        }
+    }
+}

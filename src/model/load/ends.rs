@@ -1,0 +1,96 @@
+//! What stands before and after the blocks.
+
+use trine_formats::anyprec::{AnyPrec, Part};
+use trine_formats::gguf::{Blob, ModelFile};
+
+use super::Loader;
+use crate::ops::matmul::Matrix;
+use crate::ops::norm::Norm;
+
+/// Where in an any-precision file each width's own planes and tables are.
+pub fn sections(file: &ModelFile, anyprec: &AnyPrec) -> Vec<(u8, Blob)> {
+    let mut from = 0;
+    let section = |&width: &u8| {
+        let planes = (from..width).map(Part::Plane);
+        let parts: Vec<Part> = planes.chain([Part::Lut(width)]).collect();
+        from = width;
+        let names = anyprec.tensors().iter();
+        let names = names.flat_map(|t| parts.iter().map(|p| p.name(&t.name)));
+        let blobs = names.filter_map(|name| file.tensor(&name)).map(|v| v.data);
+        let whole = blobs.reduce(|a, b| a.span(&b).unwrap_or(a))?;
+        Some((width, whole))
+    };
+    anyprec.widths().iter().filter_map(section).collect()
+}
+
+/// The tensors before and after the blocks.
+pub struct Ends {
+    pub embedding: Matrix,
+    /// A vector for every position, added to the embedding.
+    pub positions: Option<Matrix>,
+    /// Of the embeddings.
+    pub embedding_norm: Option<Norm>,
+    pub output: Matrix,
+    /// The name of the tensor that `output` is.
+    pub output_tensor: &'static str,
+    pub output_bias: Option<Vec<f32>>,
+    pub output_norm: Option<Norm>,
+    /// Divisors of RoPE's frequencies in all layers: of contexts as long as those of the training, and of longer ones.
+    pub rope_factors: [Option<Vec<f32>>; 2],
+}
+
+/// Loads the ends; a model without `output.weight` projects with its embeddings.
+pub fn ends(loader: &mut Loader<'_>) -> Ends {
+    let embedding = loader.table("token_embd.weight");
+    let embedding = embedding.unwrap_or_else(Matrix::empty);
+    let output = loader.end_matrix("output.weight");
+    loader.check_output();
+    let output_tensor = match output {
+        Some(_) => "output.weight",
+        None => "token_embd.weight",
+    };
+    let output = output.unwrap_or_else(|| embedding.clone());
+    Ends {
+        output_tensor,
+        output: loader.ready(output),
+        output_bias: loader.vector(None, "output.bias"),
+        output_norm: loader.norm(None, "output_norm"),
+        rope_factors: loader.rope_factors(),
+        positions: loader.table("position_embd.weight"),
+        embedding_norm: loader.norm(None, "token_embd_norm"),
+        embedding,
+    }
+}
+
+impl Loader<'_> {
+    /// A required end matrix, or an optional one that is there; not yet in the layout that it runs from.
+    fn end_matrix(&mut self, name: &str) -> Option<Matrix> {
+        let tensor = self.described(None, name)?;
+        let [rows, cols] = self.sizes.shape(tensor)[..] else {
+            return None;
+        };
+        let (cols, rows) = (cols as usize, rows as usize);
+        if tensor.required {
+            return Some(self.matrix(name, cols, rows));
+        }
+        self.optional_matrix(name, cols, rows)
+    }
+
+    /// A matrix whose rows are decoded.
+    fn table(&mut self, name: &str) -> Option<Matrix> {
+        let table = self.end_matrix(name)?;
+        if table.ty.info().is_none_or(|t| t.decode.is_none()) {
+            self.problem(format!("{name}: trine cannot decode {} yet", table.ty));
+        }
+        Some(table)
+    }
+
+    /// One set of divisors for all contexts, or one for each kind.
+    fn rope_factors(&mut self) -> [Option<Vec<f32>>; 2] {
+        if let Some(factors) = self.vector(None, "rope_freqs.weight") {
+            return [Some(factors.clone()), Some(factors)];
+        }
+        ["rope_factors_short.weight", "rope_factors_long.weight"]
+            .map(|name| self.vector(None, name))
+    }
+}

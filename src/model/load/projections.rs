@@ -1,0 +1,214 @@
+//! Projections: matrices with the factors and biases that some models have.
+
+use std::ops::Range;
+
+use super::{Loader, full_name};
+use crate::arch::{Extent, Role, Tensor};
+use crate::model::linear::Linear;
+use crate::ops::matmul::Matrix;
+
+/// One matrix of every expert.
+pub struct Stacked {
+    /// The name in the file; later parts of a fused tensor have none, to be observed once.
+    pub tensor: Option<String>,
+    /// By number of the expert.
+    pub matrices: Vec<Matrix>,
+    /// Factors on the outputs, one per expert.
+    pub scales: Option<Vec<f32>>,
+    /// Biases, `[experts][rows]`.
+    pub biases: Option<Vec<f32>>,
+}
+
+impl Loader<'_> {
+    /// `NAME.weight` of a block with its `NAME.scale` and `NAME.bias`, where there are any; `None` where the architecture or
+    /// the file has no such matrix.
+    pub fn linear(&mut self, layer: usize, name: &str) -> Option<Linear> {
+        let linear = self.unready_linear(layer, name)?;
+        Some(Linear {
+            weight: self.ready(linear.weight),
+            ..linear
+        })
+    }
+
+    fn unready_linear(&mut self, layer: usize, name: &str) -> Option<Linear> {
+        let tensor = self.described(Some(layer), &format!("{name}.weight"))?;
+        let [rows, cols] = self.sizes.shape(tensor)[..] else {
+            return None;
+        };
+        self.projection(layer, tensor, name, cols as usize, rows as usize)
+    }
+
+    /// A projection of a stated shape, not yet in the layout that it runs from.
+    fn projection(
+        &mut self,
+        layer: usize,
+        tensor: &Tensor,
+        name: &str,
+        cols: usize,
+        rows: usize,
+    ) -> Option<Linear> {
+        let full = full_name(Some(layer), tensor.gguf);
+        if !tensor.required && !self.has(&full) {
+            return None;
+        }
+        Some(Linear {
+            weight: self.matrix(&full, cols, rows),
+            scale: self
+                .factors(layer, name, 1)
+                .and_then(|s| s.first().copied()),
+            bias: self.vector(Some(layer), &format!("{name}.bias")),
+            tensor: Some(full),
+        })
+    }
+
+    /// The factors on a projection's outputs, where the graph applies them.
+    fn factors(&mut self, layer: usize, projection: &str, n: usize) -> Option<Vec<f32>> {
+        let name = full_name(Some(layer), &format!("{projection}.scale"));
+        self.optional_floats(&name, &[n])
+            .filter(|_| self.arch.applies_factors(projection))
+    }
+
+    /// Rows `range` of an unpacked projection as one of their own. Only that of the first rows is observed.
+    fn part(&mut self, all: &Linear, range: Range<usize>) -> Linear {
+        let weight = all.weight.rows(range.clone());
+        Linear {
+            tensor: all.tensor.clone().filter(|_| range.start == 0),
+            weight: self.ready(weight.unwrap_or_else(Matrix::empty)),
+            scale: all.scale,
+            bias: all
+                .bias
+                .as_ref()
+                .and_then(|b| b.get(range))
+                .map(<[f32]>::to_vec),
+        }
+    }
+
+    /// The two halves of a projection's rows.
+    pub fn halves(&mut self, layer: usize, name: &str) -> Option<[Linear; 2]> {
+        let all = self.unready_linear(layer, name)?;
+        let half = all.weight.rows / 2;
+        Some([self.part(&all, 0..half), self.part(&all, half..2 * half)])
+    }
+
+    /// Query, key and value projection of a layer, from separate tensors or one fused `attn_qkv`.
+    pub fn qkv(&mut self, layer: usize) -> Option<[Linear; 3]> {
+        const NAMES: [&str; 3] = ["attn_q", "attn_k", "attn_v"];
+        if !self.has(&format!("blk.{layer}.attn_qkv.weight")) {
+            let [q, k, v] = NAMES.map(|name| self.linear(layer, name));
+            return Some([q?, k?, v?]);
+        }
+        let cols = self.sizes.embd as usize;
+        let q = (self.sizes.heads * self.sizes.head_dim) as usize;
+        let kv = (self.sizes.kv_heads * self.sizes.head_dim) as usize;
+        let fused = Tensor::new("attn_qkv.weight", "", &[], Role::ByRows);
+        let mut all = self.projection(layer, &fused, "attn_qkv", cols, q + 2 * kv)?;
+        if self.described(Some(layer), "attn_q.bias").is_some() {
+            let bias = full_name(Some(layer), "attn_qkv.bias");
+            all.bias = self.optional_floats(&bias, &[q + 2 * kv]);
+        }
+        let parts = [0..q, q..q + kv, q + kv..q + 2 * kv];
+        let mut parts = parts.into_iter().zip(NAMES).map(|(range, name)| {
+            let mut linear = self.part(&all, range);
+            if linear.bias.is_none() && self.has(&format!("blk.{layer}.{name}.bias")) {
+                linear.bias = self.vector(Some(layer), &format!("{name}.bias"));
+            }
+            linear
+        });
+        Some([parts.next()?, parts.next()?, parts.next()?])
+    }
+
+    /// The matrix that scores experts; its numbers have to be finite.
+    pub fn router(&mut self, layer: usize, name: &str) -> Option<Matrix> {
+        let tensor = self.described(Some(layer), name)?;
+        let [rows, cols] = self.sizes.shape(tensor)[..] else {
+            return None;
+        };
+        let name = full_name(Some(layer), name);
+        let matrix = self.matrix(&name, cols as usize, rows as usize);
+        if let Some(decode) = matrix.ty.info().and_then(|t| t.decode) {
+            let mut row = vec![0f32; matrix.cols];
+            let in_rows = (0..matrix.rows).map(|i| matrix.row(i));
+            for bytes in in_rows.filter(|bytes| !bytes.is_empty()) {
+                decode(bytes, &mut row);
+                if !self.is_finite(&name, &row) {
+                    break;
+                }
+            }
+        }
+        Some(self.ready(matrix))
+    }
+
+    /// Whether a projection's matrix holds that of the gate too, in the first half of its rows.
+    pub fn is_fused(&self, layer: usize, name: &str) -> bool {
+        let tensor = self.described(Some(layer), &format!("{name}.weight"));
+        let twice = [Extent::TwiceFf, Extent::TwiceSharedFf];
+        tensor.is_some_and(|t| t.shape.first().is_some_and(|e| twice.contains(e)))
+    }
+
+    /// The matrices of all experts, `[experts][rows][columns]` in one tensor, with the factors and biases of their outputs;
+    /// `None` where the architecture or the file has no such tensor.
+    pub fn experts(&mut self, layer: usize, name: &str) -> Option<Stacked> {
+        self.expert_parts(layer, name, name, 1)?.pop()
+    }
+
+    /// The two halves of the rows of every expert; their factors are those of the upper one alone.
+    pub fn expert_halves(&mut self, layer: usize, name: &str, up: &str) -> Option<[Stacked; 2]> {
+        self.expert_parts(layer, name, up, 2)?.try_into().ok()
+    }
+
+    /// Equal parts of the rows of every expert.
+    fn expert_parts(
+        &mut self,
+        layer: usize,
+        name: &str,
+        scaled: &str,
+        parts: usize,
+    ) -> Option<Vec<Stacked>> {
+        let tensor = self.described(Some(layer), &format!("{name}.weight"))?;
+        let shape = self.sizes.gguf_shape(tensor);
+        let &[cols, rows, experts] = &shape.iter().map(|&n| n as usize).collect::<Vec<_>>()[..]
+        else {
+            return None;
+        };
+        let weight = full_name(Some(layer), tensor.gguf);
+        if !tensor.required && !self.has(&weight) {
+            return None;
+        }
+        let all = self.stacked(&weight, [cols, rows, experts]);
+        let scales = self.factors(layer, scaled, experts);
+        let biases = self.vector(Some(layer), &format!("{name}.bias"));
+        let biases = biases.filter(|b| b.len() == experts * rows);
+        if all.is_none() {
+            self.missing(&weight);
+        }
+        let size = rows / parts;
+        let part = |part: usize| {
+            let one = |e: usize| {
+                let from = e * rows + part * size;
+                let matrix = all.as_ref().and_then(|all| all.rows(from..from + size));
+                self.ready(matrix.unwrap_or_else(Matrix::empty))
+            };
+            Stacked {
+                tensor: Some(weight.clone()).filter(|_| part == 0),
+                matrices: (0..experts).map(one).collect(),
+                scales: scales.clone(),
+                biases: biases.clone(),
+            }
+        };
+        Some((0..parts).map(part).collect())
+    }
+
+    /// A stack of matrices as one of all their rows.
+    fn stacked(&mut self, name: &str, shape: [usize; 3]) -> Option<Matrix> {
+        let [cols, rows, experts] = shape;
+        let view = self.take(name, &shape)?;
+        let ty = view.info.ty;
+        let matrix = Matrix::new(ty, cols, rows * experts, view.data, self.options.isa);
+        if matrix.is_none() {
+            self.problems.push(format!(
+                "tensor {name}: trine cannot multiply by experts of {ty} yet"
+            ));
+        }
+        matrix
+    }
+}

@@ -1,0 +1,93 @@
+//! docs/models.md is what the code says.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use std::fs;
+
+use trine::arch::{ARCHITECTURES, MISSING};
+
+use crate::listing::Listing;
+use crate::{MODELS, NOT_YET};
+
+const HEAD: &str = "\
+# Models
+
+Which architectures (`general.architecture`) trine runs with the bits of llama.cpp's portable build, and which it does not
+yet. The tables are made from `src/arch` by `tests/archs`, which also checks that they are current:
+`TRINE_WRITE_DOCS=1 cargo test --release --test archs docs` writes this file.
+
+The last column names the small random models that hold an architecture: their logits are the reference's at every position,
+in F32, F16, Q8_0 and Q4_K_M, and so are the files that `rquantize` makes of them (`testdata/archs/README.md`). `rconvert`
+tells whether Hugging Face checkpoints can be converted, `fisher` whether `rimatrix --fisher` has the gradients.
+
+| architecture | known models | experts | rconvert | fisher | held by |
+|---|---|---|---|---|---|
+";
+
+const REST: &str = "
+## Not yet
+
+Architectures of llama.cpp that trine refuses by name, and what they need.
+
+| what | architectures |
+|---|---|
+";
+
+/// The models of the test by architecture.
+fn held() -> BTreeMap<String, Vec<&'static str>> {
+    let mut held: BTreeMap<String, Vec<&str>> = BTreeMap::new();
+    for name in MODELS.iter().filter(|name| !NOT_YET.contains(name)) {
+        let path = trine_testkit::testdata(&format!("archs/{name}.txt"));
+        let listing = Listing::parse(&fs::read_to_string(path).expect("a listing"));
+        held.entry(listing.architecture()).or_default().push(name);
+    }
+    held
+}
+
+fn table() -> String {
+    let (mut out, mut held) = (HEAD.to_owned(), held());
+    let mut archs = ARCHITECTURES.to_vec();
+    archs.sort_by_key(|arch| arch.name);
+    for arch in archs {
+        let yes = |is: bool| if is { "yes" } else { "" };
+        let experts = match (arch.block.is_empty(), arch.expert_block.is_empty()) {
+            (true, _) => "always",
+            (_, false) => "or dense",
+            (_, true) => "",
+        };
+        let models = held.remove(arch.name);
+        let models = models.unwrap_or_else(|| panic!("no test holds {}", arch.name));
+        writeln!(
+            out,
+            "| {} | {} | {experts} | {} | {} | {} |",
+            arch.name,
+            arch.models,
+            yes(arch.checkpoint.is_some()),
+            yes(arch.gradients),
+            models.join(", ")
+        )
+        .expect("text");
+    }
+    assert!(held.is_empty(), "{held:?} are no architectures");
+    out += REST;
+    let mut missing: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    for m in MISSING {
+        missing.entry(m.what).or_default().push(m.name);
+    }
+    for (what, mut names) in missing {
+        names.sort_unstable();
+        writeln!(out, "| {what} | {} |", names.join(", ")).expect("text");
+    }
+    out
+}
+
+#[test]
+fn the_tables_are_current() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/models.md");
+    let table = table();
+    if std::env::var_os("TRINE_WRITE_DOCS").is_some() {
+        fs::write(path, &table).expect("a writable folder");
+    }
+    let found = fs::read_to_string(path).unwrap_or_default();
+    assert!(found == table, "docs/models.md is not what the code says");
+}

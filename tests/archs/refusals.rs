@@ -1,0 +1,149 @@
+//! Files that lie about their experts, and sequences that are too long, are refused by the name of what is wrong.
+
+use std::fs;
+
+use trine::model::{LoadOptions, Model, ModelError};
+use trine::pool::Pool;
+use trine::step::{EvalError, Session, SessionOptions, StepError};
+
+use crate::listing::Listing;
+
+/// What is wrong with the model of a listing whose lines were changed.
+fn problems(name: &str, changed: impl Fn(&str) -> Option<String>) -> Vec<String> {
+    let path = trine_testkit::testdata(&format!("archs/{name}.txt"));
+    let text = fs::read_to_string(path).expect("a listing");
+    let lines: Vec<String> = text.lines().filter_map(changed).collect();
+    assert_ne!(lines.join("\n"), text.trim_end(), "nothing was changed");
+    let file = Listing::parse(&lines.join("\n")).file();
+    match Model::load(&trine_testkit::gguf::model(file), &LoadOptions::default()) {
+        Err(ModelError::Invalid(problems)) => problems,
+        other => panic!("{:?}", other.err()),
+    }
+}
+
+/// [`problems`] with `from` in every line replaced.
+fn replaced(name: &str, from: &str, to: &str) -> Vec<String> {
+    problems(name, |line| Some(line.replace(from, to)))
+}
+
+/// [`problems`] without the lines that contain `what`.
+fn without(name: &str, what: &str) -> Vec<String> {
+    problems(name, |line| (!line.contains(what)).then(|| line.to_owned()))
+}
+
+#[test]
+fn missing_tensors_of_experts_are_named() {
+    for tensor in [
+        "ffn_gate_inp",
+        "ffn_gate_exps",
+        "ffn_up_exps",
+        "ffn_down_exps",
+        "ffn_gate_shexp",
+        "ffn_up_shexp",
+        "ffn_down_shexp",
+        "ffn_gate_inp_shexp",
+    ] {
+        let missing = without("qwen2moe-moe", &format!("blk.1.{tensor}.weight"));
+        let first = format!("tensor blk.1.{tensor}.weight is missing");
+        assert!(missing.contains(&first), "{missing:?}");
+    }
+    // either fused or apart, but there
+    let missing = without("cohere2moe-moe", "ffn_gate_up_exps");
+    assert_eq!(
+        missing,
+        ["gate", "up"].map(|part| format!("tensor blk.1.ffn_{part}_exps.weight is missing"))
+    );
+    let missing = without("glm4moe-moe", "exp_probs_b");
+    assert_eq!(missing, ["tensor blk.1.exp_probs_b.bias is missing"]);
+}
+
+#[test]
+fn wrong_counts_and_shapes_are_named() {
+    let shapes = replaced("qwen2moe-moe", "expert_count u32 2", "expert_count u32 3");
+    let router = "tensor blk.0.ffn_gate_inp.weight has shape [256, 2], expected [256, 3]";
+    let experts =
+        "tensor blk.1.ffn_down_exps.weight has shape [384, 256, 2], expected [384, 256, 3]";
+    for line in [router, experts] {
+        assert!(shapes.contains(&line.to_owned()), "{shapes:?}");
+    }
+    assert_eq!(
+        replaced("qwen2moe-moe", "used_count u32 2", "used_count u32 3"),
+        ["qwen2moe.expert_used_count is 3, more than the 2 experts"]
+    );
+    assert_eq!(
+        replaced("qwen2moe-moe", "expert_count u32 2", "expert_count u32 0"),
+        ["qwen2moe.expert_count is missing, and models of architecture qwen2moe have experts"]
+    );
+    let flat = replaced(
+        "qwen2moe-moe",
+        "exps.weight 256 384 2",
+        "exps.weight 256 768",
+    );
+    let one = "tensor blk.0.ffn_up_exps.weight has shape [256, 768], expected [256, 384, 2]";
+    assert!(flat.contains(&one.to_owned()), "{flat:?}");
+    let widths = replaced(
+        "qwen2moe-moe",
+        "shared_feed_forward_length u32 192",
+        "shared_feed_forward_length u32 100",
+    );
+    let one = "tensor blk.1.ffn_up_shexp.weight has shape [256, 192], expected [256, 100]";
+    assert!(widths.contains(&one.to_owned()), "{widths:?}");
+    assert_eq!(
+        replaced("dots1-moe", "gating_func u32 2", "gating_func u32 7"),
+        [
+            "dots1.expert_gating_func is 7; trine has 1 (soft-max), 2 (sigmoid) and 3 (soft-max of the chosen)"
+        ]
+    );
+    assert_eq!(
+        replaced("dots1-moe", "group_count u32 0", "group_count u32 2"),
+        [
+            "dots1.expert_group_count is 2 and dots1.expert_group_used_count is 0: 2 experts cannot be grouped like that"
+        ]
+    );
+}
+
+#[test]
+fn what_decides_between_experts_has_to_be_numbers() {
+    let text = |name: &str| {
+        let path = trine_testkit::testdata(&format!("archs/{name}.txt"));
+        fs::read_to_string(path).expect("a listing")
+    };
+    for (model, tensor) in [
+        ("qwen2moe-moe", "blk.1.ffn_gate_inp.weight"),
+        ("qwen2moe-moe", "blk.0.ffn_gate_inp_shexp.weight"),
+        ("glm4moe-moe", "blk.1.exp_probs_b.bias"),
+    ] {
+        let file = Listing::parse(&text(model)).file_with(tensor, f32::NAN);
+        match Model::load(&trine_testkit::gguf::model(file), &LoadOptions::default()) {
+            Err(ModelError::Invalid(problems)) => assert_eq!(
+                problems,
+                [format!(
+                    "tensor {tensor} holds NaN or infinity, the data is damaged"
+                )]
+            ),
+            other => panic!("{:?}", other.err()),
+        }
+    }
+}
+
+#[test]
+fn sequences_are_no_longer_than_the_table_of_positions() {
+    let model = Model::load(
+        &trine_testkit::gguf::model(crate::made("gpt2-dense")),
+        &LoadOptions::default(),
+    );
+    let model = model.expect("a model");
+    assert_eq!(model.most_positions(), Some(256));
+    let options = SessionOptions {
+        n_ctx: 300,
+        n_ubatch: 64,
+    };
+    let pool = Pool::new(1).expect("a thread");
+    let mut session = Session::new(&model, &pool, options);
+    let mut sink = |_: usize, _: &[f32]| {};
+    session.eval(&[1; 250], 250, &mut sink).expect("room");
+    let refused = session.eval(&[1; 7], 7, &mut sink);
+    assert_eq!(refused, Err(EvalError::Step(StepError::TooLong(256))));
+    assert_eq!(session.n_past(), 250);
+    session.eval(&[1; 6], 6, &mut sink).expect("room");
+}

@@ -22,7 +22,10 @@ fn config() -> Value {
 
 fn tokenizer() -> Value {
     json!({
-        "added_tokens": [{"id": 3, "content": "<s>", "special": true}],
+        "added_tokens": [{
+            "id": 3, "content": "<s>", "special": true, "normalized": false, "single_word": false, "lstrip": false,
+            "rstrip": false,
+        }],
         "pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": false, "use_regex": true},
         "model": {"type": "BPE", "vocab": {"a": 0, "b": 1, "ab": 2}, "merges": ["a b"]},
     })

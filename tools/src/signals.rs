@@ -24,6 +24,7 @@ pub use posix::{die_of_pipe, hold_back, last_words, watch};
 mod posix {
     use std::io;
     use std::os::fd::AsFd;
+    use std::os::unix::thread::JoinHandleExt;
     use std::sync::atomic::{AtomicI32, AtomicUsize, Ordering};
     use std::thread;
 
@@ -94,7 +95,6 @@ mod posix {
             install(fault, SigHandler::Handler(on_fault));
         }
         let wait = move || {
-            WATCHER.store(pthread_self() as usize, Ordering::SeqCst);
             while let Ok(signal) = all.wait() {
                 let fault = FAULT.load(Ordering::SeqCst);
                 tell(match signal {
@@ -105,8 +105,9 @@ mod posix {
             }
         };
         let thread = thread::Builder::new().name("signals".to_owned());
-        if thread.spawn(wait).is_err() {
-            let _ = all.thread_unblock();
+        match thread.spawn(wait) {
+            Ok(thread) => WATCHER.store(thread.as_pthread_t() as usize, Ordering::SeqCst),
+            Err(_) => drop(all.thread_unblock()),
         }
     }
 

@@ -7,6 +7,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use anyhow::{Result, bail};
 use trine_formats::file_id::{FileId, follow};
 use trine_formats::gguf::ModelFile;
+use trine_formats::gguf::write::WriteError;
 
 static INPUTS: Mutex<Vec<FileId>> = Mutex::new(Vec::new());
 
@@ -34,6 +35,18 @@ pub fn add_model(model: &ModelFile) {
 /// Whether the file at `path` is one of those that are read.
 pub fn contain(path: &Path) -> bool {
     FileId::of(path).is_ok_and(|id| inputs().contains(&id))
+}
+
+/// Refuses the file that a tool was asked for when it is also an input.
+///
+/// # Errors
+/// They are one file.
+pub fn spare_output(target: &Path) -> Result<()> {
+    let leads_to = follow(target).unwrap_or_else(|_| target.to_owned());
+    if contain(&leads_to) {
+        return Err(WriteError::IsInput(target.to_owned()).into());
+    }
+    Ok(())
 }
 
 /// Refuses an output that is also an input; `option` names it on the command line.

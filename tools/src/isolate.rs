@@ -98,6 +98,7 @@ impl Isolate for OtherProcess {
                 .arg(name(job))
                 .arg((limits.memory + STACK as u64 + OWN_MEMORY).to_string())
                 .env_remove("RUST_BACKTRACE")
+                .env("RAYON_NUM_THREADS", "1")
                 .stdin(Stdio::piped())
                 .stdout(Stdio::piped())
                 .stderr(Stdio::null())

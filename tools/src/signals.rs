@@ -24,11 +24,13 @@ pub use posix::{die_of_pipe, hold_back, last_words, watch};
 mod posix {
     use std::io;
     use std::os::fd::AsFd;
-    use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
+    use std::os::unix::thread::JoinHandleExt;
+    use std::sync::atomic::{AtomicI32, AtomicUsize, Ordering};
     use std::thread;
 
     use nix::libc;
     use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+    use nix::sys::pthread::pthread_self;
     use nix::sys::signal::{
         SaFlags, SigAction, SigHandler, SigSet, Signal, kill, raise, sigaction,
     };
@@ -44,8 +46,8 @@ mod posix {
 
     /// The signal of a fault that ends the program; 0 as long as there was none.
     static FAULT: AtomicI32 = AtomicI32::new(0);
-    /// Whether a thread waits for signals.
-    static WATCHED: AtomicBool = AtomicBool::new(false);
+    /// The thread that waits for signals; 0 as long as there is none.
+    static WATCHER: AtomicUsize = AtomicUsize::new(0);
 
     /// Installs what is done about a signal; gives back what was done before.
     fn install(signal: Signal, handler: SigHandler) -> Option<SigAction> {
@@ -102,22 +104,23 @@ mod posix {
                 });
             }
         };
-        match thread::Builder::new()
-            .name("signals".to_owned())
-            .spawn(wait)
-        {
-            Ok(_) => WATCHED.store(true, Ordering::SeqCst),
+        let thread = thread::Builder::new().name("signals".to_owned());
+        match thread.spawn(wait) {
+            Ok(thread) => WATCHER.store(thread.as_pthread_t() as usize, Ordering::SeqCst),
             Err(_) => drop(all.thread_unblock()),
         }
     }
 
     /// Runs in the thread that read mapped memory or gave up, in the middle of anything.
     extern "C" fn on_fault(signal: libc::c_int) {
-        let first = FAULT.swap(signal, Ordering::SeqCst) == 0;
-        if first && WATCHED.load(Ordering::SeqCst) && kill(Pid::this(), WAKE).is_ok() {
-            loop {
-                // The waiting thread ends the process.
-                pause();
+        let watcher = WATCHER.load(Ordering::SeqCst);
+        if watcher != 0 && watcher != pthread_self() as usize {
+            // The first of several threads wakes the one that ends the process; the others wait for it too.
+            let first = FAULT.compare_exchange(0, signal, Ordering::SeqCst, Ordering::SeqCst);
+            if first.is_err() || kill(Pid::this(), WAKE).is_ok() {
+                loop {
+                    pause();
+                }
             }
         }
         // There is no such thread, or it is the one that failed.

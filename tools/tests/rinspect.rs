@@ -318,7 +318,7 @@ fn wrong_arguments_are_refused() {
 
 #[cfg(unix)]
 #[test]
-fn a_reader_that_stops_early_is_no_error() {
+fn a_reader_that_stops_early_ends_the_program() {
     use std::process::{Command, Stdio};
     let mut child = Command::new(env!("CARGO_BIN_EXE_rinspect"))
         .args(["--json", "--hash"])
@@ -329,6 +329,8 @@ fn a_reader_that_stops_early_is_no_error() {
         .unwrap();
     drop(child.stdout.take());
     let output = child.wait_with_output().unwrap();
-    assert!(output.status.success());
+    // By SIGPIPE, as the system ends those who write to nobody.
+    let signal = std::os::unix::process::ExitStatusExt::signal(&output.status);
+    assert_eq!(signal, Some(13));
     assert_eq!(String::from_utf8(output.stderr).unwrap(), "");
 }

@@ -178,7 +178,7 @@ pub fn quantize(job: Job<'_>) -> Result<()> {
         show::write_plan(&plan, job.target, &sensitivity, job.json, &mut out)?;
         return Ok(out.flush()?);
     }
-    inputs::spare(job.out, "the output")?;
+    inputs::spare_output(job.out)?;
     let mut bar = TensorBar::new(plan.bytes_from(), job.verbose);
     let report = run(
         job.model,

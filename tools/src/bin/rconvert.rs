@@ -194,7 +194,7 @@ fn convert(args: &Args) -> Result<()> {
             .as_ref()
             .ok_or_else(|| anyhow!("the name of the file to write is missing"))?;
         plan.inputs().iter().for_each(|p| inputs::add(p));
-        inputs::spare(out, "OUT.gguf")?;
+        inputs::spare_output(out)?;
         let mut progress = Display {
             bar: TensorBar::new(plan.work(), args.verbose),
             total: plan.rows.len(),

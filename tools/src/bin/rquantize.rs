@@ -228,7 +228,7 @@ fn take_width(args: &Args, width: u8) -> Result<()> {
         bail!("--width knows neither --dry-run nor --verify; rinspect shows the widths of a file");
     }
     let model = load::open(&args.input, true)?;
-    inputs::spare(Path::new(out), "the output")?;
+    inputs::spare_output(Path::new(out))?;
     take(&model, width, Path::new(out), args.json)
 }
 
@@ -465,7 +465,7 @@ fn quantize(args: &Args) -> Result<()> {
         return Ok(());
     }
     for file in output_paths(&plan, &job.out) {
-        inputs::spare(&file, "the output")?;
+        inputs::spare_output(&file)?;
     }
     let mut display = Display {
         bar: TensorBar::new(plan.bytes_from(), args.verbose),

@@ -8,6 +8,7 @@ use trine_formats::gguf::ModelFile;
 
 use super::{line, shortest};
 use crate::progress::human_bytes;
+use crate::shown;
 
 /// Sizes at one width.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -173,16 +174,18 @@ impl AnyPrecReport {
         let method = match h.seed_method.split_once(':') {
             None if h.seed_method == "dp" => "the best ones".to_owned(),
             Some(("dp", bits)) => {
-                format!("the best ones of {} bits", bits.escape_debug())
+                format!("the best ones of {} bits", shown::name(bits))
             }
-            Some(("kmeans++", seed)) => format!("the reference's, random state {seed}"),
-            _ => h.seed_method.escape_debug().to_string(),
+            Some(("kmeans++", seed)) => {
+                format!("the reference's, random state {}", shown::name(seed))
+            }
+            _ => shown::name(&h.seed_method),
         };
         line(
             out,
             &format!(
                 "  clusters: {method}; sensitivities: {}{}",
-                h.sensitivity.escape_debug(),
+                shown::name(&h.sensitivity),
                 self.calibration()
             ),
         )?;
@@ -196,10 +199,7 @@ impl AnyPrecReport {
             )?;
         }
         for sha256 in &h.source_sha256 {
-            line(
-                out,
-                &format!("  made from sha256 {}", sha256.escape_debug()),
-            )?;
+            line(out, &format!("  made from sha256 {}", shown::name(sha256)))?;
         }
         Ok(())
     }
@@ -208,7 +208,7 @@ impl AnyPrecReport {
         let c = &self.header.calibration;
         let mut text = String::new();
         if let Some(dataset) = &c.dataset {
-            text += &format!(" on {}", dataset.escape_debug());
+            text += &format!(" on {}", shown::name(dataset));
         }
         match (c.samples, c.seq_len) {
             (Some(n), Some(len)) => text += &format!(", {n} chunks of {len} tokens"),
@@ -216,7 +216,7 @@ impl AnyPrecReport {
             _ => {}
         }
         if let Some(sha256) = &c.sha256 {
-            text += &format!(", sha256 {}", sha256.escape_debug());
+            text += &format!(", sha256 {}", shown::name(sha256));
         }
         text
     }

@@ -22,8 +22,11 @@ fn config() -> Value {
 
 fn tokenizer() -> Value {
     json!({
-        "added_tokens": [{"id": 3, "content": "<s>", "special": true}],
-        "pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": false, "use_regex": true},
+        "added_tokens": [{
+            "id": 3, "content": "<s>", "special": true, "normalized": false, "single_word": false, "lstrip": false,
+            "rstrip": false,
+        }],
+        "pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": false, "use_regex": true, "trim_offsets": true},
         "model": {"type": "BPE", "vocab": {"a": 0, "b": 1, "ab": 2}, "merges": ["a b"]},
     })
 }
@@ -182,7 +185,7 @@ fn no_file_of_the_folder_is_replaced() {
     {
         let before = bytes(&dir, name);
         let error = convert(dir.path(), &["--vocab-only", ".", name]).expect("a refusal");
-        assert!(error.contains("also an input"), "{name}: {error}");
+        assert!(error.contains("also the input"), "{name}: {error}");
         assert_eq!(bytes(&dir, name), before, "{name}");
     }
     for _ in 0..2 {

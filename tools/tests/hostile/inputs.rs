@@ -115,7 +115,7 @@ fn a_source_that_changes_is_no_source() {
     let dir = folder();
     small(
         &path(&dir, "a.gguf"),
-        "token_embd.weight",
+        "blk.0.ffn_up.weight",
         &values(256 * 8192),
     );
     let mut noticed = 0;

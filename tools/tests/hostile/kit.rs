@@ -35,7 +35,7 @@ pub fn run(dir: &Path, program: &str, words: &[&str]) -> Output {
 
 /// The same behind a line of the shell, such as a limit of the system.
 pub fn run_behind(dir: &Path, shell: &str, program: &str, words: &[&str]) -> Output {
-    let mut all = vec!["-c", shell, "sh", program];
+    let mut all = vec!["-c", shell, program];
     all.extend(words);
     run(dir, "sh", &all)
 }

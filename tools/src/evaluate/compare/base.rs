@@ -1,7 +1,7 @@
 //! The reference's log-probabilities: where they are, and how they get there.
 
 use std::fs::File;
-use std::io::{self, BufReader, BufWriter, IntoInnerError};
+use std::io::{self, BufReader, BufWriter, IntoInnerError, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, anyhow, bail};
@@ -29,7 +29,7 @@ pub struct Plan {
 
 enum Target {
     /// A file that is there and fits.
-    There(PathBuf),
+    There(PathBuf, File),
     /// A file to be written, and whether it stays.
     New { out: OutFile, stays: bool },
 }
@@ -60,11 +60,12 @@ impl Plan {
                     );
                 }
                 let (input, length) = open_base(path)?;
+                let file = input.get_ref().try_clone().with_context(unfit)?;
                 let base =
                     BaseReader::new(input, length, n_vocab, bos, None).with_context(unfit)?;
                 let chunks = cut(args.ctx_size.unwrap_or(base.chunks().n_ctx()))?;
                 fits(base.chunks(), &chunks).with_context(unfit)?;
-                (chunks, Target::There(path.to_owned()))
+                (chunks, Target::There(path.to_owned(), file))
             }
             None => {
                 let chunks = cut(args.ctx_size.unwrap_or(512))?;
@@ -96,7 +97,7 @@ impl Plan {
         let bytes = base_file::size(&self.chunks, self.n_vocab);
         let size = human_bytes(u64::try_from(bytes).unwrap_or(u64::MAX));
         match &self.target {
-            Target::There(path) => {
+            Target::There(path, _) => {
                 format!(
                     "the reference's log-probabilities are read from '{}'",
                     path.display()
@@ -119,16 +120,17 @@ impl Plan {
     /// # Errors
     /// Non-finite logits, a file that cannot be written or is another model's, Ctrl-C.
     pub fn evaluate(self, reference: &mut Timed) -> Result<Base> {
-        let base = |path: &Path, temporary| Base {
+        let base = |path: &Path, file, temporary| Base {
             path: path.to_owned(),
+            file,
             _temporary: temporary,
             count: self.chunks.count(),
             n_vocab: self.n_vocab,
             bos: self.bos,
         };
         match self.target {
-            Target::There(path) => {
-                let base = base(&path, None);
+            Target::There(path, file) => {
+                let base = base(&path, file, None);
                 base.check(reference)?;
                 Ok(base)
             }
@@ -140,13 +142,14 @@ impl Plan {
                         EvalError::Write(e) => anyhow::Error::new(e).context(in_file()),
                         e => e.into(),
                     })?;
+                let file = File::open(out.unfinished()).with_context(in_file)?;
                 if !stays {
                     let path = out.unfinished().to_owned();
-                    return Ok(base(&path, Some(out)));
+                    return Ok(base(&path, file, Some(out)));
                 }
                 out.keep().with_context(in_file)?;
                 note!("log-probabilities saved to '{}'", named.display());
-                Ok(base(&named, None))
+                Ok(base(&named, file, None))
             }
         }
     }
@@ -202,6 +205,8 @@ fn write(
 /// The reference's log-probabilities; dropped, it removes a temporary file.
 pub struct Base {
     path: PathBuf,
+    /// Opened once: whatever takes its name meanwhile, all passes read the same file.
+    file: File,
     _temporary: Option<OutFile>,
     count: usize,
     n_vocab: usize,
@@ -222,7 +227,13 @@ impl Base {
     /// # Errors
     /// It cannot be opened or is no longer what it was.
     pub fn open(&self, limit: usize) -> Result<BaseReader<BufReader<File>>> {
-        let (input, length) = open_base(&self.path)?;
+        let again = || -> io::Result<(BufReader<File>, u64)> {
+            let mut file = self.file.try_clone()?;
+            file.seek(SeekFrom::Start(0))?;
+            let length = file.metadata()?.len();
+            Ok((BufReader::with_capacity(1 << 20, file), length))
+        };
+        let (input, length) = again().with_context(|| format!("'{}'", self.path.display()))?;
         let limit = Some(self.count.min(limit));
         BaseReader::new(input, length, self.n_vocab, self.bos, limit)
             .with_context(|| format!("'{}'", self.path.display()))

@@ -33,7 +33,12 @@ impl Parts {
     }
 
     fn refusal(&self) -> String {
-        let file = gguf::model(gguf::bytes(&self.meta, &self.tensors));
+        let length = |(t, data): &(NewTensor, Vec<u8>)| {
+            let bytes = Some(data.len() as u64);
+            (NewTensor { bytes, ..t.clone() }, data.clone())
+        };
+        let tensors: Vec<_> = self.tensors.iter().map(length).collect();
+        let file = gguf::model(gguf::bytes(&self.meta, &tensors));
         match Model::load(&file, &LoadOptions::default()) {
             Ok(_) => panic!("the damage was not seen"),
             Err(e) => e.to_string(),

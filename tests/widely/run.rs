@@ -28,12 +28,14 @@ fn recipes() -> [Recipe; 4] {
     ]
 }
 
-/// Largest difference relative to the largest magnitude.
-fn difference(a: &[Vec<f32>], b: &[Vec<f32>]) -> f32 {
+/// Length of the difference relative to that of the logits. Single ones differ by more where a key or a value, which are
+/// kept as half floats, is rounded to the neighbour.
+fn difference(a: &[Vec<f32>], b: &[Vec<f32>]) -> f64 {
     let (a, b) = (a.concat(), b.concat());
-    let largest = a.iter().fold(0.0f32, |max, v| max.max(v.abs()));
-    let differences = a.iter().zip(&b).map(|(a, b)| (a - b).abs());
-    differences.fold(0.0f32, f32::max) / largest
+    let length =
+        |x: &mut dyn Iterator<Item = f32>| x.map(|x| f64::from(x).powi(2)).sum::<f64>().sqrt();
+    let differences = length(&mut a.iter().zip(&b).map(|(a, b)| a - b));
+    differences / length(&mut a.iter().copied())
 }
 
 #[test]

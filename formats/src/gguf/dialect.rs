@@ -6,7 +6,7 @@
 //! | 38 | `iq4_nl_8_8`, removed | `tl1` of bitnet.cpp |
 //! | 39 | `mxfp4` | `tl2` of bitnet.cpp |
 //! | 41 | `q1_0` | `q1_0_g128` of ik_llama.cpp: another name, the same 128 weights in 18 bytes |
-//! | 42 | `q2_0`, 64 weights in 18 bytes | PrismML: 128 in 34 bytes; Falcon3-1.58bit files: a private `q2b` |
+//! | 42 | `q2_0`, 64 weights in 18 bytes | PrismML: 128 in 34 bytes; Falcon3-1.58bit files: a private `q2b`; the Fairy2i fork of llama.cpp: 64 complex weights in 20 bytes |
 //! | 142, 143 | - | `pq2_0` and `ptq1_0` of PrismML |
 //! | 134, 135, 202..=399 | - | ik_llama.cpp's own: kept as unknown |
 //!
@@ -199,7 +199,7 @@ static CONTESTED: [Contested; 6] = [
             Meaning::known(Dialect::Ggml, TypeId::Q2_0, "q2_0 (ggml)"),
             Meaning::known(PRISM, TypeId::Q2_0_G128, "q2_0 of groups of 128 (PrismML)"),
         ],
-        note: ", or the private q2b type of Falcon3-1.58bit files, which only the program that made them reads",
+        note: ", or the private q2b type of Falcon3-1.58bit files, which only the program that made them reads, or fairy2i_tile64_v2 of the Fairy2i fork of llama.cpp, whose checkpoints rconvert --fairy2i converts",
     },
     Contested {
         id: 142,

@@ -1,0 +1,3 @@
+//! `rserve`: serves a model over HTTP.
+
+fn main() {}

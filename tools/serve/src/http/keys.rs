@@ -73,15 +73,17 @@ impl Keys {
     }
 }
 
-/// A file of keys is for its owner alone.
+/// A file of keys is not for everybody. Its group may read it: what systemd hands to a service looks like that.
 fn check_mode(path: &Path) -> Result<()> {
     #[cfg(unix)]
     {
         use std::os::unix::fs::PermissionsExt;
         let shown = path.display();
         let about = std::fs::metadata(path).with_context(|| format!("cannot read '{shown}'"))?;
-        if about.permissions().mode() & 0o077 != 0 {
-            bail!("others can read '{shown}': take that away with chmod 600");
+        if about.permissions().mode() & 0o027 != 0 {
+            bail!(
+                "everybody can read '{shown}', or its group can change it: chmod 600 takes that away"
+            );
         }
     }
     Ok(())

@@ -68,7 +68,9 @@ const kept = {
 };
 
 /** As in the form: texts, where an empty one leaves the choice to the server. */
-const DEFAULTS = { system: "", temperature: "", top_k: "", top_p: "", min_p: "", max_tokens: "512", seed: "", bits: "", theme: "auto" };
+const DEFAULTS = {
+  system: "", temperature: "", top_k: "", top_p: "", min_p: "", max_tokens: "512", seed: "", bits: "", theme: "auto",
+};
 const SAMPLING = ["temperature", "top_k", "top_p", "min_p", "max_tokens"];
 const settings = { ...DEFAULTS, ...kept.get("localStorage", "rserve.settings", {}) };
 let key = kept.get("sessionStorage", "rserve.key", "");
@@ -221,7 +223,8 @@ function* blocks(lines, depth = 0) {
     if (line.trim() === "") {
       at++;
     } else if (fence) {
-      const closes = l => l.trim().startsWith(fence[2]) && !l.trim().slice(fence[2].length).replaceAll(fence[2][0], "");
+      const [, , mark] = fence;
+      const closes = l => l.trim().startsWith(mark) && l.trim().replaceAll(mark[0], "") === "";
       const inside = span(l => !closes(l));
       yield take(inside + 1, own => codeBlock(own.slice(1, inside), fence));
     } else if (HEADING.test(line)) {
@@ -263,7 +266,8 @@ function codeBlock(lines, [, indent, , language]) {
 }
 
 function table(lines) {
-  const cells = l => l.trim().replace(/^\|/, "").replace(/\|$/, "").split(/(?<!\\)\|/).map(c => c.trim().replaceAll("\\|", "|"));
+  const cells = l => l.trim().replace(/^\|/, "").replace(/\|$/, "").split(/(?<!\\)\|/)
+    .map(c => c.trim().replaceAll("\\|", "|"));
   const columns = cells(lines[0]).length;
   const row = (tag, l) => el("tr", {}, cells(l).slice(0, columns).map(c => el(tag, {}, inline(c))));
   return el("div", { className: "table" }, el("table", {},
@@ -277,7 +281,8 @@ function list(lines, indent, ordered, depth) {
   for (const line of lines) {
     const item = indentOf(line) < indent + 2 && ITEM.exec(line);
     if (item) {
-      items.push({ offset: Math.min(item[0].length, item[1].length + item[2].length + 1), lines: [line.slice(item[0].length)] });
+      const offset = item[1].length + item[2].length + 1;
+      items.push({ offset, lines: [line.slice(item[0].length)] });
     } else {
       const own = items.at(-1);
       own.lines.push(line.slice(Math.min(own.offset, indentOf(line))));
@@ -447,10 +452,13 @@ class Markdown {
 
 /** The first 32 bits of the fractional parts of the cube roots of the first 64 primes (FIPS 180-4, 4.2.2). */
 const ROUNDS = Uint32Array.from(`
-  428a2f98 71374491 b5c0fbcf e9b5dba5 3956c25b 59f111f1 923f82a4 ab1c5ed5 d807aa98 12835b01 243185be 550c7dc3 72be5d74 80deb1fe
-  9bdc06a7 c19bf174 e49b69c1 efbe4786 0fc19dc6 240ca1cc 2de92c6f 4a7484aa 5cb0a9dc 76f988da 983e5152 a831c66d b00327c8 bf597fc7
-  c6e00bf3 d5a79147 06ca6351 14292967 27b70a85 2e1b2138 4d2c6dfc 53380d13 650a7354 766a0abb 81c2c92e 92722c85 a2bfe8a1 a81a664b
-  c24b8b70 c76c51a3 d192e819 d6990624 f40e3585 106aa070 19a4c116 1e376c08 2748774c 34b0bcb5 391c0cb3 4ed8aa4a 5b9cca4f 682e6ff3
+  428a2f98 71374491 b5c0fbcf e9b5dba5 3956c25b 59f111f1 923f82a4 ab1c5ed5
+  d807aa98 12835b01 243185be 550c7dc3 72be5d74 80deb1fe 9bdc06a7 c19bf174
+  e49b69c1 efbe4786 0fc19dc6 240ca1cc 2de92c6f 4a7484aa 5cb0a9dc 76f988da
+  983e5152 a831c66d b00327c8 bf597fc7 c6e00bf3 d5a79147 06ca6351 14292967
+  27b70a85 2e1b2138 4d2c6dfc 53380d13 650a7354 766a0abb 81c2c92e 92722c85
+  a2bfe8a1 a81a664b c24b8b70 c76c51a3 d192e819 d6990624 f40e3585 106aa070
+  19a4c116 1e376c08 2748774c 34b0bcb5 391c0cb3 4ed8aa4a 5b9cca4f 682e6ff3
   748f82ee 78a5636f 84c87814 8cc70208 90befffa a4506ceb bef9a3f7 c67178f2`.trim().split(/\s+/), word => parseInt(word, 16));
 
 /**
@@ -503,7 +511,8 @@ const save = () => kept.set("sessionStorage", turnsKept(), turns);
 
 /** The seed is chosen here and not by the server, so that an answer that was stopped can be replayed too. */
 function newAnswer(seed, skip) {
-  const sampling = { seed: seed ?? (settings.seed === "" ? crypto.getRandomValues(new Uint32Array(1))[0] >>> 1 : Number(settings.seed)) };
+  const drawn = crypto.getRandomValues(new Uint32Array(1))[0] >>> 1;
+  const sampling = { seed: seed ?? (settings.seed === "" ? drawn : Number(settings.seed)) };
   for (const name of SAMPLING) if (settings[name] !== "") sampling[name] = Number(settings[name]);
   if (server.widths.length) sampling.bits = chosenBits();
   return { text: "", state: "running", note: "", fault: "", sampling, system: settings.system, skip };
@@ -512,7 +521,8 @@ function newAnswer(seed, skip) {
 /** The request that an answer is the answer to. Turns after it do not matter, and those before it do not change. */
 function requestOf(turn) {
   const { sampling, system, skip } = turn.answer;
-  const body = { model: server.model, ...sampling, stream: true, stream_options: { include_usage: true }, timings_per_token: true };
+  const stream = { stream: true, stream_options: { include_usage: true }, timings_per_token: true };
+  const body = { model: server.model, ...sampling, ...stream };
   if (!server.chat) return { path: "v1/completions", body: { ...body, prompt: turn.prompt } };
   const messages = system ? [{ role: "system", content: system }] : [];
   for (const { prompt, answer } of turns.slice(skip, turns.indexOf(turn))) {
@@ -554,8 +564,10 @@ function viewOf(turn) {
   const measured = el("p", { className: "figures" });
   const copied = button("Copy", () => copy(turn.answer.text, copied));
   const again = button("Regenerate", idle(() => regenerate(turn)));
-  const retried = button("Try again", idle(() => regenerate(turn, turn.answer.sampling.seed)), "With the same seed: the same text, to its end");
+  const retried = button("Try again", idle(() => regenerate(turn, turn.answer.sampling.seed)),
+    "With the same seed: the same text, to its end");
   const compared = button(`Run ${RUNS} times and compare`, idle(() => compare(turn, view)));
+  compared.className = "test";
   const edited = button("Edit", idle(() => edit(turn, view)));
   const removed = button("Delete", idle(() => remove(turn)));
   const goneOn = button("Go on", idle(() => ask(turn.prompt + turn.answer.text)), "Continues this text");
@@ -563,11 +575,14 @@ function viewOf(turn) {
   const answer = el("section", { className: "answer" }, words, note, fault, measured);
   answer.ariaLabel = "Answer";
   if (server.chat) {
-    asked.append(el("div", { className: "words" }, turn.prompt), el("div", { className: "actions" }, edited, removed));
+    asked.append(
+      el("div", { className: "words" }, turn.prompt),
+      el("div", { className: "actions" }, edited, removed));
     answer.append(el("div", { className: "actions" }, copied, again, retried, compared));
   } else {
     words.append(el("span", { className: "given" }, turn.prompt), made);
-    answer.append(el("div", { className: "actions" }, copied, goneOn, again, retried, compared, edited, removed));
+    answer.append(
+      el("div", { className: "actions" }, copied, goneOn, again, retried, compared, edited, removed));
   }
   const node = el("article", { className: "turn" }, asked, answer);
   const markdown = new Markdown(words);
@@ -582,7 +597,9 @@ function viewOf(turn) {
     shown = a.text;
     answer.classList.toggle("running", busy);
     answer.ariaBusy = String(busy);
-    note.textContent = a.note || (a.skip ? `The first ${plural(a.skip, "message")} of this chat no longer fit into the context and were left out.` : a.state === "stopped" ? "Stopped." : "");
+    const skipped = a.skip &&
+      `The first ${plural(a.skip, "message")} of this chat no longer fit into the context and were left out.`;
+    note.textContent = a.note || skipped || (a.state === "stopped" ? "Stopped." : "");
     note.hidden = !note.textContent;
     fault.textContent = a.fault;
     fault.hidden = !a.fault;
@@ -712,7 +729,8 @@ function edit(turn, { asked }) {
     $("prompt").focus();
   };
   const form = el("div", { className: "editor" }, field,
-    el("div", { className: "buttons" }, button("Cancel", cancel), Object.assign(button("Send", send), { className: "primary" })));
+    el("div", { className: "buttons" },
+      button("Cancel", cancel), Object.assign(button("Send", send), { className: "primary" })));
   form.onkeydown = event => {
     if (event.key === "Escape") {
       event.stopPropagation();
@@ -752,7 +770,8 @@ function compare(turn, view) {
   const close = button("Close", () => (running?.abort(), box.remove()));
   const runs = Array.from({ length: RUNS }, (_, i) => runView(i + 1));
   const box = el("section", { className: "comparison" },
-    el("div", { className: "head" }, verdict, close), details, hint, el("ol", { className: "runs" }, runs.map(r => r.node)));
+    el("div", { className: "head" }, verdict, close), details, hint,
+    el("ol", { className: "runs" }, runs.map(r => r.node)));
   box.ariaLabel = "Comparison";
   view.answer.append(box);
   box.scrollIntoView({ block: "nearest" });
@@ -789,12 +808,13 @@ function runView(number) {
   const paint = () => {
     const { text, timings } = answer;
     const speed = timings?.predicted_per_second;
-    tail.textContent = text.slice(-90);
+    tail.textContent = text.length > 80 ? `…${text.slice(-80)}` : text;
     if (answer.state === "done") {
       node.title = sha256(text);
       hash.textContent = `${node.title.slice(0, 16)}…`;
     }
-    state.textContent = answer.fault || answer.note || (speed ? `${speed.toFixed(1)} tokens/s` : text ? "running" : answer.state === "done" ? "done" : "waiting");
+    const rate = speed && `${speed.toFixed(1)} tokens/s`;
+    state.textContent = answer.fault || answer.note || rate || (answer.state === "done" ? "done" : text ? "running" : "waiting");
   };
   return { answer, node, paint };
 }
@@ -810,12 +830,15 @@ function judge(original, runs, { box, verdict, details }) {
   if (!ended.length) {
     verdict.textContent = "No run came to its end.";
   } else if (others.length) {
-    const at = firstDifference(others[0].answer.text, fits(ended[0].answer) ? ended[0].answer.text : original.text);
+    const expected = fits(ended[0].answer) ? ended[0].answer.text : original.text;
+    const at = firstDifference(others[0].answer.text, expected);
     verdict.textContent = `${others.length} of ${plural(ended.length, "text")} differ, first at byte ${at}.`;
   } else {
-    const count = ended.length === runs.length ? `All ${runs.length} texts` : `The ${ended.length} texts of ${runs.length} that came to their end`;
-    verdict.textContent = `${count} are equal, byte for byte, and ${whole ? "equal to" : "begin with"} the answer above.`;
-    details.textContent = `SHA-256 ${sha256(ended[0].answer.text)}, ${plural(new TextEncoder().encode(ended[0].answer.text).length, "byte")}`;
+    const { text } = ended[0].answer;
+    const all = ended.length === runs.length;
+    const which = all ? `All ${runs.length} texts` : `The ${ended.length} of ${runs.length} texts that came to their end`;
+    verdict.textContent = `${which} are equal, byte for byte, and ${whole ? "equal to" : "begin with"} the answer above.`;
+    details.textContent = `SHA-256 ${sha256(text)}, ${plural(new TextEncoder().encode(text).length, "byte")}`;
   }
 }
 
@@ -849,7 +872,8 @@ function readModels(list) {
   server.model = (list.find(m => !isWidth(m.id)) ?? list[0]).id;
   server.sizes = {};
   for (const { id, meta } of list) {
-    if (isWidth(id) && id.startsWith(`${server.model}:`)) server.sizes[parseInt(id.slice(server.model.length + 1))] = meta?.size;
+    const [model, width] = [id.slice(0, server.model.length + 1), id.slice(server.model.length + 1)];
+    if (isWidth(id) && model === `${server.model}:`) server.sizes[parseInt(width)] = meta?.size;
   }
   server.widths = Object.keys(server.sizes).map(Number);
 }
@@ -898,7 +922,7 @@ function connect() {
 
 function showServer() {
   document.title = $("model").textContent = server.model;
-  showStatus("ready", server.context ? `ready, ${server.context} tokens of context` : "ready");
+  showStatus("ready", server.context ? `ready, context ${server.context}` : "ready");
   $("welcome-title").textContent = server.chat ? "Ask something" : "Begin a text";
   $("welcome-text").textContent = server.chat ? "" : "This model has no chat template: it goes on with what you write.";
   $("prompt").placeholder = server.chat ? "Write a message" : "Once upon a time";
@@ -987,6 +1011,11 @@ $("bits").oninput = event => {
   showBits();
 };
 
+$("theme").onclick = () => {
+  const system = matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light";
+  const seen = settings.theme === "auto" ? system : settings.theme;
+  set({ theme: seen === "dark" ? "light" : "dark" });
+};
 $("open-settings").onclick = openSettings;
 $("settings-form").oninput = ({ target }) => {
   if (target.name && target.validity.valid) set({ [target.name]: target.value });

@@ -8,7 +8,8 @@ The last message decides what happens. Beside plain texts, whose answer is a fun
     /slow             an answer that takes its time            /split       events cut into single bytes
     /cut              the connection breaks after 5 words      /fault       an error event after 5 words
     /busy N           429 for the first N requests             /draining    503
-    /full N           a context of N messages                  /differ      an answer that depends on load
+    /full N           a context of N messages                  /differ      an end that depends on load
+    /later            another answer after the first request
 """
 
 import argparse
@@ -61,6 +62,8 @@ fn main() {
 }
 ```
 
+Left alone: 2 * 3, **open, [x], a_b_c and `tick.
+
 ---
 The end."""
 
@@ -111,19 +114,30 @@ class Stub(ThreadingHTTPServer):
         return self
 
 
-def text_for(body, command, load):
-    """The answer to a request, as a list of tokens."""
+def text_for(body, command, load, first):
+    """The answer to a request, as a list of tokens; `load` requests run, and `first` says that there was none before."""
     name, _, number = command.partition(" ")
     if name == "/md":
         return [MARKDOWN[i : i + 7] for i in range(0, len(MARKDOWN), 7)]
     if name == "/hostile":
         text = HOSTILE[int(number)]
         return [text[i : i + 20_000] for i in range(0, len(text), 20_000)]
+    if name == "/split":
+        return [" grün", " 雨", " 🌧"] * 4
     known = {k: body.get(k) for k in ("messages", "prompt", "seed", "bits", "temperature")}
     digest = hashlib.sha256(json.dumps(known, sort_keys=True).encode()).digest()
-    draw = random.Random(digest + (bytes([load]) if name == "/differ" else b""))
-    count = {"/slow": 60, "/long": 400}.get(name, 24)
-    return [" " + draw.choice(WORDS) for _ in range(min(count, body.get("max_tokens", count)))]
+    count = min({"/slow": 60, "/differ": 60}.get(name, 24), body.get("max_tokens", 60))
+    draw = random.Random(digest)
+    tokens = [" " + draw.choice(WORDS) for _ in range(count)]
+    if name == "/differ":
+        tokens[-1] = f" {load}"
+    if name == "/later":
+        tokens[-1] = f" {first}"
+    return tokens
+
+
+def timings(predicted):
+    return {"prompt_n": 12, "cache_n": 4, "predicted_n": predicted, "predicted_per_second": 41.5}
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -163,7 +177,8 @@ class Handler(BaseHTTPRequestHandler):
         elif not self.admitted():
             pass
         elif self.path == "/props":
-            params = {"temperature": 0.800000011920929, "top_k": 40, "top_p": 0.949999988079071, "min_p": 0.05, "n_predict": -1}
+            params = {"temperature": 0.800000011920929, "top_k": 40, "top_p": 0.949999988079071, "min_p": 0.05}
+            params["n_predict"] = -1
             settings = {"params": params, "n_ctx": 2048}
             self.answer(200, {"default_generation_settings": settings, "chat_template": self.server.template})
         else:
@@ -194,7 +209,7 @@ class Handler(BaseHTTPRequestHandler):
             stub.most_active = max(stub.most_active, stub.active)
             load = stub.active
         try:
-            self.stream(body, chat, name, text_for(body, command, load))
+            self.stream(body, chat, name, text_for(body, command, load, len(stub.bodies) == 1))
         except (BrokenPipeError, ConnectionResetError):
             pass
         finally:
@@ -211,6 +226,8 @@ class Handler(BaseHTTPRequestHandler):
         def write(data):
             parts = (data[i : i + 1] for i in range(len(data))) if name == "/split" else [data]
             for part in parts:
+                if name == "/split":
+                    time.sleep(0.0005)   # or the browser would get several at once
                 self.wfile.write(b"%x\r\n%s\r\n" % (len(part), part))
                 self.wfile.flush()
 
@@ -233,12 +250,12 @@ class Handler(BaseHTTPRequestHandler):
                 event({"error": {"code": 500, "type": "server_error", "message": "a value in the logits is no number"}})
                 self.wfile.write(b"0\r\n\r\n")
                 return
-            event({**choice(token), "timings": {"prompt_n": 12, "cache_n": 4, "predicted_n": count, "predicted_per_second": 41.5}})
+            event({**choice(token), "timings": timings(count)})
             time.sleep({"/md": 0.002, "/hostile": 0, "/split": 0}.get(name, 0.02))
         event(choice(finish="length" if len(tokens) == body.get("max_tokens") else "stop"))
         usage = {"prompt_tokens": 16, "completion_tokens": len(tokens), "prompt_tokens_details": {"cached_tokens": 4}}
-        event({"choices": [], "usage": usage, "trine": {"bits": body.get("bits", 8), "seed": body["seed"]},
-               "timings": {"prompt_n": 12, "cache_n": 4, "predicted_n": len(tokens), "predicted_per_second": 41.5}})
+        effective = {"bits": body.get("bits", 8), "seed": body["seed"]}
+        event({"choices": [], "usage": usage, "trine": effective, "timings": timings(len(tokens))})
         write(b"data: [DONE]\n\n")
         self.wfile.write(b"0\r\n\r\n")
 

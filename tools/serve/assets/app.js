@@ -88,8 +88,8 @@ function setKey(value) {
 
 // ------------------------------------------------------------------------------------------------- the server
 
-/** What the server said about itself. `sizes` has the bytes of weights that a token reads, by width. */
-const server = { model: "", chat: true, widths: [], sizes: {}, defaultBits: 0, context: 0 };
+/** What the server said about itself; `widths` are those of an any-precision model, in bits. */
+const server = { model: "", chat: true, widths: [], defaultBits: 0, context: 0 };
 
 /** A request that failed: `status` is HTTP's, or 0 where the connection did. */
 class Fault extends Error {
@@ -868,14 +868,10 @@ function showBusy() {
 
 /** Widths of an any-precision model stand in the list of models as NAME:3bit … NAME:8bit. */
 function readModels(list) {
-  const isWidth = id => /:\d+bit$/.test(id);
-  server.model = (list.find(m => !isWidth(m.id)) ?? list[0]).id;
-  server.sizes = {};
-  for (const { id, meta } of list) {
-    const [model, width] = [id.slice(0, server.model.length + 1), id.slice(server.model.length + 1)];
-    if (isWidth(id) && model === `${server.model}:`) server.sizes[parseInt(width)] = meta?.size;
-  }
-  server.widths = Object.keys(server.sizes).map(Number);
+  const width = /:(\d+)bit$/;
+  server.model = (list.find(m => !width.test(m.id)) ?? list[0]).id;
+  const named = list.filter(m => width.test(m.id) && m.id.startsWith(`${server.model}:`));
+  server.widths = named.map(m => Number(width.exec(m.id)[1])).sort((a, b) => a - b);
 }
 
 function readProps(props) {
@@ -941,9 +937,8 @@ const chosenBits = () => (server.widths.includes(Number(settings.bits)) ? Number
 
 function showBits() {
   const bits = chosenBits();
-  const size = server.sizes[bits];
-  $("bits-shown").textContent = `${bits} bits${size ? `, ${(size / 1e6).toPrecision(3)} MB per token` : ""}`;
-  $("bits").setAttribute("aria-valuetext", `${bits} bits`);
+  $("bits-shown").textContent = `${bits} bits`;
+  $("bits").ariaValueText = `${bits} bits`;
 }
 
 let keyAsked = null;

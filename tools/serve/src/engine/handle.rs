@@ -78,10 +78,12 @@ impl Handle {
     /// The system starts no more threads; options that the model cannot follow.
     pub fn start(model: Model, options: Options) -> anyhow::Result<(Handle, JoinHandle<()>)> {
         let options = options.resolved(&model)?;
+        let layout = model.weights().page_layout();
+        let engine = model.engine(options.pages(&layout) * layout.bytes());
         let admission = Arc::new(Admission::new(&options));
         let counters = Arc::new(Counters::new(options.parallel));
         let (commands, inbox) = mpsc::sync_channel(options.max_queue + options.parallel + 64);
-        let thread = thread::start(&model, &options, &admission, &counters, inbox)?;
+        let thread = thread::start(engine, &model, &options, &admission, &counters, inbox)?;
         let inner = Inner {
             model,
             options,
@@ -142,6 +144,11 @@ impl Handle {
     /// What the places for running sequences do.
     pub fn slots(&self) -> Vec<Slot> {
         self.inner.counters.slots()
+    }
+
+    /// Requests that wait.
+    pub fn waiting(&self) -> usize {
+        self.inner.admission.waiting()
     }
 
     /// Takes no new request from now on.

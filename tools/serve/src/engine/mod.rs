@@ -7,15 +7,20 @@
 
 mod counters;
 mod handle;
+mod memory;
 mod options;
+mod pace;
 mod queue;
 mod request;
+mod running;
+mod scheduler;
 mod thread;
 
 pub use counters::{Counters, Slot};
 pub use handle::{Answer, Handle};
 pub use options::Options;
 pub use queue::Admission;
-pub use request::{
-    Done, Ended, Event, Progress, Refused, Request, Token, TokenLogprobs,
-};
+pub use request::{Done, Ended, Event, Progress, Refused, Request, Token, TokenLogprobs};
+
+#[cfg(test)]
+mod tests;

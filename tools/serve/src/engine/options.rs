@@ -3,8 +3,10 @@
 use std::time::Duration;
 
 use anyhow::{Result, bail};
+use trine::kv::PageLayout;
 use trine::{Model, Sampler};
 
+use super::memory;
 use super::request::{Refused, Request};
 
 /// How the engine serves. None of it changes a text.
@@ -76,14 +78,38 @@ impl Options {
         if self.widths.is_empty() {
             self.widths = widths.to_vec();
         }
+        // Decided once: the free memory is another one at every look.
+        let layout = model.weights().page_layout();
+        self.kv_memory = Some(self.pages(&layout) * layout.bytes());
         self.bits = match self.bits {
             Some(bits) if !self.widths.contains(&bits) => {
-                bail!("--bits: the model is not served at {bits} bits, but at {:?}", self.widths)
+                bail!(
+                    "--bits: the model is not served at {bits} bits, but at {:?}",
+                    self.widths
+                )
             }
             Some(bits) => Some(bits),
             None => self.widths.last().copied(),
         };
         Ok(self)
+    }
+
+    /// Pages for keys and values: what `kv_memory` holds, or what all sequences may need within half of the free memory.
+    pub(super) fn pages(&self, layout: &PageLayout) -> usize {
+        let bytes = layout.bytes().max(1);
+        // One more for a page that two sequences part in.
+        let each = self.n_ctx().div_ceil(layout.positions) + 1;
+        let all = self.parallel * each;
+        let pages = match self.kv_memory {
+            Some(memory) => memory / bytes,
+            None => memory::available().map_or(all, |free| all.min(free / 2 / bytes)),
+        };
+        pages.max(1)
+    }
+
+    /// Tokens that all pages hold.
+    fn room(&self, layout: &PageLayout) -> usize {
+        self.pages(layout) * layout.positions
     }
 
     /// Tokens of a request's context.
@@ -108,10 +134,17 @@ impl Options {
             let n_ctx = self.n_ctx();
             return Err(Refused::TooLong { tokens, n_ctx });
         }
+        let room = self.room(&model.weights().page_layout());
+        if tokens >= room {
+            return Err(Refused::NeverFits { tokens, room });
+        }
         if let Some(bits) = r.bits.filter(|b| !self.widths.contains(b)) {
             return invalid(match self.widths.is_empty() {
                 true => "the model has one width: leave 'bits' out".into(),
-                false => format!("the model is not served at {bits} bits, but at {:?}", self.widths),
+                false => format!(
+                    "the model is not served at {bits} bits, but at {:?}",
+                    self.widths
+                ),
             });
         }
         if r.logprobs.is_some_and(|n| n > MOST_LOGPROBS) {
@@ -126,7 +159,9 @@ impl Options {
             return invalid("an empty stop string".into());
         }
         if r.logit_bias.len() > MOST_BIASES || r.logit_bias.iter().any(|(_, b)| b.is_nan()) {
-            return invalid(format!("more than {MOST_BIASES} biases, or one that is no number"));
+            return invalid(format!(
+                "more than {MOST_BIASES} biases, or one that is no number"
+            ));
         }
         if let Err(e) = Sampler::new(r.sampler.clone()) {
             return invalid(e.to_string());

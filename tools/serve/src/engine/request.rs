@@ -59,7 +59,8 @@ impl Request {
 }
 
 /// What the client of a request hears, in this order: `Prompt` once or several times, `PromptLogprobs` if asked for,
-/// `Token` for every token, and at the end one `Done` or one `Failed`.
+/// `Token` for every token, and at the end one `Done`, `Failed` or
+/// `Refused`.
 #[derive(Clone, Debug)]
 pub enum Event {
     /// How much of the prompt was read. The first tells what was found in the cache, the last has `processed == total`.
@@ -72,6 +73,8 @@ pub enum Event {
     Done(Done),
     /// The text ended by a fault of the model or the server; the message is for the client.
     Failed(String),
+    /// The request was taken but never begun.
+    Refused(Refused),
 }
 
 /// How much of a prompt was read.
@@ -176,6 +179,12 @@ pub enum Refused {
         waiting: usize,
         /// Seconds after which there may be room.
         retry_after: u64,
+    },
+    /// It waited too long for its turn.
+    #[error("the request waited for more than {seconds} s, try again later")]
+    WaitedTooLong {
+        /// The limit.
+        seconds: u64,
     },
     /// The server is about to end.
     #[error("the server is shutting down")]

@@ -17,7 +17,7 @@ pub use report::TABLE_HEAD;
 use std::error::Error;
 use std::ops::ControlFlow;
 
-use crate::math::expf;
+use crate::math::{expf, log};
 use crate::pool;
 use crate::step::StepError;
 use crate::tokenizer::TokenizerError;
@@ -317,6 +317,34 @@ fn max_and_sum(logits: &[f32]) -> (f32, f64) {
     let max = logits.iter().fold(f32::NEG_INFINITY, |m, &l| m.max(l));
     let sum = logits.iter().map(|&l| f64::from(expf(l - max))).sum();
     (max, sum)
+}
+
+/// The logarithms of the probabilities of all tokens, of one row of logits: differences in `f32`, the logarithm of their
+/// sum in `f64`, as llama-perplexity has them.
+pub struct LogProbabilities<'a> {
+    logits: &'a [f32],
+    max: f32,
+    log_sum: f64,
+}
+
+impl<'a> LogProbabilities<'a> {
+    /// Those of a row of logits, of which there is at least one.
+    pub fn new(logits: &'a [f32]) -> LogProbabilities<'a> {
+        let (max, sum) = max_and_sum(logits);
+        LogProbabilities {
+            logits,
+            max,
+            log_sum: log(sum),
+        }
+    }
+
+    /// That of a token.
+    ///
+    /// # Panics
+    /// When there is no such token.
+    pub fn of(&self, id: u32) -> f64 {
+        f64::from(self.logits[id as usize] - self.max) - self.log_sum
+    }
 }
 
 #[cfg(test)]

@@ -3,8 +3,8 @@
 use std::io::Write;
 
 use super::base_file::{BaseWriter, QuantizedRow};
-use super::{Chunks, EvalError, Evaluator, Observer, Scorer, max_and_sum};
-use crate::math::{exp, log};
+use super::{Chunks, EvalError, Evaluator, LogProbabilities, Observer, Scorer};
+use crate::math::exp;
 
 /// Sums over the scored tokens.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -59,10 +59,9 @@ impl Estimate {
     }
 }
 
-/// Negative log-likelihood of `next`: the difference in `f32`, the logarithm in `f64`.
+/// Negative log-likelihood of `next`.
 pub(super) fn nll(logits: &[f32], next: u32) -> f64 {
-    let (max, sum) = max_and_sum(logits);
-    -(f64::from(logits[next as usize] - max) - log(sum))
+    -LogProbabilities::new(logits).of(next)
 }
 
 /// Evaluates all chunks; `observe` hears the running estimate after each.

@@ -27,3 +27,4 @@ pub use error::GenerateError;
 pub use generation::Generation;
 pub use options::{ContextOptions, DraftOptions, GenerateOptions, Prompt};
 pub use stats::{Stats, Timed};
+pub use text::TextStream;

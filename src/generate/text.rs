@@ -4,7 +4,7 @@ use super::stop::StopStrings;
 use crate::tokenizer::Characters;
 
 /// Whole characters of a text, up to its first stop string.
-pub(super) struct TextStream {
+pub struct TextStream {
     characters: Characters,
     stops: StopStrings,
 }

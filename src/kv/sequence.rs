@@ -15,13 +15,34 @@ pub struct Sequence {
     len: usize,
 }
 
+/// A page that somebody holds, for other sequences to begin with.
+#[derive(Clone)]
+pub struct PageRef(Arc<Page>);
+
+impl PageRef {
+    /// Whether somebody else holds the page too.
+    pub fn is_shared(&self) -> bool {
+        Arc::strong_count(&self.0) > 1
+    }
+}
+
 impl PagePool {
     /// An empty sequence.
     pub fn sequence(&self) -> Sequence {
+        self.sequence_of(Vec::new(), 0)
+    }
+
+    /// A sequence of the first `len` positions of `pages`, which are this pool's and follow each other.
+    ///
+    /// # Panics
+    /// When the pages are more or fewer than `len` positions need.
+    pub fn sequence_of(&self, pages: Vec<PageRef>, len: usize) -> Sequence {
+        let needed = len.div_ceil(self.layout().positions);
+        assert_eq!(pages.len(), needed, "pages of {len} positions");
         Sequence {
             home: self.clone(),
-            pages: Vec::new(),
-            len: 0,
+            pages: pages.into_iter().map(|page| page.0).collect(),
+            len,
         }
     }
 }
@@ -57,6 +78,12 @@ impl Sequence {
             pages: pages.to_vec(),
             len,
         }
+    }
+
+    /// The pages of all its positions, for other sequences to begin with.
+    pub fn page_refs(&self) -> Vec<PageRef> {
+        let pages = self.len.div_ceil(self.layout().positions);
+        self.pages[..pages].iter().cloned().map(PageRef).collect()
     }
 
     /// Forgets every position from `len` on.

@@ -191,6 +191,12 @@ impl Sampler {
         *self.counts.entry(id).or_default() += 1;
     }
 
+    /// As if `id` had been chosen and accepted: what comes next is chosen as after it.
+    pub fn replay(&mut self, id: u32) {
+        self.rng.next_f64();
+        self.accept(id);
+    }
+
     /// Back to the first state: nothing remembered, the random numbers from the start.
     pub fn reset(&mut self) {
         self.rng = Mt19937::new(self.options.seed);

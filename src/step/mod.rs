@@ -7,11 +7,14 @@
 //! was cancelled before never changes a bit of a sequence's logits: every output is one chain of roundings over that
 //! sequence's own numbers, in an order that positions alone decide (contract N7 in `docs/determinism.md`).
 //!
-//! [`Engine`] is what a server stands on; [`Session`] is the convenience of one sequence.
+//! [`Engine`] is what a server stands on, [`PrefixTree`] remembers what was evaluated for the next sequence that begins
+//! alike; [`Session`] is the convenience of one sequence.
 
 mod engine;
+mod prefix;
 mod session;
 
 pub use crate::kv::{OutOfPages, PagePool, Sequence};
 pub use engine::{Engine, Segment, StepError, StepOptions};
+pub use prefix::{Kind, PrefixTree};
 pub use session::{EvalError, Session, SessionOptions};

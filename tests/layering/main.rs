@@ -18,6 +18,7 @@ type Room = (&'static str, &'static [&'static str]);
 /// not its neighbours. What stands in no room is a mistake of this table and is named too.
 #[rustfmt::skip]
 const FLOORS: &[&[Room]] = &[
+    &[("serve",     &["tools/serve/src"])],             // HTTP over steps
     &[("tools",     &["tools/src"])],
     &[("front",     &["src/lib", "src/error"])],        // what trine re-exports, and one error for all of it
     &[("open",      &["src/open"]),                     // a path to a model
@@ -60,7 +61,7 @@ const PRIVATE: &[(&str, &str)] = &[("src/kernels/arch", "src/kernels")];
 const WORDS: &[Word] = &[
     Word {
         starts: &["clap"],
-        place: Place::Only(&["tools/src"]),
+        place: Place::Only(&["tools/src", "tools/serve/src"]),
         why: "options of a command line end in tools",
     },
     Word {
@@ -92,6 +93,7 @@ const CRATES: &[(&str, &str)] = &[
     ("trine_kernels", "src/kernels/lib.rs"),
     ("trine", "src/lib.rs"),
     ("trine_tools", "tools/src/lib.rs"),
+    ("trine_serve", "tools/serve/src/lib.rs"),
 ];
 
 /// Where something may be named.

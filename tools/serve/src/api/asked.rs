@@ -1,0 +1,249 @@
+//! A request for texts, read.
+
+use std::time::Duration;
+
+use serde_json::Value;
+
+use super::Route;
+use super::error::ApiError;
+use super::fields::Fields;
+use super::prompt::{self, Prompt};
+use super::{chat, sampling, unsupported};
+use crate::engine::Request;
+use crate::service::Service;
+
+/// Who asks, apart from what the body says.
+#[derive(Clone, Debug, Default)]
+pub struct Caller {
+    /// Stands before the salt of the cache, so that the holders of different keys share nothing.
+    pub tenant: String,
+    /// The most time it gives the request.
+    pub deadline: Option<Duration>,
+}
+
+/// A request for texts.
+#[derive(Clone, Debug)]
+pub struct Asked {
+    /// The route it came by.
+    pub route: Route,
+    /// Its prompts, at least one.
+    pub prompts: Vec<Prompt>,
+    /// Whether it gave a list of prompts.
+    pub listed: bool,
+    /// Texts for each prompt.
+    pub choices: usize,
+    /// The texts: all choices of the first prompt, then those of the second.
+    pub requests: Vec<Request>,
+    /// Send tokens as they come.
+    pub stream: bool,
+    /// End a stream with the number of tokens.
+    pub include_usage: bool,
+    /// Put the prompt in front of the text.
+    pub echo: bool,
+    /// Tell the ids of tokens.
+    pub return_tokens: bool,
+    /// Tell how much of the prompt was read.
+    pub return_progress: bool,
+    /// Tell the speeds with every token.
+    pub timings_per_token: bool,
+    /// Add the native answer to the others.
+    pub verbose: bool,
+    /// Members that the native answer is reduced to.
+    pub response_fields: Option<Vec<String>>,
+    /// After how much silence a stream sends a comment.
+    pub ping: Option<Duration>,
+    /// The name of the model in the answer.
+    pub model: String,
+}
+
+/// Most bytes of the names that a request may give.
+const NAME: usize = 256;
+
+impl Asked {
+    /// Reads the body of a request.
+    ///
+    /// # Errors
+    /// What is wrong with it, naming the field.
+    pub fn read(
+        route: Route,
+        service: &Service,
+        body: &Value,
+        caller: &Caller,
+    ) -> Result<Asked, ApiError> {
+        let f = Fields::of(body)?;
+        unsupported::check(&f, route)?;
+        let (model, bits) = service.names.resolve(&f)?;
+        let (prompts, listed) = match route {
+            Route::Chat => (vec![chat::prompt(&f, service)?], false),
+            _ => {
+                let value = f
+                    .get("prompt")
+                    .ok_or_else(|| ApiError::field("prompt", "is required"))?;
+                prompt::prompts(value, service.encoder())?
+            }
+        };
+        let choices = choices(&f, service)?;
+        let one = Request {
+            bits,
+            ..request(&f, route, service, caller)?
+        };
+        if !one.resume.is_empty() && prompts.len() * choices > 1 {
+            return Err(ApiError::field(
+                "resume_tokens",
+                "only for one prompt and one choice",
+            ));
+        }
+        let requests = prompts.iter().flat_map(|p| {
+            let one = &one;
+            (0..choices).map(move |i| {
+                let mut request = one.clone();
+                request.prompt.clone_from(&p.tokens);
+                request.sampler.seed = one.sampler.seed.wrapping_add(i as u32);
+                request
+            })
+        });
+        let options = f.object("stream_options")?;
+        let include_usage = options.map(|o| o.is_set("include_usage")).transpose()?;
+        let ping = f.integer("sse_ping_interval", -1..=86400)?;
+        Ok(Asked {
+            requests: requests.collect(),
+            route,
+            prompts,
+            listed,
+            choices,
+            stream: f.is_set("stream")?,
+            include_usage: include_usage.unwrap_or(false),
+            echo: f.is_set("echo")? && route == Route::Text,
+            return_tokens: f.is_set("return_tokens")?,
+            return_progress: f.is_set("return_progress")?,
+            timings_per_token: f.is_set("timings_per_token")?,
+            verbose: f.is_set("verbose")?,
+            response_fields: response_fields(&f)?,
+            ping: match ping {
+                Some(seconds) => u64::try_from(seconds).ok().map(Duration::from_secs),
+                None => service.limits.ping,
+            },
+            model,
+        })
+    }
+}
+
+fn choices(f: &Fields<'_>, service: &Service) -> Result<usize, ApiError> {
+    let most = service.limits.max_choices as i64;
+    let n = f.integer("n", 1..=most)?;
+    let n = n.or(f.integer("n_cmpl", 1..=most)?);
+    Ok(n.unwrap_or(1) as usize)
+}
+
+/// The request but for its prompt and bits.
+fn request(
+    f: &Fields<'_>,
+    route: Route,
+    service: &Service,
+    caller: &Caller,
+) -> Result<Request, ApiError> {
+    let n_ctx = service.engine.options().n_ctx();
+    let biases = sampling::biases(f, service.engine.model().tokenizer())?;
+    let mut sampler = sampling::sampler(f, seed(f)?, n_ctx)?;
+    sampler.banned = biases.banned;
+    let logprobs = logprobs(f, route)?;
+    let salt = f.short_text("cache_salt", NAME)?.unwrap_or_default();
+    let cached = f.flag("cache_prompt")?.unwrap_or(true);
+    let deadlines = [caller.deadline, service.limits.request_timeout];
+    Ok(Request {
+        prompt: Vec::new(),
+        resume: f.ids("resume_tokens")?.unwrap_or_default(),
+        max_tokens: max_tokens(f, service)?,
+        sampler,
+        logit_bias: biases.added,
+        stop: stops(f)?,
+        ignore_eos: f.is_set("ignore_eos")?,
+        bits: None,
+        logprobs,
+        prompt_logprobs: route == Route::Text && logprobs.is_some() && f.is_set("echo")?,
+        cache: cached.then(|| format!("{}\0{salt}", caller.tenant)),
+        deadline: deadlines.into_iter().flatten().min(),
+    })
+}
+
+/// The seed that is asked for, or a random one.
+fn seed(f: &Fields<'_>) -> Result<u32, ApiError> {
+    let asked = f.integer("seed", -1..=i64::from(u32::MAX))?;
+    match asked
+        .and_then(|s| u32::try_from(s).ok())
+        .filter(|s| *s != u32::MAX)
+    {
+        Some(seed) => Ok(seed),
+        None => {
+            let random = getrandom::u32();
+            let random = random.map_err(|e| ApiError::server(format!("no random numbers: {e}")))?;
+            // The highest stands for a random one, so it cannot be asked for.
+            Ok(random.min(u32::MAX - 1))
+        }
+    }
+}
+
+fn max_tokens(f: &Fields<'_>, service: &Service) -> Result<Option<usize>, ApiError> {
+    // All are looked at, so that a wrong type is found; the first counts.
+    let mut asked = None;
+    for name in ["n_predict", "max_completion_tokens", "max_tokens"] {
+        asked = asked.or(f.integer(name, -1..=i64::from(i32::MAX))?);
+    }
+    let n = asked.unwrap_or(service.limits.predict);
+    Ok(usize::try_from(n).ok())
+}
+
+fn stops(f: &Fields<'_>) -> Result<Vec<String>, ApiError> {
+    const WANTED: &str = "a string or an array of strings";
+    let list = match f.get("stop") {
+        None => return Ok(Vec::new()),
+        Some(one @ Value::String(_)) => std::slice::from_ref(one),
+        Some(Value::Array(list)) => list,
+        Some(other) => return Err(super::fields::wrong("stop", WANTED, other)),
+    };
+    let text = |v: &Value| match v.as_str() {
+        Some(text) => Ok(text.to_owned()),
+        None => Err(super::fields::wrong("stop", WANTED, v)),
+    };
+    let texts = list
+        .iter()
+        .map(text)
+        .filter(|t| t.as_ref().is_ok_and(|t| !t.is_empty()) || t.is_err());
+    texts.collect()
+}
+
+/// How many of the most likely tokens are told with every token.
+fn logprobs(f: &Fields<'_>, route: Route) -> Result<Option<usize>, ApiError> {
+    let most = i64::from(i32::MAX);
+    let native = f.integer("n_probs", 0..=most)?.filter(|n| *n > 0);
+    let asked = match route {
+        Route::Chat => {
+            let top = f.integer("top_logprobs", 0..=most)?;
+            match (f.is_set("logprobs")?, top) {
+                (true, top) => Some(top.unwrap_or(20)),
+                (false, Some(1..)) => {
+                    return Err(ApiError::field("top_logprobs", "needs 'logprobs': true"));
+                }
+                (false, _) => None,
+            }
+        }
+        Route::Text => f.integer("logprobs", 0..=most)?,
+        Route::Native => f.integer("logprobs", 0..=most)?.filter(|n| *n > 0),
+    };
+    Ok(asked.or(native).map(|n| n as usize))
+}
+
+fn response_fields(f: &Fields<'_>) -> Result<Option<Vec<String>>, ApiError> {
+    let Some(list) = f.list("response_fields")?.filter(|l| !l.is_empty()) else {
+        return Ok(None);
+    };
+    let name = |v: &Value| match v.as_str() {
+        Some(name) if list.len() <= 64 => Ok(name.to_owned()),
+        _ => Err(super::fields::wrong(
+            "response_fields",
+            "an array of at most 64 names",
+            v,
+        )),
+    };
+    list.iter().map(name).collect::<Result<_, _>>().map(Some)
+}

@@ -1,0 +1,107 @@
+//! What a client is told when it gets no text.
+
+use serde_json::{Map, Value, json};
+
+use crate::engine::Refused;
+
+/// An answer that is no text.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ApiError {
+    /// The status of HTTP.
+    pub status: u16,
+    /// The kind of error, in the words that llama-server uses.
+    pub kind: &'static str,
+    /// What was wrong.
+    pub message: String,
+    /// Seconds after which to try again.
+    pub retry_after: Option<u64>,
+    /// Further members of the error object.
+    more: Map<String, Value>,
+}
+
+impl ApiError {
+    /// An error of any kind.
+    pub fn new(status: u16, kind: &'static str, message: impl Into<String>) -> ApiError {
+        ApiError {
+            status,
+            kind,
+            message: message.into(),
+            retry_after: None,
+            more: Map::new(),
+        }
+    }
+
+    /// The request makes no sense.
+    pub fn invalid(message: impl Into<String>) -> ApiError {
+        ApiError::new(400, "invalid_request_error", message)
+    }
+
+    /// A field of the request makes no sense.
+    pub fn field(name: &str, what: impl std::fmt::Display) -> ApiError {
+        ApiError::invalid(format!("Field '{name}': {what}")).with("param", name)
+    }
+
+    /// A field of the request asks for what this server does not do.
+    pub fn unsupported(name: &str) -> ApiError {
+        ApiError::field(name, "not supported; leave it out")
+    }
+
+    /// The route is known, but this server does not have it.
+    pub fn not_here(message: impl Into<String>) -> ApiError {
+        ApiError::new(501, "not_supported_error", message)
+    }
+
+    /// Not now.
+    pub fn unavailable(message: impl Into<String>, retry_after: u64) -> ApiError {
+        ApiError {
+            retry_after: Some(retry_after),
+            ..ApiError::new(503, "unavailable_error", message)
+        }
+    }
+
+    /// A fault of ours.
+    pub fn server(message: impl Into<String>) -> ApiError {
+        ApiError::new(500, "server_error", message)
+    }
+
+    /// The prompt does not fit.
+    pub fn too_long(tokens: usize, n_ctx: usize) -> ApiError {
+        // Clients recognize a full context by these words of the message, or by the reason.
+        let message = Refused::TooLong { tokens, n_ctx }.to_string();
+        ApiError::new(400, "exceed_context_size_error", message)
+            .with("n_prompt_tokens", tokens)
+            .with("n_ctx", n_ctx)
+            .with("reason", "context_length_exceeded")
+    }
+
+    /// The same with another member.
+    pub fn with(mut self, name: &str, value: impl Into<Value>) -> ApiError {
+        self.more.insert(name.to_owned(), value.into());
+        self
+    }
+
+    /// The object that the client gets.
+    pub fn body(&self) -> Value {
+        let mut error = Map::new();
+        error.insert("code".into(), self.status.into());
+        error.insert("message".into(), self.message.as_str().into());
+        error.insert("type".into(), self.kind.into());
+        error.extend(self.more.clone());
+        json!({ "error": error })
+    }
+}
+
+impl From<Refused> for ApiError {
+    fn from(refused: Refused) -> ApiError {
+        let message = refused.to_string();
+        match refused {
+            Refused::Invalid(_) | Refused::NeverFits { .. } => ApiError::invalid(message),
+            Refused::TooLong { tokens, n_ctx } => ApiError::too_long(tokens, n_ctx),
+            Refused::Busy { retry_after, .. } => ApiError {
+                retry_after: Some(retry_after),
+                ..ApiError::new(429, "rate_limit_error", message)
+            },
+            Refused::WaitedTooLong { .. } | Refused::Draining => ApiError::unavailable(message, 1),
+        }
+    }
+}

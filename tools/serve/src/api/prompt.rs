@@ -1,0 +1,106 @@
+//! The prompts of a completion: texts, tokens, or both mixed.
+
+use serde_json::Value;
+use trine::Tokenizer;
+
+use super::error::ApiError;
+use super::fields::{id, wrong};
+
+/// Most prompts of a request.
+const MOST: usize = 64;
+
+/// A prompt with what the client gave.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Prompt {
+    /// Its tokens, BOS included where the model wants it.
+    pub tokens: Vec<u32>,
+    /// The text, where it was given as one.
+    pub text: Option<String>,
+}
+
+/// Text to tokens, within the context of a request.
+#[derive(Clone, Copy)]
+pub struct Encoder<'a> {
+    /// Of the model.
+    pub tokenizer: &'a Tokenizer,
+    /// Tokens of a context.
+    pub n_ctx: usize,
+    /// Most bytes that a token stands for; `None` where the tokenizer may leave something out.
+    pub longest: Option<usize>,
+}
+
+impl Encoder<'_> {
+    /// The tokens of `text`; with `first` it is the beginning of a prompt.
+    ///
+    /// # Errors
+    /// The text cannot have so few tokens that they fit the context, which is found without looking for them.
+    pub fn encode(&self, text: &str, first: bool) -> Result<Vec<u32>, ApiError> {
+        let fewest = self
+            .longest
+            .map_or(0, |most| text.len().div_ceil(most.max(1)));
+        if fewest > self.n_ctx {
+            return Err(ApiError::too_long(fewest, self.n_ctx));
+        }
+        let tokens = self.tokenizer.encode(text, first, true);
+        tokens.map_err(|e| ApiError::invalid(e.to_string()))
+    }
+}
+
+/// The prompts that `value` stands for, and whether it is a list of them.
+///
+/// # Errors
+/// It is no prompt; it does not fit the context.
+pub fn prompts(value: &Value, encoder: Encoder<'_>) -> Result<(Vec<Prompt>, bool), ApiError> {
+    let list = match value {
+        Value::Array(list) if !is_one(list) => list,
+        one => return Ok((vec![prompt(one, encoder)?], false)),
+    };
+    if list.is_empty() {
+        return Err(ApiError::field("prompt", "the prompt is empty"));
+    }
+    if list.len() > MOST {
+        return Err(ApiError::field(
+            "prompt",
+            format!("more than {MOST} prompts"),
+        ));
+    }
+    let prompts: Result<_, _> = list.iter().map(|one| prompt(one, encoder)).collect();
+    Ok((prompts?, true))
+}
+
+/// Whether an array is one prompt: it has ids, alone or mixed with texts. Texts alone are a prompt each.
+fn is_one(list: &[Value]) -> bool {
+    list.iter().any(Value::is_number)
+}
+
+fn prompt(value: &Value, encoder: Encoder<'_>) -> Result<Prompt, ApiError> {
+    const WANTED: &str = "a string, an array of token ids, or an array of these";
+    match value {
+        Value::String(text) => Ok(Prompt {
+            tokens: encoder.encode(text, true)?,
+            text: Some(text.clone()),
+        }),
+        Value::Object(map) => match map.get("prompt_string") {
+            Some(text @ Value::String(_)) => prompt(text, encoder),
+            _ => Err(wrong("prompt", WANTED, value)),
+        },
+        Value::Array(parts) => {
+            let mut tokens = Vec::new();
+            for (i, part) in parts.iter().enumerate() {
+                match part {
+                    Value::String(text) => tokens.extend(encoder.encode(text, i == 0)?),
+                    part => tokens.push(id(part).ok_or_else(|| wrong("prompt", WANTED, part))?),
+                }
+            }
+            Ok(Prompt { tokens, text: None })
+        }
+        other => Err(wrong("prompt", WANTED, other)),
+    }
+}
+
+/// Bytes of the longest token, where a text cannot have fewer tokens than its bytes divided by that.
+pub fn longest_token(tokenizer: &Tokenizer, normalizes: bool) -> Option<usize> {
+    let ids = 0..tokenizer.n_vocab() as u32;
+    let longest = ids.map(|id| tokenizer.token_text(id).len()).max();
+    longest.filter(|_| !normalizes)
+}

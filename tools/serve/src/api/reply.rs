@@ -1,0 +1,223 @@
+//! From the events of a request's texts to its answer, whole or in parts.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use serde_json::Value;
+
+use super::asked::Asked;
+use super::error::ApiError;
+use super::{Route, chat, native, text};
+use crate::engine::{Done, Ended, Event, Progress, Request, TokenLogprobs};
+use crate::service::Service;
+
+/// A text that comes into being.
+#[derive(Clone, Debug)]
+pub struct Choice {
+    /// The prompt it continues, an index.
+    pub prompt: usize,
+    /// What was asked of the engine.
+    pub request: Arc<Request>,
+    /// The text so far; in a stream empty.
+    pub text: String,
+    /// Its tokens; in a stream empty.
+    pub tokens: Vec<u32>,
+    /// How likely they were; in a stream only of those whose text was not sent yet.
+    pub logprobs: Vec<TokenLogprobs>,
+    /// How likely the tokens of the prompt were, if that was asked for.
+    pub prompt_logprobs: Vec<TokenLogprobs>,
+    /// How much of the prompt was read.
+    pub progress: Option<Progress>,
+    /// Tokens so far.
+    pub generated: usize,
+    /// Whether the text has a line break.
+    pub has_newline: bool,
+    /// In a stream: whether the beginning was sent, and how many characters.
+    pub begun: bool,
+    /// See `begun`.
+    pub chars: usize,
+    /// The end.
+    pub done: Option<Done>,
+    read_at: Option<Instant>,
+}
+
+impl Choice {
+    /// Time since the prompt was read.
+    pub fn since_prompt(&self) -> Duration {
+        self.read_at.map_or(Duration::ZERO, |t| t.elapsed())
+    }
+}
+
+/// What a part of a stream is made of.
+pub enum Part {
+    /// The prompt was read so far.
+    Progress(Progress),
+    /// A token, with the text that is certain now.
+    Token {
+        /// Its id.
+        id: u32,
+        /// The text, perhaps empty.
+        text: String,
+    },
+    /// The end, with the text that was held back.
+    Done(String),
+}
+
+/// The answer to a request.
+pub struct Reply {
+    /// The model.
+    pub service: Arc<Service>,
+    /// What was asked.
+    pub asked: Asked,
+    /// Its texts.
+    pub choices: Vec<Choice>,
+    /// A name for the answer.
+    pub id: String,
+    /// Seconds since 1970.
+    pub created: u64,
+}
+
+impl Reply {
+    /// The answer to `asked`, before anything is known of it.
+    ///
+    /// # Errors
+    /// The system gives no random numbers for the id.
+    pub fn new(service: &Arc<Service>, mut asked: Asked) -> Result<Reply, ApiError> {
+        let requests = std::mem::take(&mut asked.requests);
+        let choices = requests.into_iter().enumerate().map(|(i, request)| Choice {
+            prompt: i / asked.choices,
+            request: Arc::new(request),
+            text: String::new(),
+            tokens: Vec::new(),
+            logprobs: Vec::new(),
+            prompt_logprobs: Vec::new(),
+            progress: None,
+            generated: 0,
+            has_newline: false,
+            begun: false,
+            chars: 0,
+            done: None,
+            read_at: None,
+        });
+        Ok(Reply {
+            choices: choices.collect(),
+            service: service.clone(),
+            asked,
+            id: format!("chatcmpl-{}", random_name(32)?),
+            created: now(),
+        })
+    }
+
+    /// Takes the next event of a choice, and returns what a stream sends for it.
+    ///
+    /// # Errors
+    /// The text ended by a fault, or because the server ends.
+    pub fn take(&mut self, index: usize, event: Event) -> Result<Vec<Value>, ApiError> {
+        let stream = self.asked.stream;
+        let choice = &mut self.choices[index];
+        let part = match event {
+            Event::Prompt(progress) => {
+                if progress.processed == progress.total {
+                    choice.read_at = Some(Instant::now());
+                }
+                choice.progress = Some(progress);
+                Part::Progress(progress)
+            }
+            Event::PromptLogprobs(list) => {
+                choice.prompt_logprobs.extend(list);
+                return Ok(Vec::new());
+            }
+            Event::Token(token) => {
+                choice.generated += 1;
+                choice.has_newline |= token.text.contains('\n');
+                choice.logprobs.extend(token.logprobs);
+                if !stream {
+                    choice.tokens.push(token.id);
+                    choice.text += &token.text;
+                }
+                Part::Token {
+                    id: token.id,
+                    text: token.text,
+                }
+            }
+            Event::Done(mut done) => {
+                self.service.meters.text(&done);
+                if done.ended == Ended::Shutdown {
+                    return Err(ApiError::unavailable("the server is shutting down", 1));
+                }
+                let rest = std::mem::take(&mut done.text);
+                choice.has_newline |= rest.contains('\n');
+                if !stream {
+                    choice.text += &rest;
+                }
+                choice.done = Some(done);
+                Part::Done(rest)
+            }
+            Event::Refused(why) => return Err(why.into()),
+            Event::Failed(why) => return Err(ApiError::server(why)),
+        };
+        if !stream {
+            return Ok(Vec::new());
+        }
+        Ok(match self.asked.route {
+            Route::Native => native::parts(self, index, part),
+            Route::Text => text::parts(self, index, part),
+            Route::Chat => chat::parts(self, index, part),
+        })
+    }
+
+    /// Whether all texts have ended.
+    pub fn is_done(&self) -> bool {
+        self.choices.iter().all(|c| c.done.is_some())
+    }
+
+    /// The whole answer, once all texts have ended.
+    pub fn whole(&self) -> Value {
+        match self.asked.route {
+            Route::Native => native::whole(self),
+            Route::Text => text::whole(self),
+            Route::Chat => chat::whole(self),
+        }
+    }
+
+    /// What a stream sends after all texts have ended.
+    pub fn tail(&self) -> Vec<Value> {
+        match self.asked.route {
+            Route::Native => Vec::new(),
+            Route::Text => text::tail(self),
+            Route::Chat => chat::tail(self),
+        }
+    }
+
+    /// What all objects of an answer in OpenAI's shapes have.
+    pub fn object(&self, kind: &str, choices: Vec<Value>) -> Value {
+        serde_json::json!({
+            "choices": choices,
+            "created": self.created,
+            "id": self.id,
+            "model": self.asked.model,
+            "system_fingerprint": self.service.about.fingerprint,
+            "object": kind,
+        })
+    }
+}
+
+/// Seconds since 1970.
+pub fn now() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    since.unwrap_or_default().as_secs()
+}
+
+/// A random name of letters and digits.
+///
+/// # Errors
+/// The system gives no random numbers.
+pub fn random_name(len: usize) -> Result<String, ApiError> {
+    const LETTERS: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
+    let mut bytes = vec![0; len];
+    getrandom::fill(&mut bytes).map_err(|e| ApiError::server(format!("no random numbers: {e}")))?;
+    let letters = bytes
+        .iter()
+        .map(|b| char::from(LETTERS[usize::from(*b) % LETTERS.len()]));
+    Ok(letters.collect())
+}

@@ -1,0 +1,85 @@
+//! `/tokenize`, `/detokenize`, `/apply-template` and the number of tokens of a chat.
+
+use serde_json::{Value, json};
+
+use super::chat::{self, Conversation};
+use super::error::ApiError;
+use super::fields::{Fields, id, wrong};
+use crate::service::Service;
+
+/// The tokens of `content`, a text or an array of texts and token ids.
+///
+/// # Errors
+/// Names the field.
+pub fn tokenize(service: &Service, body: &Value) -> Result<Value, ApiError> {
+    let f = Fields::of(body)?;
+    let special = f.is_set("add_special")?;
+    let parse = f.flag("parse_special")?.unwrap_or(true);
+    let pieces = f.is_set("with_pieces")?;
+    let tokenizer = service.engine.model().tokenizer();
+    const WANTED: &str = "a string or an array of strings and token ids";
+    let encode = |text: &str, special| {
+        let tokens = tokenizer.encode(text, special, parse);
+        tokens.map_err(|e| ApiError::invalid(e.to_string()))
+    };
+    let tokens = match f.get("content") {
+        None => Vec::new(),
+        Some(Value::String(text)) => encode(text, special)?,
+        Some(Value::Array(parts)) => {
+            let mut tokens = Vec::new();
+            for (i, part) in parts.iter().enumerate() {
+                match part {
+                    Value::String(text) => tokens.extend(encode(text, special && i == 0)?),
+                    part => tokens.push(id(part).ok_or_else(|| wrong("content", WANTED, part))?),
+                }
+            }
+            tokens
+        }
+        Some(other) => return Err(wrong("content", WANTED, other)),
+    };
+    if !pieces {
+        return Ok(json!({ "tokens": tokens }));
+    }
+    let piece = |id: &u32| {
+        let piece = match String::from_utf8(tokenizer.piece(*id, true)) {
+            Ok(text) => Value::from(text),
+            Err(e) => Value::from(e.into_bytes()),
+        };
+        json!({"id": id, "piece": piece})
+    };
+    Ok(json!({ "tokens": tokens.iter().map(piece).collect::<Vec<_>>() }))
+}
+
+/// The text of `tokens`.
+///
+/// # Errors
+/// Names the field.
+pub fn detokenize(service: &Service, body: &Value) -> Result<Value, ApiError> {
+    let ids = Fields::of(body)?.ids("tokens")?.unwrap_or_default();
+    let n_vocab = service.engine.model().tokenizer().n_vocab();
+    if let Some(id) = ids.iter().find(|id| **id as usize >= n_vocab) {
+        return Err(ApiError::field(
+            "tokens",
+            format!("token {id} is outside the vocabulary of {n_vocab}"),
+        ));
+    }
+    Ok(json!({ "content": service.text_of(&ids) }))
+}
+
+/// The prompt that the messages of a chat become.
+///
+/// # Errors
+/// Names the field; the model has no template, or one that fails.
+pub fn apply_template(service: &Service, body: &Value) -> Result<Value, ApiError> {
+    let conversation = Conversation::read(&Fields::of(body)?)?;
+    Ok(json!({ "prompt": conversation.render(service.template()?)? }))
+}
+
+/// How many tokens the messages of a chat become.
+///
+/// # Errors
+/// As [`apply_template`].
+pub fn count(service: &Service, body: &Value) -> Result<Value, ApiError> {
+    let prompt = chat::prompt(&Fields::of(body)?, service)?;
+    Ok(json!({"object": "response.input_tokens", "input_tokens": prompt.tokens.len()}))
+}

@@ -1,0 +1,185 @@
+//! Options that exist elsewhere and not here. They are refused where they would change the text, never ignored.
+
+use serde_json::Value;
+
+use super::Route;
+use super::error::ApiError;
+use super::fields::Fields;
+
+/// Refuses what this server does not do.
+///
+/// # Errors
+/// Names the field.
+pub fn check(f: &Fields<'_>, route: Route) -> Result<(), ApiError> {
+    numbers(f)?;
+    texts(f)?;
+    structure(f)?;
+    match route {
+        Route::Chat => chat(f),
+        Route::Text => text(f),
+        Route::Native => Ok(()),
+    }
+}
+
+/// Samplers that are not built, by the values that switch them off.
+fn numbers(f: &Fields<'_>) -> Result<(), ApiError> {
+    for name in [
+        "xtc_probability",
+        "dry_multiplier",
+        "mirostat",
+        "dynatemp_range",
+        "n_indent",
+        "t_max_predict_ms",
+    ] {
+        refuse(name, f.number(name)?.is_some_and(|n| n != 0.0))?;
+    }
+    // These are off below 0, and the last at 0 too.
+    refuse(
+        "adaptive_target",
+        f.number("adaptive_target")?.is_some_and(|n| n >= 0.0),
+    )?;
+    refuse(
+        "top_n_sigma",
+        f.number("top_n_sigma")?.is_some_and(|n| n > 0.0),
+    )?;
+    refuse(
+        "min_keep",
+        f.integer("min_keep", 0..=i64::MAX)?.is_some_and(|n| n > 1),
+    )?;
+    // Without the sampler they belong to, these mean nothing; only their types are looked at.
+    for name in [
+        "xtc_threshold",
+        "dry_base",
+        "mirostat_tau",
+        "mirostat_eta",
+        "dynatemp_exponent",
+        "adaptive_decay",
+    ] {
+        f.number(name)?;
+    }
+    for name in ["dry_allowed_length", "dry_penalty_last_n"] {
+        f.integer(name, i64::MIN..=i64::MAX)?;
+    }
+    f.list("dry_sequence_breakers")?;
+    // Nothing is ever dropped from a context, so nothing is kept either; and any place gives the same text.
+    for name in ["n_discard", "n_cache_reuse"] {
+        f.integer(name, 0..=i64::from(i32::MAX))?;
+    }
+    for name in ["n_keep", "id_slot"] {
+        f.integer(name, -1..=i64::from(i32::MAX))?;
+    }
+    // How tokens are drafted changes no text.
+    f.integer("draft_bits", 0..=8)?;
+    Ok(())
+}
+
+fn texts(f: &Fields<'_>) -> Result<(), ApiError> {
+    for name in [
+        "grammar",
+        "json_schema",
+        "lora",
+        "chat_template",
+        "chat_template_kwargs",
+    ] {
+        refuse(name, f.get(name).is_some_and(|v| !is_empty(v)))?;
+    }
+    refuse("post_sampling_probs", f.is_set("post_sampling_probs")?)?;
+    refuse("backend_sampling", f.is_set("backend_sampling")?)
+}
+
+fn structure(f: &Fields<'_>) -> Result<(), ApiError> {
+    let Some(format) = f.object("response_format")? else {
+        return Ok(());
+    };
+    match format.text("type")? {
+        Some("text") => Ok(()),
+        Some("json_object" | "json_schema") => Err(ApiError::unsupported("response_format")),
+        _ => Err(ApiError::field(
+            "response_format",
+            "'type' must be \"text\", \"json_object\" or \"json_schema\"",
+        )),
+    }
+}
+
+fn chat(f: &Fields<'_>) -> Result<(), ApiError> {
+    let tools = f.list("tools")?.is_some_and(|t| !t.is_empty());
+    refuse("tools", tools)?;
+    let choice = f.get("tool_choice");
+    let none = choice.is_none_or(|c| c == "none" || c == "auto");
+    refuse("tool_choice", !none)?;
+    f.flag("parallel_tool_calls")?;
+    f.text("reasoning_effort")?;
+    f.text("reasoning_format")?;
+    for name in ["audio", "prediction"] {
+        f.object(name)?;
+    }
+    if let Some(list) = f.list("modalities")? {
+        refuse("modalities", list.iter().any(|m| m != "text"))?;
+    }
+    Ok(())
+}
+
+fn text(f: &Fields<'_>) -> Result<(), ApiError> {
+    refuse("suffix", f.text("suffix")?.is_some_and(|s| !s.is_empty()))?;
+    let best_of = f.integer("best_of", 1..=i64::MAX)?;
+    refuse("best_of", best_of.is_some_and(|n| n > 1))
+}
+
+fn refuse(name: &str, asked: bool) -> Result<(), ApiError> {
+    if asked {
+        return Err(ApiError::unsupported(name));
+    }
+    Ok(())
+}
+
+fn is_empty(value: &Value) -> bool {
+    match value {
+        Value::String(s) => s.is_empty(),
+        Value::Array(a) => a.is_empty(),
+        Value::Object(o) => o.is_empty(),
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn checked(body: Value) -> Result<(), ApiError> {
+        check(&Fields::of(&body).unwrap(), Route::Chat)
+    }
+
+    #[test]
+    fn what_is_switched_off_is_no_request() {
+        let off = json!({
+            "xtc_probability": 0.0, "xtc_threshold": 0.1, "dry_multiplier": 0, "mirostat": 0, "top_n_sigma": -1,
+            "min_keep": 1, "grammar": "", "json_schema": null, "lora": [], "response_format": {"type": "text"},
+            "tools": [], "tool_choice": "auto", "n_discard": 0, "adaptive_target": -1.0, "draft_bits": 3,
+        });
+        assert_eq!(checked(off), Ok(()));
+    }
+
+    #[test]
+    fn what_is_asked_for_is_refused_by_name() {
+        for (name, value) in [
+            ("xtc_probability", json!(0.5)),
+            ("dry_multiplier", json!(0.8)),
+            ("mirostat", json!(2)),
+            ("top_n_sigma", json!(1.0)),
+            ("grammar", json!("root ::= \"a\"")),
+            ("json_schema", json!({"type": "object"})),
+            ("response_format", json!({"type": "json_object"})),
+            ("response_format", json!({"type": "xml"})),
+            ("tools", json!([{"type": "function"}])),
+            ("tool_choice", json!("required")),
+            ("n_discard", json!(-1)),
+            ("chat_template", json!("{{ x }}")),
+        ] {
+            let e = checked(json!({ name: value })).unwrap_err();
+            assert_eq!(e.status, 400);
+            assert!(e.message.contains(&format!("'{name}'")), "{}", e.message);
+        }
+    }
+}

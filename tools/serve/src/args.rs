@@ -1,0 +1,304 @@
+//! The options of `rserve`: llama-server's names where it has the option.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::{Result, bail};
+use clap::{Parser, ValueEnum};
+use trine_tools::load::{ModelArgs, positive};
+
+use crate::engine::Options;
+
+/// Options of several letters behind one dash.
+pub const SHORT: &[(&str, &str)] = &[("-np", "--parallel"), ("-ub", "--ubatch-size")];
+
+/// Serve a language model over HTTP, with OpenAI's and llama-server's API
+///
+/// The text of a request depends on the model, the bits, the prompt, the options and the seed, and on nothing else:
+/// not on other requests, the load, the order, or what is in the cache.
+#[derive(Parser, Clone)]
+#[command(
+    name = "rserve",
+    version,
+    args_override_self = true,
+    after_help = "See --help for examples.",
+    after_long_help = "\
+Examples:
+  rserve -m model.gguf
+  curl http://127.0.0.1:8080/v1/completions -d '{\"prompt\": \"Once upon a time\", \"max_tokens\": 64, \"seed\": 7}'
+  curl http://127.0.0.1:8080/v1/chat/completions -d '{\"messages\": [{\"role\": \"user\", \"content\": \"Hello\"}]}'
+  rserve -m model-ap.gguf --alias model        any-precision: 'model:4bit' is the model at 4 bits, as is \"bits\": 4
+  rserve -m model.gguf --host 0.0.0.0 --api-key-file keys.txt      other machines may ask, with a key
+  rserve -m model.gguf -np 4 -c 2048 --kv-memory 2G                four texts at once, 2048 tokens each
+
+Give keys in a file or as RSERVE_API_KEY: other users of the machine can read a command line.
+SIGTERM lets running texts end (--drain-timeout) and takes new ones for a moment more (--drain-delay); Ctrl-C leaves
+out that moment; a second one ends at once."
+)]
+pub struct Args {
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub model: ModelArgs,
+
+    /// Names of the model, separated by commas; the first is its id. Without it the file's name
+    #[arg(short, long, value_name = "NAMES", value_delimiter = ',')]
+    pub alias: Vec<String>,
+
+    /// A file with a Jinja chat template to use instead of the model's own
+    #[arg(long, value_name = "FILE")]
+    pub chat_template_file: Option<PathBuf>,
+
+    /// Bits per weight of an any-precision model where a request names none; without it the widest
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=8))]
+    pub bits: Option<u8>,
+
+    /// Bits per weight that requests may ask for, separated by commas; without it all of the file
+    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = clap::value_parser!(u8).range(1..=8))]
+    pub widths: Vec<u8>,
+
+    /// Answer requests for another model with 404 instead of with this model
+    #[arg(long)]
+    pub strict_model: bool,
+
+    /// The address to listen on; a path that ends in .sock is a Unix socket
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1")]
+    pub host: String,
+
+    /// The port; 0: any free one, which is printed
+    #[arg(long, value_name = "PORT", default_value_t = 8080)]
+    pub port: u16,
+
+    /// Keys of which a request must give one, separated by commas; also RSERVE_API_KEY
+    #[arg(long, value_name = "KEYS", value_delimiter = ',')]
+    pub api_key: Vec<String>,
+
+    /// A file with such keys, one a line, that nobody else may read
+    #[arg(long, value_name = "FILE")]
+    pub api_key_file: Option<PathBuf>,
+
+    /// Let other machines in without a key
+    #[arg(long)]
+    pub insecure_no_auth: bool,
+
+    /// Further values of the Host header that are answered, separated by commas. A server on a loopback address answers
+    /// only local names and addresses, so that web pages cannot reach it under a name of theirs
+    #[arg(long, value_name = "HOSTS", value_delimiter = ',')]
+    pub allowed_hosts: Vec<String>,
+
+    /// Web pages of other origins that may use the server, separated by commas; *: all
+    #[arg(long, value_name = "ORIGINS", value_delimiter = ',')]
+    pub cors_origins: Vec<String>,
+
+    /// Texts that are generated at the same time, also -np; others wait
+    #[arg(long, value_name = "N", visible_alias = "max-seqs", default_value = "16", value_parser = positive)]
+    pub parallel: usize,
+
+    /// Tokens of the context of each request; 0: as the model was trained
+    #[arg(short, long, value_name = "N", default_value_t = 0)]
+    pub ctx_size: usize,
+
+    /// Memory for keys and values, such as 2G or 512M; without it what all requests may need, at most half of what is free
+    #[arg(long, value_name = "SIZE", value_parser = size)]
+    pub kv_memory: Option<usize>,
+
+    /// Let requests with different keys share the cache of prompts; how fast an answer comes then tells what others asked
+    #[arg(long)]
+    pub shared_prefix_cache: bool,
+
+    /// Tokens that go through the model together, also -ub
+    #[arg(long, value_name = "N", default_value = "512", value_parser = positive)]
+    pub ubatch_size: usize,
+
+    /// How long others wait for their next token at most while a long prompt is read, in milliseconds
+    #[arg(long, value_name = "MS", default_value = "100", value_parser = positive)]
+    pub target_step_ms: usize,
+
+    /// Tokens of prompts that are read between two tokens of the others; without it what --target-step-ms allows
+    #[arg(long, value_name = "N", value_parser = positive)]
+    pub prefill_chunk: Option<usize>,
+
+    /// Requests that may wait; more are refused with 429. Without it four for each that runs
+    #[arg(long, value_name = "N", value_parser = positive)]
+    pub max_queue: Option<usize>,
+
+    /// Tokens in the prompts of requests that wait
+    #[arg(long, value_name = "N", default_value = "1048576", value_parser = positive)]
+    pub max_queue_tokens: usize,
+
+    /// Seconds that a request may wait
+    #[arg(long, value_name = "S", default_value = "120", value_parser = seconds)]
+    pub queue_timeout: Duration,
+
+    /// Seconds after which a text ends where it is; 0: never
+    #[arg(long, value_name = "S", default_value = "0", value_parser = seconds)]
+    pub request_timeout: Duration,
+
+    /// Seconds that a client may leave its answer unread
+    #[arg(long, value_name = "S", default_value = "30", value_parser = seconds)]
+    pub stall_timeout: Duration,
+
+    /// The largest body of a request
+    #[arg(long, value_name = "SIZE", default_value = "4M", value_parser = size)]
+    pub max_body: usize,
+
+    /// Most choices (n) of a request
+    #[arg(long, value_name = "N", default_value = "8", value_parser = positive)]
+    pub max_choices: usize,
+
+    /// Most open connections
+    #[arg(long, value_name = "N", default_value = "1024", value_parser = positive)]
+    pub max_connections: usize,
+
+    /// Tokens to generate where a request does not say; -1: until the text ends or the context is full
+    #[arg(short = 'n', long, value_name = "N", default_value_t = -1, allow_negative_numbers = true, value_parser = clap::value_parser!(i64).range(-1..))]
+    pub predict: i64,
+
+    /// Seconds of silence in a stream after which a comment is sent, so that proxies keep it open; -1: never
+    #[arg(long, value_name = "S", default_value_t = 15, allow_negative_numbers = true, value_parser = clap::value_parser!(i64).range(-1..=86400))]
+    pub sse_ping_interval: i64,
+
+    /// Seconds that requests are still taken after SIGTERM, while /readyz says no: balancers need time to notice
+    #[arg(long, value_name = "S", default_value = "5", value_parser = seconds)]
+    pub drain_delay: Duration,
+
+    /// Seconds that running texts get after that
+    #[arg(long, value_name = "S", default_value = "60", value_parser = seconds)]
+    pub drain_timeout: Duration,
+
+    /// Serve /metrics, for those with a key where there are keys
+    #[arg(long)]
+    pub metrics: bool,
+
+    /// Serve /metrics to all
+    #[arg(long)]
+    pub metrics_public: bool,
+
+    /// Do not serve /slots
+    #[arg(long, overrides_with = "slots")]
+    pub no_slots: bool,
+
+    /// Serve /slots (this is the default)
+    #[arg(long, overrides_with = "no_slots")]
+    pub slots: bool,
+
+    /// Do not serve the page
+    #[arg(long, overrides_with = "ui")]
+    pub no_ui: bool,
+
+    /// Serve the page (this is the default)
+    #[arg(long, overrides_with = "no_ui")]
+    pub ui: bool,
+
+    /// What is written to standard error for each request: a line to read, a JSON object, nothing. Neither prompts nor
+    /// keys are
+    #[arg(long, value_name = "FORMAT", value_enum, default_value_t = LogFormat::Text)]
+    pub log_format: LogFormat,
+}
+
+/// What is written for each request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+#[allow(missing_docs)]
+pub enum LogFormat {
+    Text,
+    Json,
+    None,
+}
+
+impl Args {
+    /// Finds what clap cannot.
+    ///
+    /// # Errors
+    /// Names and hosts that cannot be meant.
+    pub fn check(&self) -> Result<()> {
+        if let Some(name) = self.alias.iter().find(|n| n.is_empty() || n.contains(':')) {
+            bail!(
+                "--alias: '{name}' is no name: it must have letters and no colon, which stands before the bits"
+            );
+        }
+        if self.host.is_empty() {
+            bail!("--host: give an address or the path of a Unix socket");
+        }
+        if self.metrics_public && !self.metrics {
+            bail!("--metrics-public says who may read /metrics: give --metrics too");
+        }
+        Ok(())
+    }
+
+    /// The part of it that the engine follows.
+    pub fn engine(&self) -> Options {
+        Options {
+            parallel: self.parallel,
+            n_ctx: Some(self.ctx_size).filter(|n| *n > 0),
+            kv_memory: self.kv_memory,
+            ubatch: self.ubatch_size,
+            target_step: Duration::from_millis(self.target_step_ms as u64),
+            prefill_chunk: self.prefill_chunk,
+            max_queue: self.max_queue.unwrap_or(4 * self.parallel),
+            max_queue_tokens: self.max_queue_tokens,
+            queue_timeout: self.queue_timeout,
+            stall_timeout: self.stall_timeout,
+            bits: self.bits,
+            widths: self.widths.clone(),
+        }
+    }
+}
+
+/// Parses a number of bytes: 4096, 512K, 4M, 2G.
+fn size(text: &str) -> Result<usize, String> {
+    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    let shift = match text[digits.len()..].to_ascii_uppercase().as_str() {
+        "" | "B" => 0,
+        "K" | "KB" | "KIB" => 10,
+        "M" | "MB" | "MIB" => 20,
+        "G" | "GB" | "GIB" => 30,
+        _ => return Err("give a number of bytes, or one with K, M or G behind it".to_owned()),
+    };
+    let number = digits.parse::<usize>().ok().filter(|n| *n > 0);
+    let bytes = number.and_then(|n| n.checked_mul(1 << shift));
+    bytes.ok_or_else(|| "give a number of bytes above 0, such as 512M".to_owned())
+}
+
+/// Parses a number of seconds.
+fn seconds(text: &str) -> Result<Duration, String> {
+    let number = text.parse::<f64>().ok();
+    match number.filter(|s| (0.0..=1e6).contains(s)) {
+        Some(s) => Ok(Duration::from_secs_f64(s)),
+        None => Err("give a number of seconds from 0 to 1000000".to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes() {
+        for (text, bytes) in [
+            ("1", 1),
+            ("3K", 3 << 10),
+            ("4M", 4 << 20),
+            ("2GiB", 2 << 30),
+        ] {
+            assert_eq!(size(text), Ok(bytes));
+        }
+        for text in ["", "M", "-1", "1T", "1.5G", "99999999999G", "0"] {
+            assert!(size(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn times() {
+        assert_eq!(seconds("0.5"), Ok(Duration::from_millis(500)));
+        for text in ["-1", "nan", "1e9", "x"] {
+            assert!(seconds(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn names_have_no_colon() {
+        let parse = |name| Args::parse_from(["rserve", "-m", "m", "--alias", name]).check();
+        assert!(parse("a,b").is_ok());
+        assert!(parse("a,b:4bit").is_err());
+        assert!(parse("a,").is_err());
+    }
+}

@@ -1,0 +1,92 @@
+//! What the engine counts, for `/metrics` and `/slots`.
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Mutex, MutexGuard};
+use std::time::Duration;
+
+use super::queue::Admission;
+
+/// Numbers that only grow, and what runs now.
+#[derive(Debug, Default)]
+pub struct Counters {
+    /// Tokens of prompts that were read, without those found in the cache.
+    pub prompt_tokens: AtomicU64,
+    /// Tokens of prompts that were found in the cache.
+    pub cached_tokens: AtomicU64,
+    /// Microseconds of steps, shared between reading and generating by their rows.
+    pub prompt_micros: AtomicU64,
+    /// Tokens that were generated.
+    pub generated_tokens: AtomicU64,
+    /// See `prompt_micros`.
+    pub generated_micros: AtomicU64,
+    /// Steps.
+    pub steps: AtomicU64,
+    /// Rows of sequences that generate, in all steps.
+    pub decode_rows: AtomicU64,
+    /// Most positions that a sequence had.
+    pub longest: AtomicU64,
+    /// Sequences that gave their pages back and began again.
+    pub preemptions: AtomicU64,
+    /// Requests that ended, cancelled ones included.
+    pub ended: AtomicU64,
+    /// Pages of keys and values: all, and those that nobody holds.
+    pub pages: AtomicU64,
+    /// See `pages`.
+    pub free_pages: AtomicU64,
+    slots: Mutex<Vec<Slot>>,
+}
+
+/// A place for a running sequence.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Slot {
+    /// Whether a sequence is in it.
+    pub busy: bool,
+    /// Of the sequence: tokens generated so far.
+    pub generated: usize,
+    /// Of the sequence: most tokens that may still be generated; `None` without a limit.
+    pub left: Option<usize>,
+}
+
+impl Counters {
+    pub(super) fn new(parallel: usize) -> Counters {
+        Counters {
+            slots: Mutex::new(vec![Slot::default(); parallel]),
+            ..Counters::default()
+        }
+    }
+
+    /// What the places for running sequences do.
+    pub fn slots(&self) -> Vec<Slot> {
+        self.lock().clone()
+    }
+
+    /// Sequences that run.
+    pub fn running(&self) -> usize {
+        self.lock().iter().filter(|s| s.busy).count()
+    }
+
+    pub(super) fn is_idle(&self, admission: &Admission) -> bool {
+        // In this order: a request is in a slot before it has left the queue.
+        admission.waiting() == 0 && self.running() == 0
+    }
+
+    pub(super) fn set_slots(&self, running: impl Iterator<Item = Slot>) {
+        let mut slots = self.lock();
+        slots.iter_mut().for_each(|s| *s = Slot::default());
+        slots.iter_mut().zip(running).for_each(|(s, now)| *s = now);
+    }
+
+    pub(super) fn add_time(&self, took: Duration, prompt_rows: usize, decode_rows: usize) {
+        let micros = took.as_micros() as u64;
+        let all = (prompt_rows + decode_rows).max(1) as u64;
+        let prompt = micros * prompt_rows as u64 / all;
+        self.prompt_micros.fetch_add(prompt, Relaxed);
+        self.generated_micros.fetch_add(micros - prompt, Relaxed);
+        self.steps.fetch_add(1, Relaxed);
+        self.decode_rows.fetch_add(decode_rows as u64, Relaxed);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<Slot>> {
+        self.slots.lock().unwrap_or_else(|e| e.into_inner())
+    }
+}

@@ -1,0 +1,187 @@
+//! What the rest of the server holds of the engine.
+
+use std::sync::Arc;
+use std::sync::mpsc::{self, SyncSender, TrySendError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use tokio::sync::mpsc as channel;
+use trine::{CancelToken, Model};
+
+use super::counters::{Counters, Slot};
+use super::options::Options;
+use super::queue::Admission;
+use super::request::{Event, Refused, Request};
+use super::thread;
+
+/// Events that wait for a reader before its sequence is left out of steps.
+const EVENTS: usize = 64;
+
+/// The engine of a server: clones are handles of the same one.
+#[derive(Clone)]
+pub struct Handle {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    model: Model,
+    options: Options,
+    admission: Arc<Admission>,
+    counters: Arc<Counters>,
+    commands: SyncSender<Command>,
+}
+
+/// What the engine's thread is told.
+pub(super) enum Command {
+    /// A request that was admitted to the queue.
+    New(Box<Job>),
+    /// Something changed; look.
+    Wake,
+}
+
+/// A request with the way back to its client.
+pub(super) struct Job {
+    pub request: Request,
+    pub events: channel::Sender<Event>,
+    pub cancel: CancelToken,
+    pub admitted: Instant,
+}
+
+/// The events of a request. Dropping it cancels the request at the next step.
+pub struct Answer {
+    events: channel::Receiver<Event>,
+    cancel: CancelToken,
+}
+
+impl Answer {
+    /// The next event; `None` after the last.
+    pub async fn next(&mut self) -> Option<Event> {
+        self.events.recv().await
+    }
+
+    /// [`Answer::next`] where nothing is asynchronous.
+    pub fn next_blocking(&mut self) -> Option<Event> {
+        self.events.blocking_recv()
+    }
+}
+
+impl Drop for Answer {
+    fn drop(&mut self) {
+        self.cancel.cancel();
+    }
+}
+
+impl Handle {
+    /// Starts the engine's thread, which owns the sequences of `model` and is the only one that computes.
+    ///
+    /// # Errors
+    /// The system starts no more threads; options that the model cannot follow.
+    pub fn start(model: Model, options: Options) -> anyhow::Result<(Handle, JoinHandle<()>)> {
+        let options = options.resolved(&model)?;
+        let layout = model.weights().page_layout();
+        let engine = model.engine(options.pages(&layout) * layout.bytes());
+        let admission = Arc::new(Admission::new(&options));
+        let counters = Arc::new(Counters::new(options.parallel));
+        let (commands, inbox) = mpsc::sync_channel(options.max_queue + options.parallel + 64);
+        let thread = thread::start(engine, &model, &options, &admission, &counters, inbox)?;
+        let inner = Inner {
+            model,
+            options,
+            admission,
+            counters,
+            commands,
+        };
+        let handle = Handle {
+            inner: Arc::new(inner),
+        };
+        Ok((handle, thread))
+    }
+
+    /// Puts a request into the queue.
+    ///
+    /// # Errors
+    /// It is not taken: all that can be checked is checked here.
+    pub fn submit(&self, request: Request) -> Result<Answer, Refused> {
+        let inner = &*self.inner;
+        inner.options.check(&inner.model, &request)?;
+        let tokens = request.prompt.len() + request.resume.len();
+        inner.admission.enter(tokens, &inner.counters)?;
+        let (events, receiver) = channel::channel(EVENTS);
+        let cancel = CancelToken::new();
+        let job = Job {
+            request,
+            events,
+            cancel: cancel.clone(),
+            admitted: Instant::now(),
+        };
+        match inner.commands.try_send(Command::New(Box::new(job))) {
+            Ok(()) => Ok(Answer {
+                events: receiver,
+                cancel,
+            }),
+            Err(TrySendError::Full(_) | TrySendError::Disconnected(_)) => {
+                inner.admission.leave(tokens);
+                Err(Refused::Draining)
+            }
+        }
+    }
+
+    /// The model that is served.
+    pub fn model(&self) -> &Model {
+        &self.inner.model
+    }
+
+    /// The options in force.
+    pub fn options(&self) -> &Options {
+        &self.inner.options
+    }
+
+    /// What was counted since the start.
+    pub fn counters(&self) -> &Counters {
+        &self.inner.counters
+    }
+
+    /// What the places for running sequences do.
+    pub fn slots(&self) -> Vec<Slot> {
+        self.inner.counters.slots()
+    }
+
+    /// Requests that wait.
+    pub fn waiting(&self) -> usize {
+        self.inner.admission.waiting()
+    }
+
+    /// Takes no new request from now on.
+    pub fn drain(&self) {
+        self.inner.admission.close();
+        self.wake();
+    }
+
+    /// Whether [`Handle::drain`] was called.
+    pub fn is_draining(&self) -> bool {
+        self.inner.admission.is_closed()
+    }
+
+    /// Ends all running texts and the engine's thread; they end as [`Ended::Shutdown`](super::Ended::Shutdown).
+    pub fn stop(&self) {
+        self.inner.admission.stop();
+        self.wake();
+    }
+
+    /// Waits until no request runs or waits; false when it took too long.
+    pub fn wait_until_idle(&self, most: Duration) -> bool {
+        let end = Instant::now() + most;
+        while !self.inner.counters.is_idle(&self.inner.admission) {
+            if Instant::now() >= end {
+                return false;
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        true
+    }
+
+    fn wake(&self) {
+        // A full inbox wakes the thread as well.
+        let _ = self.inner.commands.try_send(Command::Wake);
+    }
+}

@@ -1,0 +1,26 @@
+//! The engine of the server: requests in, events out.
+//!
+//! A [`Handle`] puts requests into a bounded queue. One thread owns the sequences; in every step it takes requests in,
+//! puts the next token of every running sequence and portions of the prompts that are being read into one forward pass,
+//! and samples. What a step consists of depends on time and load; what comes out does not, because the model's logits
+//! have the same bits in any step (contract N7 of `docs/determinism.md`).
+
+mod counters;
+mod handle;
+mod memory;
+mod options;
+mod pace;
+mod queue;
+mod request;
+mod running;
+mod scheduler;
+mod thread;
+
+pub use counters::{Counters, Slot};
+pub use handle::{Answer, Handle};
+pub use options::Options;
+pub use queue::Admission;
+pub use request::{Done, Ended, Event, Progress, Refused, Request, Token, TokenLogprobs};
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,171 @@
+//! How the engine serves.
+
+use std::time::Duration;
+
+use anyhow::{Result, bail};
+use trine::kv::PageLayout;
+use trine::{Model, Sampler};
+
+use super::memory;
+use super::request::{Refused, Request};
+
+/// How the engine serves. None of it changes a text.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Sequences that run at the same time.
+    pub parallel: usize,
+    /// Tokens of a request's context; `None`: as many as the model was trained with.
+    pub n_ctx: Option<usize>,
+    /// Bytes for keys and values; `None`: as many as all sequences may need, at most half of the free memory.
+    pub kv_memory: Option<usize>,
+    /// Rows of one forward pass.
+    pub ubatch: usize,
+    /// What a step takes at most while somebody waits for the next token, as far as the length of prompts' portions
+    /// can see to it.
+    pub target_step: Duration,
+    /// Tokens of a prompt that a step reads; `None`: what `target_step` allows.
+    pub prefill_chunk: Option<usize>,
+    /// Requests that wait.
+    pub max_queue: usize,
+    /// Tokens of the prompts of requests that wait.
+    pub max_queue_tokens: usize,
+    /// How long a request waits.
+    pub queue_timeout: Duration,
+    /// How long a client may leave its events unread.
+    pub stall_timeout: Duration,
+    /// Bits per weight where a request names none; `None`: the widest of the file.
+    pub bits: Option<u8>,
+    /// Widths that may be asked for; empty: all of the file.
+    pub widths: Vec<u8>,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options {
+            parallel: 16,
+            n_ctx: None,
+            kv_memory: None,
+            ubatch: 512,
+            target_step: Duration::from_millis(100),
+            prefill_chunk: None,
+            max_queue: 64,
+            max_queue_tokens: 1 << 20,
+            queue_timeout: Duration::from_secs(120),
+            stall_timeout: Duration::from_secs(30),
+            bits: None,
+            widths: Vec::new(),
+        }
+    }
+}
+
+/// Most tokens whose probabilities a request may ask for, most stop strings and the longest of them, most biases.
+const MOST_LOGPROBS: usize = 100;
+const MOST_STOPS: usize = 16;
+const LONGEST_STOP: usize = 1024;
+const MOST_BIASES: usize = 1024;
+
+impl Options {
+    /// The same with everything decided that the model decides.
+    pub(super) fn resolved(mut self, model: &Model) -> Result<Options> {
+        let widths = model.weights().widths();
+        if self.parallel == 0 || self.ubatch == 0 || self.prefill_chunk == Some(0) {
+            bail!("--parallel, --ubatch-size and --prefill-chunk must be at least 1");
+        }
+        self.n_ctx = Some(self.n_ctx.unwrap_or(model.n_ctx_train()).max(8));
+        if let Some(unknown) = self.widths.iter().find(|w| !widths.contains(w)) {
+            bail!("--widths: the model has no {unknown} bits; it has {widths:?}");
+        }
+        if self.widths.is_empty() {
+            self.widths = widths.to_vec();
+        }
+        // Decided once: the free memory is another one at every look.
+        let layout = model.weights().page_layout();
+        self.kv_memory = Some(self.pages(&layout) * layout.bytes());
+        self.bits = match self.bits {
+            Some(bits) if !self.widths.contains(&bits) => {
+                bail!(
+                    "--bits: the model is not served at {bits} bits, but at {:?}",
+                    self.widths
+                )
+            }
+            Some(bits) => Some(bits),
+            None => self.widths.last().copied(),
+        };
+        Ok(self)
+    }
+
+    /// Pages for keys and values: what `kv_memory` holds, or what all sequences may need within half of the free memory.
+    pub(super) fn pages(&self, layout: &PageLayout) -> usize {
+        let bytes = layout.bytes().max(1);
+        // One more for a page that two sequences part in.
+        let each = self.n_ctx().div_ceil(layout.positions) + 1;
+        let all = self.parallel * each;
+        let pages = match self.kv_memory {
+            Some(memory) => memory / bytes,
+            None => memory::available().map_or(all, |free| all.min(free / 2 / bytes)),
+        };
+        pages.max(1)
+    }
+
+    /// Tokens that all pages hold.
+    fn room(&self, layout: &PageLayout) -> usize {
+        self.pages(layout) * layout.positions
+    }
+
+    /// Tokens of a request's context.
+    pub fn n_ctx(&self) -> usize {
+        self.n_ctx.unwrap_or_default()
+    }
+
+    /// What can be said of a request before it waits.
+    pub(super) fn check(&self, model: &Model, r: &Request) -> Result<(), Refused> {
+        let invalid = |why: String| Err(Refused::Invalid(why));
+        let tokens = r.prompt.len() + r.resume.len();
+        let n_vocab = model.weights().n_vocab() as u32;
+        if r.prompt.is_empty() {
+            return invalid("the prompt is empty".into());
+        }
+        let all = r.prompt.iter().chain(&r.resume);
+        let biased = r.logit_bias.iter().map(|(id, _)| id);
+        if let Some(id) = all.chain(biased).find(|id| **id >= n_vocab) {
+            return invalid(format!("token {id} is outside the vocabulary of {n_vocab}"));
+        }
+        if tokens >= self.n_ctx() {
+            let n_ctx = self.n_ctx();
+            return Err(Refused::TooLong { tokens, n_ctx });
+        }
+        let room = self.room(&model.weights().page_layout());
+        if tokens >= room {
+            return Err(Refused::NeverFits { tokens, room });
+        }
+        if let Some(bits) = r.bits.filter(|b| !self.widths.contains(b)) {
+            return invalid(match self.widths.is_empty() {
+                true => "the model has one width: leave 'bits' out".into(),
+                false => format!(
+                    "the model is not served at {bits} bits, but at {:?}",
+                    self.widths
+                ),
+            });
+        }
+        if r.logprobs.is_some_and(|n| n > MOST_LOGPROBS) {
+            return invalid(format!("more than {MOST_LOGPROBS} probabilities per token"));
+        }
+        if r.stop.len() > MOST_STOPS || r.stop.iter().any(|s| s.len() > LONGEST_STOP) {
+            return invalid(format!(
+                "more than {MOST_STOPS} stop strings, or one of more than {LONGEST_STOP} bytes"
+            ));
+        }
+        if r.stop.iter().any(String::is_empty) {
+            return invalid("an empty stop string".into());
+        }
+        if r.logit_bias.len() > MOST_BIASES || r.logit_bias.iter().any(|(_, b)| b.is_nan()) {
+            return invalid(format!(
+                "more than {MOST_BIASES} biases, or one that is no number"
+            ));
+        }
+        if let Err(e) = Sampler::new(r.sampler.clone()) {
+            return invalid(e.to_string());
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,192 @@
+//! What is asked of the engine, and what it answers.
+
+use std::time::Duration;
+
+use trine::SamplerOptions;
+use trine::generate::End;
+
+/// A text to be continued.
+///
+/// What comes back is a function of this and of the model, and of nothing else.
+#[derive(Clone, Debug)]
+pub struct Request {
+    /// Its tokens, at least one.
+    pub prompt: Vec<u32>,
+    /// Tokens that were generated after the prompt already, elsewhere: the text goes on behind them as if they had been
+    /// generated here.
+    pub resume: Vec<u32>,
+    /// Most tokens to generate, those of `resume` included; `None`: until the model or the context ends the text.
+    pub max_tokens: Option<usize>,
+    /// How tokens are chosen; the seed is the effective one.
+    pub sampler: SamplerOptions,
+    /// Added to the logits of tokens before they are sampled.
+    pub logit_bias: Vec<(u32, f32)>,
+    /// Texts that end the text, none of them empty.
+    pub stop: Vec<String>,
+    /// Never choose a token that ends the text.
+    pub ignore_eos: bool,
+    /// Bits per weight of an any-precision model; `None` for its widest.
+    pub bits: Option<u8>,
+    /// How many of the most likely tokens are told with every token, besides the token's own probability; `None`: nothing.
+    pub logprobs: Option<usize>,
+    /// Tell the same of the prompt's tokens.
+    pub prompt_logprobs: bool,
+    /// Whether keys and values of others' prompts are reused and its own are left to others: those that give the same
+    /// salt. `None`: neither.
+    pub cache: Option<String>,
+    /// Most time from admission to the end; then the text ends as [`Ended::Deadline`].
+    pub deadline: Option<Duration>,
+}
+
+impl Request {
+    /// The continuation of `prompt` with the default options.
+    pub fn new(prompt: Vec<u32>) -> Request {
+        Request {
+            prompt,
+            resume: Vec::new(),
+            max_tokens: None,
+            sampler: SamplerOptions::default(),
+            logit_bias: Vec::new(),
+            stop: Vec::new(),
+            ignore_eos: false,
+            bits: None,
+            logprobs: None,
+            prompt_logprobs: false,
+            cache: Some(String::new()),
+            deadline: None,
+        }
+    }
+}
+
+/// What the client of a request hears, in this order: `Prompt` once or several times, `PromptLogprobs` if asked for,
+/// `Token` for every token, and at the end one `Done`, `Failed` or
+/// `Refused`.
+#[derive(Clone, Debug)]
+pub enum Event {
+    /// How much of the prompt was read. The first tells what was found in the cache, the last has `processed == total`.
+    Prompt(Progress),
+    /// Of every token of the prompt but the first, in order, how likely it was.
+    PromptLogprobs(Vec<TokenLogprobs>),
+    /// The next token.
+    Token(Token),
+    /// The text ended.
+    Done(Done),
+    /// The text ended by a fault of the model or the server; the message is for the client.
+    Failed(String),
+    /// The request was taken but never begun.
+    Refused(Refused),
+}
+
+/// How much of a prompt was read.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Progress {
+    /// Tokens of the prompt.
+    pub total: usize,
+    /// Of these, found in the cache.
+    pub cached: usize,
+    /// Of these, found or read so far.
+    pub processed: usize,
+    /// Since the request was admitted.
+    pub time: Duration,
+}
+
+/// A generated token.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Token {
+    /// Its id.
+    pub id: u32,
+    /// The text that is certain now. Empty while a character is incomplete or a stop string may have begun.
+    pub text: String,
+    /// How likely it was, if that was asked for.
+    pub logprobs: Option<TokenLogprobs>,
+}
+
+/// How likely a token was, before anything was done to the logits.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TokenLogprobs {
+    /// The token.
+    pub id: u32,
+    /// Natural logarithm of its probability.
+    pub logprob: f32,
+    /// The most likely tokens, the likeliest first; of equal ones the lower id first.
+    pub top: Vec<(u32, f32)>,
+}
+
+/// Why a text ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ended {
+    /// For a reason of its own.
+    Text(End),
+    /// Its time was over.
+    Deadline,
+    /// The server ends.
+    Shutdown,
+}
+
+/// The end of a text.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Done {
+    /// What was held back and belongs to the text after all.
+    pub text: String,
+    /// Why it ended.
+    pub ended: Ended,
+    /// Tokens of the prompt, those of `resume` included.
+    pub prompt_tokens: usize,
+    /// Of these, found in the cache.
+    pub cached_tokens: usize,
+    /// Tokens that were generated, the one that ended the text included.
+    pub generated_tokens: usize,
+    /// From admission to the logits after the prompt.
+    pub prompt_time: Duration,
+    /// From then to the end.
+    pub generation_time: Duration,
+    /// The seed and the bits per weight it was generated with; 0 bits where the model has one width.
+    pub seed: u32,
+    /// See `seed`.
+    pub bits: u8,
+}
+
+/// Why a request is not taken.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Refused {
+    /// Something in it makes no sense; the message says what.
+    #[error("{0}")]
+    Invalid(String),
+    /// The prompt does not fit the context.
+    #[error(
+        "request ({tokens} tokens) exceeds the available context size ({n_ctx} tokens), try increasing it"
+    )]
+    TooLong {
+        /// Tokens of the prompt.
+        tokens: usize,
+        /// Tokens of the context.
+        n_ctx: usize,
+    },
+    /// The prompt fits the context, but not the memory for keys and values even when it is alone.
+    #[error(
+        "request ({tokens} tokens) does not fit the memory for keys and values ({room} tokens); give the server a larger --kv-memory"
+    )]
+    NeverFits {
+        /// Tokens of the prompt.
+        tokens: usize,
+        /// Tokens that all pages hold.
+        room: usize,
+    },
+    /// Too many requests wait.
+    #[error("the server is busy: {waiting} requests are waiting, try again in {retry_after} s")]
+    Busy {
+        /// Requests in the queue.
+        waiting: usize,
+        /// Seconds after which there may be room.
+        retry_after: u64,
+    },
+    /// It waited too long for its turn.
+    #[error("the request waited for more than {seconds} s, try again later")]
+    WaitedTooLong {
+        /// The limit.
+        seconds: u64,
+    },
+    /// The server is about to end.
+    #[error("the server is shutting down")]
+    Draining,
+}

@@ -1,0 +1,331 @@
+//! A request on its way: its tokens, its sampler, what its client has heard.
+
+use std::collections::VecDeque;
+use std::time::{Duration, Instant};
+
+use tokio::sync::mpsc::error::TrySendError;
+use trine::eval::LogProbabilities;
+use trine::generate::{End, TextStream};
+use trine::step::Kind;
+use trine::{Model, Sampler};
+
+use super::counters::Slot;
+use super::handle::Job;
+use super::request::{Done, Ended, Event, Progress, Token, TokenLogprobs};
+
+/// Tokens of one text, evaluated and not.
+pub(super) struct Running {
+    job: Job,
+    /// Prompt, resumed and generated tokens.
+    tokens: Vec<u32>,
+    /// Those that were there at the beginning.
+    given: usize,
+    /// Tokens generated, resumed ones included.
+    generated: usize,
+    pub bits: u8,
+    sampler: Sampler,
+    text: TextStream,
+    n_ctx: usize,
+    /// Found in the cache when the request was begun first.
+    cached: usize,
+    prompt_logprobs: Vec<TokenLogprobs>,
+    /// When the first logits behind the prompt were there.
+    prompt_done: Option<Instant>,
+    /// Events that the client had no room for, and since when.
+    unsent: VecDeque<Event>,
+    stalled: Option<Instant>,
+    /// Nothing comes any more.
+    over: bool,
+    /// Whether it held pages before, and gave them back.
+    pub begun: bool,
+}
+
+/// Why a text needs no further step.
+pub(super) enum Fate {
+    /// It goes on.
+    Lives,
+    /// It ended, or its client went away.
+    Over,
+    /// Its client does not read.
+    Stalled,
+}
+
+impl Running {
+    /// A request at its beginning.
+    ///
+    /// # Errors
+    /// Sampler options that no chain can follow; they were checked before.
+    pub fn new(job: Job, model: &Model, bits: u8, n_ctx: usize) -> Result<Running, String> {
+        let r = &job.request;
+        let mut options = r.sampler.clone();
+        options.banned.extend(model.suppressed_tokens());
+        if r.ignore_eos {
+            options.banned.extend(model.end_tokens());
+        }
+        let banned = |bias: &&(u32, f32)| bias.1 == f32::NEG_INFINITY;
+        let banned = r.logit_bias.iter().filter(banned).map(|(id, _)| *id);
+        options.banned.extend(banned);
+        let mut sampler = Sampler::new(options).map_err(|e| e.to_string())?;
+        let mut text = TextStream::new(r.stop.clone());
+        r.prompt.iter().for_each(|&id| sampler.accept(id));
+        for &id in &r.resume {
+            sampler.replay(id);
+            // The client has that text already.
+            text.push(&model.tokenizer().piece(id, false));
+        }
+        let tokens = [&r.prompt[..], &r.resume[..]].concat();
+        Ok(Running {
+            given: tokens.len(),
+            generated: r.resume.len(),
+            tokens,
+            bits,
+            sampler,
+            text,
+            n_ctx,
+            cached: 0,
+            prompt_logprobs: Vec::new(),
+            prompt_done: None,
+            unsent: VecDeque::new(),
+            stalled: None,
+            over: false,
+            begun: false,
+            job,
+        })
+    }
+
+    /// All tokens so far.
+    pub fn tokens(&self) -> &[u32] {
+        &self.tokens
+    }
+
+    /// Whose keys and values it may share; `None`: nobody's.
+    pub fn kind(&self) -> Option<Kind> {
+        let salt = self.job.request.cache.clone()?;
+        let bits = self.bits;
+        Some(Kind { bits, salt })
+    }
+
+    /// Whether the beginning may be taken from the cache: not when every logit of the prompt is wanted.
+    pub fn may_reuse(&self) -> bool {
+        !self.job.request.prompt_logprobs
+    }
+
+    /// When it was admitted.
+    pub fn admitted(&self) -> Instant {
+        self.job.admitted
+    }
+
+    /// Takes up its sequence, of which `cached` positions were there already.
+    pub fn begin(&mut self, cached: usize, now: Instant) {
+        if !self.begun {
+            self.begun = true;
+            self.cached = cached.min(self.given);
+        }
+        self.progress(cached.min(self.given), now);
+    }
+
+    /// From which of `count` tokens behind `first` on logits are wanted.
+    pub fn logits_from(&self, first: usize, count: usize) -> usize {
+        if self.job.request.prompt_logprobs && self.prompt_done.is_none() {
+            return 0;
+        }
+        if first + count == self.tokens.len() {
+            count - 1
+        } else {
+            count
+        }
+    }
+
+    /// How likely the token behind `position` of the prompt was, where that is to be told and was not before.
+    pub fn read(&self, position: usize, logits: &[f32]) -> Option<TokenLogprobs> {
+        let next = position + 1;
+        let known = self.prompt_logprobs.len();
+        if !self.job.request.prompt_logprobs || next <= known || next >= self.given {
+            return None;
+        }
+        let top = self.job.request.logprobs.unwrap_or(0);
+        Some(token_logprobs(logits, self.tokens[next], top))
+    }
+
+    /// Keeps what [`Running::read`] found.
+    pub fn keep(&mut self, logprobs: TokenLogprobs) {
+        self.prompt_logprobs.push(logprobs);
+    }
+
+    /// Tells how much of the prompt was read.
+    pub fn progress(&mut self, processed: usize, now: Instant) {
+        if self.prompt_done.is_none() {
+            self.send(Event::Prompt(Progress {
+                total: self.given,
+                cached: self.cached,
+                processed: processed.min(self.given),
+                time: now.duration_since(self.job.admitted),
+            }));
+        }
+    }
+
+    /// Chooses the next token from the logits behind the last one. What it says is the same wherever it runs.
+    pub fn advance(&mut self, model: &Model, logits: &mut [f32], now: Instant) {
+        if self.prompt_done.is_none() {
+            self.prompt_done = Some(now);
+            if self.job.request.prompt_logprobs {
+                let all = std::mem::take(&mut self.prompt_logprobs);
+                self.send(Event::PromptLogprobs(all));
+            }
+        }
+        if self.left() == Some(0) {
+            return self.end(String::new(), Ended::Text(End::Length), now);
+        }
+        let raw = self.job.request.logprobs.map(|top| (top, logits.to_vec()));
+        for &(id, bias) in &self.job.request.logit_bias {
+            if bias > f32::NEG_INFINITY {
+                logits[id as usize] += bias;
+            }
+        }
+        let id = match self.sampler.sample(logits) {
+            Ok(id) => id,
+            Err(e) => return self.fail(e.to_string()),
+        };
+        self.sampler.accept(id);
+        let evaluated = self.tokens.len();
+        self.tokens.push(id);
+        self.generated += 1;
+        let ends = model.end_tokens().contains(&id);
+        let (text, stop) = if ends {
+            (String::new(), None)
+        } else {
+            self.text.push(&model.tokenizer().piece(id, false))
+        };
+        self.send(Event::Token(Token {
+            id,
+            text,
+            logprobs: raw.map(|(top, raw)| token_logprobs(&raw, id, top)),
+        }));
+        let end = match stop {
+            Some(index) => End::Stop(index),
+            None if ends => End::Eos,
+            None if self.left() == Some(0) => End::Length,
+            None if evaluated + 1 >= self.n_ctx => End::Context,
+            None => return,
+        };
+        self.end(String::new(), Ended::Text(end), now);
+    }
+
+    /// Ends the text, with what was held back of it unless a stop string cuts that off.
+    pub fn end(&mut self, mut text: String, mut ended: Ended, now: Instant) {
+        if !matches!(ended, Ended::Text(End::Stop(_))) {
+            let (rest, stop) = self.text.finish();
+            text += &rest;
+            if let Some(index) = stop {
+                ended = Ended::Text(End::Stop(index));
+            }
+        }
+        let prompt_done = self.prompt_done.unwrap_or(now);
+        self.send(Event::Done(Done {
+            text,
+            ended,
+            prompt_tokens: self.given,
+            cached_tokens: self.cached,
+            generated_tokens: self.tokens.len() - self.given,
+            prompt_time: prompt_done.duration_since(self.job.admitted),
+            generation_time: now.duration_since(prompt_done),
+            seed: self.job.request.sampler.seed,
+            bits: self.bits,
+        }));
+        self.over = true;
+    }
+
+    /// Ends the text by a fault.
+    pub fn fail(&mut self, why: String) {
+        self.send(Event::Failed(why));
+        self.over = true;
+    }
+
+    /// Ends a request that was not begun.
+    pub fn refuse(&mut self, why: super::Refused) {
+        self.send(Event::Refused(why));
+        self.over = true;
+    }
+
+    /// What becomes of it: looked at between two steps.
+    pub fn fate(&mut self, now: Instant, patience: Duration) -> Fate {
+        if self.job.cancel.is_cancelled() {
+            return Fate::Over;
+        }
+        while let Some(event) = self.unsent.pop_front() {
+            match self.job.events.try_send(event) {
+                Ok(()) => self.stalled = None,
+                Err(TrySendError::Full(event)) => {
+                    self.unsent.push_front(event);
+                    let since = *self.stalled.get_or_insert(now);
+                    let lost = now.duration_since(since) > patience;
+                    return if lost { Fate::Over } else { Fate::Stalled };
+                }
+                Err(TrySendError::Closed(_)) => return Fate::Over,
+            }
+        }
+        if self.over {
+            return Fate::Over;
+        }
+        let deadline = self.job.request.deadline;
+        if deadline.is_some_and(|most| now.duration_since(self.job.admitted) > most) {
+            self.end(String::new(), Ended::Deadline, now);
+            return self.fate(now, patience);
+        }
+        Fate::Lives
+    }
+
+    /// What `/slots` shows.
+    pub fn slot(&self) -> Slot {
+        Slot {
+            busy: true,
+            generated: self.tokens.len() - self.given,
+            left: self.left(),
+        }
+    }
+
+    /// Tokens generated here.
+    pub fn generated_here(&self) -> usize {
+        self.tokens.len() - self.given
+    }
+
+    fn left(&self) -> Option<usize> {
+        let most = self.job.request.max_tokens?;
+        Some(most.saturating_sub(self.generated))
+    }
+
+    fn send(&mut self, event: Event) {
+        if self.over {
+            return;
+        }
+        // Order is kept: nothing overtakes what waits.
+        if !self.unsent.is_empty() {
+            self.unsent.push_back(event);
+            return;
+        }
+        if let Err(TrySendError::Full(event)) = self.job.events.try_send(event) {
+            self.unsent.push_back(event);
+        }
+    }
+}
+
+fn token_logprobs(logits: &[f32], id: u32, top: usize) -> TokenLogprobs {
+    let all = LogProbabilities::new(logits);
+    let mut ids: Vec<u32> = (0..logits.len() as u32).collect();
+    let by_logit = |a: &u32, b: &u32| {
+        let (x, y) = (logits[*a as usize], logits[*b as usize]);
+        y.total_cmp(&x).then(a.cmp(b))
+    };
+    if top < ids.len() {
+        if top > 0 {
+            ids.select_nth_unstable_by(top - 1, by_logit);
+        }
+        ids.truncate(top);
+    }
+    ids.sort_unstable_by(by_logit);
+    TokenLogprobs {
+        id,
+        logprob: all.of(id) as f32,
+        top: ids.iter().map(|&t| (t, all.of(t) as f32)).collect(),
+    }
+}

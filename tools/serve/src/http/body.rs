@@ -1,0 +1,47 @@
+//! Reading the bodies of requests.
+
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::time::Duration;
+
+use axum::body::{Body, HttpBody};
+
+use crate::api::ApiError;
+
+/// The most time that a client gets for its body.
+const MOST_TIME: Duration = Duration::from_secs(30);
+
+/// The bytes of a body.
+///
+/// # Errors
+/// There are more than `most`; they do not come in time, or not at all.
+pub async fn read(body: Body, most: usize) -> Result<Vec<u8>, ApiError> {
+    let read = tokio::time::timeout(MOST_TIME, read_slowly(body, most));
+    read.await.unwrap_or_else(|_| {
+        let message = format!("the body did not come within {} s", MOST_TIME.as_secs());
+        Err(ApiError::new(408, "invalid_request_error", message))
+    })
+}
+
+async fn read_slowly(mut body: Body, most: usize) -> Result<Vec<u8>, ApiError> {
+    let too_large = || {
+        let message =
+            format!("the body has more than {most} bytes, which is what --max-body allows");
+        ApiError::new(413, "invalid_request_error", message)
+    };
+    if body.size_hint().lower() > most as u64 {
+        return Err(too_large());
+    }
+    let mut bytes = Vec::new();
+    while let Some(frame) = poll_fn(|cx| Pin::new(&mut body).poll_frame(cx)).await {
+        let frame = frame.map_err(|_| ApiError::invalid("the body ended early"))?;
+        let Ok(data) = frame.into_data() else {
+            continue;
+        };
+        if bytes.len() + data.len() > most {
+            return Err(too_large());
+        }
+        bytes.extend_from_slice(&data);
+    }
+    Ok(bytes)
+}

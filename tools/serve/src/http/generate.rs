@@ -1,0 +1,131 @@
+//! The routes that generate texts.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::body::Body;
+use axum::http::{HeaderMap, Response};
+use axum::response::IntoResponse;
+
+use super::events::Events;
+use super::guard::Known;
+use super::state::State;
+use super::{body, reply, stream};
+use crate::api::asked::{Asked, Caller};
+use crate::api::{ApiError, Reply, Route};
+use crate::engine::Event;
+
+/// How long a stream waits for its first token before it begins, so that an error until then has a status of its own.
+const FIRST: Duration = Duration::from_secs(10);
+
+/// Answers a request for texts.
+pub async fn generate(
+    state: &State,
+    route: Route,
+    known: Known,
+    headers: &HeaderMap,
+    body: Body,
+) -> Response<Body> {
+    match answer(state, route, known, headers, body).await {
+        Ok(response) => response,
+        Err(e) => e.into_response(),
+    }
+}
+
+async fn answer(
+    state: &State,
+    route: Route,
+    known: Known,
+    headers: &HeaderMap,
+    body: Body,
+) -> Result<Response<Body>, ApiError> {
+    let service = state.service()?;
+    let caller = Caller {
+        tenant: match state.keys.are_several() && !state.shared_cache {
+            true => known.tenant,
+            false => String::new(),
+        },
+        deadline: deadline(headers)?,
+    };
+    let bytes = body::read(body, state.max_body).await?;
+    let asked = service.blocking(move |service| {
+        let body = parse(&bytes)?;
+        drop(bytes);
+        Asked::read(route, service, &body, &caller)
+    });
+    let asked = asked.await?;
+    let mut texts = Vec::with_capacity(asked.requests.len());
+    for request in &asked.requests {
+        texts.push(service.engine.submit(request.clone())?);
+    }
+    let mut events = Events::of(texts);
+    let mut reply = Reply::new(service, asked)?;
+    let entry = known.entry;
+    if reply.asked.stream {
+        let begun = first(&mut reply, &mut events, &entry).await?;
+        return Ok(stream::respond(reply, events, begun, entry));
+    }
+    while !reply.is_done() {
+        let event = events.next().await;
+        stream::take(&mut reply, event, &entry)?;
+    }
+    // Probabilities of thousands of tokens take their time.
+    let work = service.blocking(move |_| Ok(reply::json(200, &reply.whole())));
+    work.await
+}
+
+/// What a stream sends up to its first token, or for as long as it may be waited for.
+async fn first(
+    reply: &mut Reply,
+    events: &mut Events,
+    entry: &Arc<super::log::Entry>,
+) -> Result<Vec<serde_json::Value>, ApiError> {
+    let mut begun = Vec::new();
+    let until = tokio::time::Instant::now() + reply.asked.ping.unwrap_or(FIRST).min(FIRST);
+    while let Ok(event) = tokio::time::timeout_at(until, events.next()).await {
+        let reading = matches!(
+            event,
+            Some((_, Event::Prompt(_) | Event::PromptLogprobs(_)))
+        );
+        begun.extend(stream::take(reply, event, entry)?);
+        if !reading || reply.asked.return_progress {
+            break;
+        }
+    }
+    Ok(begun)
+}
+
+/// The body as JSON.
+///
+/// # Errors
+/// It is none.
+pub fn parse(bytes: &[u8]) -> Result<serde_json::Value, ApiError> {
+    if bytes.is_empty() {
+        return Err(ApiError::invalid("the body is empty; send a JSON object"));
+    }
+    serde_json::from_slice(bytes).map_err(|e| {
+        // The message without what it quotes: error texts never hold parts of a prompt.
+        let (line, column) = (e.line(), e.column());
+        let what = match e.classify() {
+            serde_json::error::Category::Eof => "it ends early",
+            _ => "it is not valid",
+        };
+        ApiError::invalid(format!(
+            "the body is no JSON: {what} at line {line}, column {column}"
+        ))
+    })
+}
+
+/// The time that a proxy or client gives the request.
+fn deadline(headers: &HeaderMap) -> Result<Option<Duration>, ApiError> {
+    let Some(value) = headers.get("x-request-timeout-ms") else {
+        return Ok(None);
+    };
+    let ms = value.to_str().ok().and_then(|v| v.parse::<u64>().ok());
+    match ms.filter(|ms| (1..=86_400_000).contains(ms)) {
+        Some(ms) => Ok(Some(Duration::from_millis(ms))),
+        None => Err(ApiError::invalid(
+            "X-Request-Timeout-Ms must be from 1 to 86400000",
+        )),
+    }
+}

@@ -1,0 +1,88 @@
+//! A line for each request: neither prompts nor keys are in it.
+
+use std::sync::atomic::{AtomicU8, AtomicU16, AtomicUsize, Ordering::Relaxed};
+use std::time::Instant;
+
+use serde_json::json;
+use trine_tools::note;
+
+use crate::args::LogFormat;
+use crate::engine::Done;
+
+/// What is known of a request so far. The line is written when nobody holds it any more, which for a stream is its end.
+pub struct Entry {
+    format: LogFormat,
+    /// The id of the request.
+    pub id: String,
+    method: String,
+    path: String,
+    tenant: String,
+    since: Instant,
+    code: AtomicU16,
+    prompt: AtomicUsize,
+    generated: AtomicUsize,
+    bits: AtomicU8,
+}
+
+impl Entry {
+    /// A request that came in.
+    pub fn new(
+        format: LogFormat,
+        id: String,
+        method: String,
+        path: String,
+        tenant: String,
+    ) -> Entry {
+        Entry {
+            format,
+            id,
+            method,
+            path,
+            tenant,
+            since: Instant::now(),
+            code: AtomicU16::new(0),
+            prompt: AtomicUsize::new(0),
+            generated: AtomicUsize::new(0),
+            bits: AtomicU8::new(0),
+        }
+    }
+
+    /// It was answered.
+    pub fn answered(&self, code: u16) {
+        self.code.store(code, Relaxed);
+    }
+
+    /// One of its texts ended.
+    pub fn text(&self, done: &Done) {
+        self.prompt.fetch_add(done.prompt_tokens, Relaxed);
+        self.generated.fetch_add(done.generated_tokens, Relaxed);
+        self.bits.store(done.bits, Relaxed);
+    }
+}
+
+impl Drop for Entry {
+    fn drop(&mut self) {
+        let ms = self.since.elapsed().as_millis() as u64;
+        // Without an answer the client went away before it.
+        let code = self.code.load(Relaxed);
+        let prompt = self.prompt.load(Relaxed);
+        let generated = self.generated.load(Relaxed);
+        let bits = self.bits.load(Relaxed);
+        match self.format {
+            LogFormat::None => {}
+            LogFormat::Json => note!(
+                "{}",
+                json!({
+                    "id": self.id, "method": self.method, "route": self.path, "code": code, "tenant": self.tenant,
+                    "prompt_tokens": prompt, "tokens": generated, "bits": bits, "ms": ms,
+                })
+            ),
+            LogFormat::Text => note!(
+                "{} {} {code} {prompt}+{generated} tokens {ms} ms {}",
+                self.method,
+                self.path,
+                self.id
+            ),
+        }
+    }
+}

@@ -1,0 +1,244 @@
+//! `/metrics`, in the text format of Prometheus.
+
+use std::fmt::Write;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use super::state::State;
+use crate::engine::Counters;
+use crate::meters::Histogram;
+use crate::service::Service;
+
+/// A page of metrics.
+#[derive(Default)]
+struct Page {
+    text: String,
+}
+
+impl Page {
+    fn head(&mut self, name: &str, kind: &str, help: &str) {
+        // Writing to a String cannot fail.
+        let _ = writeln!(self.text, "# HELP {name} {help}\n# TYPE {name} {kind}");
+    }
+
+    fn sample(&mut self, name: &str, labels: &str, value: f64) {
+        let _ = writeln!(self.text, "{name}{labels} {value}");
+    }
+
+    fn one(&mut self, kind: &str, name: &str, help: &str, value: f64) {
+        self.head(name, kind, help);
+        self.sample(name, "", value);
+    }
+
+    fn counter(&mut self, name: &str, help: &str, value: u64) {
+        self.one("counter", name, help, value as f64);
+    }
+
+    fn gauge(&mut self, name: &str, help: &str, value: f64) {
+        self.one("gauge", name, help, value);
+    }
+
+    fn histogram(&mut self, name: &str, help: &str, h: &Histogram) {
+        self.head(name, "histogram", help);
+        let (buckets, sum) = h.read();
+        let all = buckets.last().map_or(0, |b| b.1);
+        for (bound, count) in buckets {
+            let le = bound.map_or("+Inf".to_owned(), |b| b.to_string());
+            self.sample(
+                &format!("{name}_bucket"),
+                &format!("{{le=\"{le}\"}}"),
+                count as f64,
+            );
+        }
+        self.sample(&format!("{name}_sum"), "", sum);
+        self.sample(&format!("{name}_count"), "", all as f64);
+    }
+}
+
+/// All metrics.
+pub fn page(state: &State, service: &Service) -> String {
+    let mut page = Page::default();
+    llama_server(&mut page, state, service);
+    own(&mut page, state, service);
+    page.text
+}
+
+fn get(n: &AtomicU64) -> u64 {
+    n.load(Relaxed)
+}
+
+/// The names of llama-server.
+fn llama_server(page: &mut Page, state: &State, service: &Service) {
+    let c = service.engine.counters();
+    let [prompt, prompt_micros, generated, generated_micros] = totals(c);
+    page.counter(
+        "llamacpp:prompt_tokens_total",
+        "Tokens of prompts that were read.",
+        prompt,
+    );
+    page.counter(
+        "llamacpp:prompt_tokens_cached_total",
+        "Tokens of prompts that were found in the cache.",
+        get(&c.cached_tokens),
+    );
+    let seconds = |micros: u64| micros as f64 / 1e6;
+    page.one(
+        "counter",
+        "llamacpp:prompt_seconds_total",
+        "Time of reading prompts.",
+        seconds(prompt_micros),
+    );
+    page.counter(
+        "llamacpp:tokens_predicted_total",
+        "Tokens that were generated.",
+        generated,
+    );
+    page.one(
+        "counter",
+        "llamacpp:tokens_predicted_seconds_total",
+        "Time of generating tokens.",
+        seconds(generated_micros),
+    );
+    page.counter(
+        "llamacpp:n_decode_total",
+        "Steps of the engine.",
+        get(&c.steps),
+    );
+    page.counter(
+        "llamacpp:n_tokens_max",
+        "Most tokens that a text had.",
+        get(&c.longest),
+    );
+    let since = state.since_last_scrape(totals(c));
+    let rate = |tokens: u64, micros: u64| {
+        if micros > 0 {
+            tokens as f64 * 1e6 / micros as f64
+        } else {
+            0.0
+        }
+    };
+    page.gauge(
+        "llamacpp:prompt_tokens_seconds",
+        "Tokens of prompts read per second, since the metrics were last asked for.",
+        rate(since[0], since[1]),
+    );
+    page.gauge(
+        "llamacpp:predicted_tokens_seconds",
+        "Tokens generated per second, since the metrics were last asked for.",
+        rate(since[2], since[3]),
+    );
+    page.gauge(
+        "llamacpp:requests_processing",
+        "Texts that are generated.",
+        c.running() as f64,
+    );
+    page.gauge(
+        "llamacpp:requests_deferred",
+        "Requests that wait.",
+        service.engine.waiting() as f64,
+    );
+    let steps = get(&c.steps).max(1) as f64;
+    page.gauge(
+        "llamacpp:n_busy_slots_per_decode",
+        "Texts that got a token in a step, on average.",
+        get(&c.decode_rows) as f64 / steps,
+    );
+}
+
+/// What llama-server has no names for.
+fn own(page: &mut Page, state: &State, service: &Service) {
+    let c = service.engine.counters();
+    let m = &service.meters;
+    page.histogram(
+        "trine:time_to_first_token_seconds",
+        "From the request to its first token.",
+        &m.first_token,
+    );
+    page.histogram(
+        "trine:inter_token_seconds",
+        "From token to token, the mean of each text.",
+        &m.between,
+    );
+    page.histogram(
+        "trine:request_seconds",
+        "From the request to its end.",
+        &m.whole,
+    );
+    page.gauge(
+        "trine:requests_running",
+        "Texts that are generated.",
+        c.running() as f64,
+    );
+    page.gauge(
+        "trine:requests_waiting",
+        "Requests that wait.",
+        service.engine.waiting() as f64,
+    );
+    let (pages, free) = (get(&c.pages), get(&c.free_pages));
+    let used = pages.saturating_sub(free) as f64 / pages.max(1) as f64;
+    page.gauge(
+        "trine:kv_pages_used_ratio",
+        "Share of the memory for keys and values that is in use.",
+        used,
+    );
+    page.counter(
+        "trine:preemptions_total",
+        "Texts that gave their memory back and began again.",
+        get(&c.preemptions),
+    );
+    page.head(
+        "trine:prefix_tokens_total",
+        "counter",
+        "Tokens of prompts, found in the cache or not.",
+    );
+    page.sample(
+        "trine:prefix_tokens_total",
+        "{hit=\"0\"}",
+        get(&c.prompt_tokens) as f64,
+    );
+    page.sample(
+        "trine:prefix_tokens_total",
+        "{hit=\"1\"}",
+        get(&c.cached_tokens) as f64,
+    );
+    page.head(
+        "trine:tokens_total",
+        "counter",
+        "Tokens of finished texts by bits per weight and kind.",
+    );
+    for ((bits, kind), n) in m.tokens() {
+        let labels = format!("{{bits=\"{bits}\",kind=\"{kind}\"}}");
+        page.sample("trine:tokens_total", &labels, n as f64);
+    }
+    page.head("trine:requests_total", "counter", "Answers by status.");
+    let mut responses = m.responses();
+    for (code, n) in state.early.responses() {
+        *responses.entry(code).or_default() += n;
+    }
+    for (code, n) in responses {
+        page.sample(
+            "trine:requests_total",
+            &format!("{{code=\"{code}\"}}"),
+            n as f64,
+        );
+    }
+    page.head("trine:build_info", "gauge", "What runs.");
+    let about = &service.about;
+    let labels = format!(
+        "{{version=\"{}\",model_sha256=\"{}\",fingerprint=\"{}\"}}",
+        env!("CARGO_PKG_VERSION"),
+        about.sha256,
+        about.fingerprint
+    );
+    page.sample("trine:build_info", &labels, 1.0);
+}
+
+/// Tokens read, their time, tokens generated, their time.
+fn totals(c: &Counters) -> [u64; 4] {
+    [
+        &c.prompt_tokens,
+        &c.prompt_micros,
+        &c.generated_tokens,
+        &c.generated_micros,
+    ]
+    .map(get)
+}

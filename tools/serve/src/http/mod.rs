@@ -1,0 +1,20 @@
+//! HTTP: connections, who may ask, routes, streams.
+
+mod accept;
+mod body;
+mod events;
+mod generate;
+mod guard;
+mod hosts;
+mod keys;
+mod listen;
+mod log;
+mod metrics;
+mod page;
+mod reply;
+mod routes;
+mod server;
+mod state;
+mod stream;
+
+pub use server::Server;

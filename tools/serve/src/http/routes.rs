@@ -1,0 +1,201 @@
+//! Which path leads where, and which need a key.
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::body::Body;
+use axum::extract::{Extension, State as Extract};
+use axum::http::{HeaderMap, HeaderValue, Response, Uri};
+use axum::middleware::from_fn_with_state;
+use axum::response::IntoResponse;
+use axum::routing::{get, post};
+use serde_json::{Value, json};
+
+use super::guard::{self, Known};
+use super::state::State;
+use super::{body, generate, metrics, page, reply};
+use crate::api::{ApiError, Route, models, props, tokens};
+use crate::service::Service;
+
+type Shared = Extract<Arc<State>>;
+type Answer = Result<Response<Body>, ApiError>;
+
+/// Routes of llama-server and OpenAI that are not here.
+const ELSEWHERE: &[&str] = &[
+    "/v1/embeddings",
+    "/embeddings",
+    "/embedding",
+    "/v1/responses",
+    "/v1/responses/input_tokens",
+    "/v1/messages",
+    "/v1/messages/count_tokens",
+    "/infill",
+    "/rerank",
+    "/reranking",
+    "/v1/rerank",
+    "/v1/reranking",
+    "/v1/audio/transcriptions",
+    "/lora-adapters",
+    "/slots/{id}",
+];
+
+/// All routes.
+pub fn router(state: &Arc<State>) -> Router {
+    let mut open = Router::new()
+        .route("/livez", get(livez))
+        .route("/readyz", get(health))
+        .route("/health", get(health))
+        .route("/v1/health", get(health));
+    if state.page {
+        open = open
+            .route(
+                "/",
+                get(|headers: HeaderMap| async move { page::INDEX.respond(&headers) }),
+            )
+            .route(
+                "/style.css",
+                get(|headers: HeaderMap| async move { page::STYLE.respond(&headers) }),
+            )
+            .route(
+                "/app.js",
+                get(|headers: HeaderMap| async move { page::SCRIPT.respond(&headers) }),
+            );
+    }
+    let mut keyed = Router::new()
+        .route("/v1/models", get(list))
+        .route("/models", get(list))
+        .route("/props", get(show_props).post(not_here))
+        .route("/slots", get(slots))
+        .route(
+            "/tokenize",
+            post(|s: Shared, b: Body| convert(s, b, tokens::tokenize)),
+        )
+        .route(
+            "/detokenize",
+            post(|s: Shared, b: Body| convert(s, b, tokens::detokenize)),
+        )
+        .route(
+            "/apply-template",
+            post(|s: Shared, b: Body| convert(s, b, tokens::apply_template)),
+        )
+        .route(
+            "/v1/chat/completions/input_tokens",
+            post(|s: Shared, b: Body| convert(s, b, tokens::count)),
+        );
+    for (path, route) in [
+        ("/completion", Route::Native),
+        ("/completions", Route::Native),
+        ("/v1/completions", Route::Text),
+        ("/v1/chat/completions", Route::Chat),
+        ("/chat/completions", Route::Chat),
+    ] {
+        let handler = move |s: Shared,
+                            Extension(known): Extension<Known>,
+                            headers: HeaderMap,
+                            body: Body| async move {
+            generate::generate(&s, route, known, &headers, body).await
+        };
+        keyed = keyed.route(path, post(handler));
+    }
+    for path in ELSEWHERE {
+        keyed = keyed.route(path, get(not_here).post(not_here));
+    }
+    if state.metrics_public {
+        open = open.route("/metrics", get(show_metrics));
+    } else {
+        keyed = keyed.route("/metrics", get(show_metrics));
+    }
+    let keyed = keyed.route_layer(from_fn_with_state(state.clone(), guard::key));
+    open.merge(keyed)
+        .fallback(not_found)
+        .method_not_allowed_fallback(wrong_method)
+        .layer(from_fn_with_state(state.clone(), guard::guard))
+        .with_state(state.clone())
+}
+
+async fn not_found() -> ApiError {
+    ApiError::new(404, "not_found_error", "File Not Found")
+}
+
+async fn wrong_method() -> ApiError {
+    ApiError::new(405, "invalid_request_error", "Method Not Allowed")
+}
+
+async fn not_here() -> ApiError {
+    ApiError::not_here("rserve does not have this route")
+}
+
+/// The process runs.
+async fn livez() -> Response<Body> {
+    reply::json(200, &json!({"status": "ok"}))
+}
+
+/// The model is loaded, and new requests are welcome.
+async fn health(state: Shared) -> Answer {
+    state.service()?;
+    if state.is_draining() {
+        return Ok(reply::json(503, &json!({"status": "draining"})));
+    }
+    Ok(reply::json(200, &json!({"status": "ok"})))
+}
+
+async fn list(state: Shared) -> Answer {
+    Ok(reply::json(200, &models::list(state.service()?)))
+}
+
+async fn show_props(state: Shared) -> Answer {
+    let props = props::props(state.service()?, state.slots, state.metrics);
+    Ok(reply::json(200, &props))
+}
+
+async fn slots(state: Shared, uri: Uri) -> Answer {
+    let service = state.service()?;
+    if !state.slots {
+        return Err(ApiError::not_here(
+            "This server does not show its slots: it runs with --no-slots",
+        ));
+    }
+    let slots = service.engine.slots();
+    let wanted = uri
+        .query()
+        .is_some_and(|q| q.split('&').any(|p| p == "fail_on_no_slot=1"));
+    if wanted && slots.iter().all(|s| s.busy) {
+        return Err(ApiError::unavailable("no slot available", 1));
+    }
+    Ok(reply::json(200, &props::slots(service)))
+}
+
+async fn show_metrics(state: Shared) -> Answer {
+    let service = state.service()?;
+    if !state.metrics {
+        return Err(ApiError::not_here(
+            "This server does not show metrics: start it with --metrics",
+        ));
+    }
+    let text = metrics::page(&state, service);
+    let mut response = reply::with_type(200, "text/plain; version=0.0.4; charset=utf-8", text);
+    if let Ok(started) = HeaderValue::from_str(&state.started.to_string()) {
+        response
+            .headers_mut()
+            .insert("process-start-time-unix", started);
+    }
+    Ok(response)
+}
+
+/// A route that turns one JSON object into another.
+async fn convert(
+    state: Shared,
+    body: Body,
+    work: fn(&Service, &Value) -> Result<Value, ApiError>,
+) -> Response<Body> {
+    let answer = async {
+        let service = state.service()?;
+        let bytes = body::read(body, state.max_body).await?;
+        let value = service.blocking(move |service| {
+            let value = work(service, &generate::parse(&bytes)?)?;
+            Ok(reply::json(200, &value))
+        });
+        value.await
+    };
+    answer.await.unwrap_or_else(ApiError::into_response)
+}

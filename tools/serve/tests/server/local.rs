@@ -1,0 +1,87 @@
+//! Servers in this process.
+
+use std::net::SocketAddr;
+use std::sync::{LazyLock, OnceLock};
+use std::time::Duration;
+
+use clap::Parser;
+use tokio::runtime::Runtime;
+use trine_serve::args::Args;
+use trine_serve::http::Server;
+
+/// A template for a model that has none.
+const TEMPLATE: &str = "{% for m in messages %}{{ m.role }}: {{ m.content }}\n{% endfor %}{% if add_generation_prompt %}assistant:{% endif %}";
+
+static RUNTIME: LazyLock<Runtime> = LazyLock::new(|| Runtime::new().expect("threads"));
+
+/// A server, with its address.
+pub struct Local {
+    pub to: SocketAddr,
+    pub server: Option<Server>,
+}
+
+/// Starts a server of the bundled model.
+#[track_caller]
+pub fn start(more: &[&str]) -> Local {
+    let model = trine_testkit::trilm();
+    start_with(model.to_str().expect("a path"), more)
+}
+
+/// Starts a server and waits until its model is loaded.
+#[track_caller]
+pub fn start_with(model: &str, more: &[&str]) -> Local {
+    let folder = trine_testkit::folder();
+    let template = folder.path().join("template.jinja");
+    std::fs::write(&template, TEMPLATE).expect("a file");
+    let template = template.to_str().expect("a path").to_owned();
+    let own = [
+        "rserve",
+        "-m",
+        model,
+        "-t",
+        "2",
+        "--port",
+        "0",
+        "--log-format",
+        "none",
+        "--chat-template-file",
+        &template,
+    ];
+    let args = Args::try_parse_from(own.iter().chain(more)).expect("options");
+    RUNTIME.block_on(async {
+        let mut server = Server::start(&args).await.expect("a server");
+        server.ready().await.expect("a model");
+        let to = server
+            .url()
+            .trim_start_matches("http://")
+            .parse()
+            .expect("an address");
+        Local {
+            to,
+            server: Some(server),
+        }
+    })
+}
+
+impl Local {
+    /// Ends it as a signal would.
+    pub fn drain(&mut self, delay: Duration, most: Duration) {
+        if let Some(server) = self.server.take() {
+            RUNTIME.block_on(server.drain(delay, most));
+        }
+    }
+}
+
+impl Drop for Local {
+    fn drop(&mut self) {
+        self.drain(Duration::ZERO, Duration::ZERO);
+    }
+}
+
+/// A server for all tests that leave it as it is.
+pub fn shared() -> SocketAddr {
+    static SERVER: OnceLock<Local> = OnceLock::new();
+    let server =
+        SERVER.get_or_init(|| start(&["--alias", "m,other", "--metrics", "--max-queue", "256"]));
+    server.to
+}

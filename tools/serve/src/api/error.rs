@@ -16,7 +16,7 @@ pub struct ApiError {
     /// Seconds after which to try again.
     pub retry_after: Option<u64>,
     /// Further members of the error object.
-    more: Map<String, Value>,
+    more: Vec<(&'static str, Value)>,
 }
 
 impl ApiError {
@@ -27,7 +27,7 @@ impl ApiError {
             kind,
             message: message.into(),
             retry_after: None,
-            more: Map::new(),
+            more: Vec::new(),
         }
     }
 
@@ -75,8 +75,8 @@ impl ApiError {
     }
 
     /// The same with another member.
-    pub fn with(mut self, name: &str, value: impl Into<Value>) -> ApiError {
-        self.more.insert(name.to_owned(), value.into());
+    pub fn with(mut self, name: &'static str, value: impl Into<Value>) -> ApiError {
+        self.more.push((name, value.into()));
         self
     }
 
@@ -86,7 +86,11 @@ impl ApiError {
         error.insert("code".into(), self.status.into());
         error.insert("message".into(), self.message.as_str().into());
         error.insert("type".into(), self.kind.into());
-        error.extend(self.more.clone());
+        error.extend(
+            self.more
+                .iter()
+                .map(|(name, value)| ((*name).to_owned(), value.clone())),
+        );
         json!({ "error": error })
     }
 }

@@ -364,10 +364,14 @@ impl<B: Backend> Scheduler<B> {
         for (i, logprobs) in prompt {
             self.active[i].run.keep(logprobs);
         }
-        for &(i, n) in plan.iter().filter(|(_, n)| *n > 1) {
+        for &(i, n) in &plan {
             let active = &mut self.active[i];
             let first = active.seq.len() - n;
+            // One token may be all of a prompt that was not in the cache.
             active.run.progress(active.seq.len(), now);
+            if n == 1 {
+                continue;
+            }
             let page = active.seq.layout().positions;
             let whole = active.seq.len() / page * page;
             if whole > first / page * page {

@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::thread;
 
 use serde_json::{Value, json};
+use trine::quant::anyprec;
 use trine::{GenerateOptions, SamplerOptions};
 
 use crate::client::{ask, open, request};
@@ -18,7 +19,7 @@ fn requests(n: usize) -> Vec<Value> {
         let prompt: String = text[i * 97..i * 97 + 3 + i * i * 3 % 700].iter().collect();
         json!({
             "prompt": prompt, "max_tokens": 1 + i * 7 % 40, "seed": i, "temperature": 1.0, "logprobs": i % 3,
-            "repeat_penalty": if i % 4 == 0 { 1.1 } else { 1.0 }, "return_tokens": true,
+            "repeat_penalty": if i.is_multiple_of(4) { 1.1 } else { 1.0 }, "return_tokens": true,
         })
     };
     (0..n).map(one).collect()
@@ -58,21 +59,11 @@ fn neither_load_nor_cuts_nor_memory_change_a_text() {
     let different: HashSet<String> = expected.iter().map(Value::to_string).collect();
     assert_eq!(different.len(), bodies.len());
     for options in [
-        &[][..],
-        &["--prefill-chunk", "7", "-ub", "16"],
-        &["--target-step-ms", "1", "-np", "3"],
-        // no room for all of them at once
-        &["--kv-memory", "1M", "--max-queue", "64"],
+        &["--prefill-chunk", "7", "--ubatch-size", "16"][..],
+        &["--target-step-ms", "1", "--parallel", "3"],
+        &["--kv-memory", "1M"],
     ] {
-        let options: Vec<&str> = options
-            .iter()
-            .map(|o| if *o == "-np" { "--parallel" } else { o })
-            .collect();
-        let options: Vec<&str> = options
-            .iter()
-            .map(|o| if *o == "-ub" { "--ubatch-size" } else { o })
-            .collect();
-        let local = start(&options);
+        let local = start(&[options, &["--max-queue", "64"]].concat());
         assert_eq!(together(local.to, &bodies), expected, "{options:?}");
         // again, with what is in the cache now
         assert_eq!(together(local.to, &bodies), expected, "{options:?}");
@@ -81,7 +72,7 @@ fn neither_load_nor_cuts_nor_memory_change_a_text() {
 
 #[test]
 fn cancelled_neighbours_change_nothing() {
-    let local = start(&["--parallel", "4"]);
+    let local = start(&["--parallel", "4", "--max-queue", "64"]);
     let bodies = requests(12);
     let expected = alone(&local, &bodies);
     let to = local.to;
@@ -152,16 +143,21 @@ fn the_cache_changes_no_bit() {
 fn widths_side_by_side() {
     let folder = trine_testkit::folder();
     let path = folder.path().join("ap.gguf");
-    let target = trine::Target::parse("AP3-5").expect("a target");
     let file = trine::open_file(trine_testkit::trilm(), true).expect("a file");
-    let recipe = trine::Recipe::new(target);
-    trine::quantize(&file, &recipe, &path).expect("a file");
+    let recipe = anyprec::Recipe::new(anyprec::Target::parse("AP1-3").expect("a target"));
+    let plan = anyprec::Plan::new(&file, &recipe).expect("a plan");
+    let options = anyprec::RunOptions {
+        isa: trine::Isa::detect(),
+        threads: 2,
+    };
+    let mut uniform = anyprec::Sensitivity::Uniform;
+    anyprec::run(&file, &plan, &mut uniform, &path, options, &mut ()).expect("a file");
     let local = start_with(path.to_str().expect("a path"), &["--alias", "ap"]);
     let bodies: Vec<Value> = requests(9)
         .into_iter()
         .enumerate()
         .map(|(i, mut body)| {
-            body["bits"] = (3 + i % 3).into();
+            body["bits"] = (1 + i % 3).into();
             body
         })
         .collect();
@@ -169,11 +165,11 @@ fn widths_side_by_side() {
     assert_eq!(together(local.to, &bodies), expected);
     let mut named = bodies[1].clone();
     named.as_object_mut().expect("an object").remove("bits");
-    named["model"] = "ap:4bit".into();
+    named["model"] = "ap:2bit".into();
     let a = ask(local.to, "/v1/completions", &named);
     assert_eq!(a["choices"], expected[1]);
-    assert_eq!(a["trine"]["bits"], 4);
-    assert_eq!(a["model"], "ap:4bit");
+    assert_eq!(a["trine"]["bits"], 2);
+    assert_eq!(a["model"], "ap:2bit");
     let ids = crate::client::get(local.to, "/v1/models").json();
     let ids: Vec<&Value> = ids["data"]
         .as_array()
@@ -181,7 +177,7 @@ fn widths_side_by_side() {
         .iter()
         .map(|m| &m["id"])
         .collect();
-    assert_eq!(ids, ["ap", "ap:3bit", "ap:4bit", "ap:5bit"]);
+    assert_eq!(ids, ["ap", "ap:1bit", "ap:2bit", "ap:3bit"]);
     named["bits"] = 8.into();
     named["model"] = "ap".into();
     crate::client::post(local.to, "/v1/completions", &named).error(400);

@@ -17,8 +17,12 @@ fn what_was_taken_is_finished() {
         let running: Vec<_> = (0..6)
             .map(|i| s.spawn(move || post(to, "/v1/completions", &body(i))))
             .collect();
-        let slots_busy = || get(to, "/slots").json()[0]["is_processing"] == true;
-        while !slots_busy() {
+        let engine = local
+            .server
+            .as_ref()
+            .and_then(|s| s.engine())
+            .expect("an engine");
+        while engine.waiting() < 4 {
             thread::sleep(Duration::from_millis(1));
         }
         let watcher = s.spawn(move || {
@@ -58,7 +62,7 @@ fn what_takes_too_long_is_ended() {
         local.drain(Duration::ZERO, Duration::ZERO);
         let (events, done) = one.join().expect("an answer").events();
         let cut = events.last().is_some_and(|e| e["error"]["code"] == 503);
-        assert!(cut && !done || done, "{events:?}");
+        assert!(cut != done, "{events:?}");
         assert!([200, 503].contains(&two.join().expect("an answer").status));
     });
 }

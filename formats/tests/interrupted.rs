@@ -24,7 +24,7 @@ fn unfinished_files_can_be_removed_before_the_process_ends() {
     assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 3);
     let abandoned = abandon();
     assert_eq!(abandoned.removed.len(), 2);
-    assert_eq!(abandoned.kept, [target.clone()]);
+    assert_eq!(abandoned.kept, std::slice::from_ref(&target));
     assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
     drop(abandoned);
     assert!(abandon().removed.is_empty());

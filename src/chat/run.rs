@@ -51,7 +51,7 @@ fn check_size(source: &str) -> Result<(), ChatError> {
     let mut in_word = false;
     for c in source.chars() {
         let letter = c.is_alphanumeric() || c == '_';
-        words += usize::from(!c.is_whitespace() && !(letter && in_word));
+        words += usize::from(!(c.is_whitespace() || letter && in_word));
         in_word = letter;
     }
     if words > MAX_WORDS {

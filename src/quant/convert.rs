@@ -3,7 +3,6 @@
 use trine_formats::types::ternary::{Packing, first_bad_byte};
 use trine_formats::types::{DecodeFn, EncodeFn, TypeId};
 
-use super::lossless::is_packed;
 use super::row::Row;
 use super::source::Chunk;
 use super::ternary::{Loss, is_ternary_type};
@@ -56,7 +55,8 @@ fn take(buffer: &mut Vec<f32>, len: usize) -> &mut [f32] {
 
 /// What [`Converter`] knows of the data of a tensor of bitnet.cpp's types that stays as it is.
 fn packed(row: &Row) -> Option<((usize, usize), Option<Packing>)> {
-    if row.converts() || !is_packed(row.from) {
+    let per_tensor = row.from.info().is_some_and(|t| t.is_per_tensor());
+    if row.converts() || !per_tensor {
         return None;
     }
     let rows: u64 = row.shape.iter().skip(1).product();

@@ -37,7 +37,7 @@ pub struct Bases {
 }
 
 const COLUMNS: u64 = 256;
-const FEED_FORWARD: u64 = 384;
+const FEED_FORWARD: u64 = 512;
 
 /// Types that a model is quantized to.
 const TYPES: &[&str] = &[
@@ -213,7 +213,7 @@ fn tensors(n_vocab: u64) -> Vec<(NewTensor, Vec<u8>)> {
 /// The files of a checkpoint of two blocks, with a `tokenizer.json` or a `tokenizer.model`.
 fn checkpoint(json: bool) -> Vec<Base> {
     let config = r#"{"architectures":["LlamaForCausalLM"],"hidden_size":64,"intermediate_size":96,"num_hidden_layers":2,"num_attention_heads":4,"num_key_value_heads":2,"vocab_size":12,"rms_norm_eps":1e-5,"max_position_embeddings":256,"tie_word_embeddings":true,"hidden_act":"silu","torch_dtype":"bfloat16","rope_scaling":{"rope_type":"llama3","factor":8.0,"low_freq_factor":1.0,"high_freq_factor":4.0,"original_max_position_embeddings":128}}"#;
-    let tokenizer = r#"{"version":"1.0","added_tokens":[{"id":3,"content":"<s>","special":true,"normalized":false}],"normalizer":{"type":"Sequence","normalizers":[{"type":"NFC"}]},"pre_tokenizer":{"type":"ByteLevel","add_prefix_space":false,"use_regex":true},"decoder":{"type":"ByteLevel"},"model":{"type":"BPE","dropout":null,"unk_token":null,"continuing_subword_prefix":"","end_of_word_suffix":"","ignore_merges":false,"vocab":{"a":0,"b":1,"ab":2},"merges":["a b"]}}"#;
+    let tokenizer = r#"{"version":"1.0","added_tokens":[{"id":3,"content":"<s>","special":true,"normalized":false,"single_word":false,"lstrip":false,"rstrip":false}],"normalizer":{"type":"Sequence","normalizers":[{"type":"NFC"}]},"pre_tokenizer":{"type":"ByteLevel","add_prefix_space":false,"use_regex":true,"trim_offsets":true},"decoder":{"type":"ByteLevel","add_prefix_space":false,"trim_offsets":true,"use_regex":true},"model":{"type":"BPE","dropout":null,"unk_token":null,"continuing_subword_prefix":"","end_of_word_suffix":"","ignore_merges":false,"vocab":{"a":0,"b":1,"ab":2},"merges":["a b"]}}"#;
     let mut files = vec![
         base("config.json", config.into()),
         base(

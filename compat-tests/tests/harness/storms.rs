@@ -10,7 +10,7 @@ use super::run::{Worker, words};
 const OLD: &[u8] = b"what was there before";
 
 const RUNS: &[(&str, &str, &str)] = &[
-    ("rquantize", "m.gguf out.gguf Q4_K_M", "out.gguf"),
+    ("rquantize", "--fallback m.gguf out.gguf Q4_K_M", "out.gguf"),
     ("rquantize", "m.gguf out.gguf AP2-4", "out.gguf"),
     ("rquantize", "m.gguf out.gguf TQ2_0", "out.gguf"),
     (

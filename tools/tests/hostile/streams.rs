@@ -86,10 +86,10 @@ fn no_success_without_a_result() {
                     assert_eq!(there.is_some(), target.is_some(), "{what}: no result");
                 }
                 // What is there is whole; JSON and pictures hold times.
-                if let (Some(name), Some(wanted)) = (there, &wanted) {
-                    if !name.ends_with(".svg") {
-                        assert_eq!(&bytes(&dir, name), wanted, "{what}");
-                    }
+                if let (Some(name), Some(wanted)) = (there, &wanted)
+                    && !name.ends_with(".svg")
+                {
+                    assert_eq!(&bytes(&dir, name), wanted, "{what}");
                 }
                 if on_stdout && !sound.stdout.is_empty() {
                     assert!(!status.success(), "{what}: the text was lost");

@@ -158,13 +158,13 @@ fn reserve(args: &Args, target: &Path) -> Result<OutFile> {
     models
         .chain(&args.kl_divergence_base)
         .for_each(|p| inputs::add(p));
-    if let Some(base) = &args.kl_divergence_base {
-        if std::path::absolute(target).ok() == std::path::absolute(base).ok() {
-            bail!(
-                "--plot and --kl-divergence-base both name '{}'",
-                target.display()
-            );
-        }
+    if let Some(base) = &args.kl_divergence_base
+        && std::path::absolute(target).ok() == std::path::absolute(base).ok()
+    {
+        bail!(
+            "--plot and --kl-divergence-base both name '{}'",
+            target.display()
+        );
     }
     OutFile::create(target, PLOT)
 }

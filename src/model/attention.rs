@@ -4,12 +4,11 @@ use super::config::{Config, Heat};
 use super::linear::Linear;
 use super::load::Loader;
 use super::pass::{Pass, RopeKind};
-use crate::arch::rules::{GateFunction, QkNorms};
+use crate::arch::rules::QkNorms;
 use crate::kernels::Floats;
-use crate::math::{expf, logf};
 use crate::ops;
+use crate::ops::activation::HeadGate;
 use crate::ops::attention::{ScoreRules, Window, alibi_slopes};
-use crate::ops::experts::sigmoid;
 use crate::ops::norm::Norm;
 
 /// From the normed input of a block to what it adds.
@@ -33,7 +32,7 @@ pub struct Attention {
     rules: Option<ScoreRules>,
     window: Option<Window>,
     /// On the heads' outputs, and its function.
-    gate: Option<(Linear, GateFunction)>,
+    gate: Option<(Linear, HeadGate)>,
     /// Of the heads' outputs.
     sub_norm: Option<Norm>,
     out: Linear,
@@ -121,7 +120,7 @@ impl Attention {
             pass.attend(self.layer, &q, self.score_scale, self.window, rules)
         };
         if let Some((gate, function)) = gate {
-            multiply_gate(&mut heads, &gate, function);
+            function.apply(&mut heads, &gate);
         }
         if let Some(norm) = &self.sub_norm {
             norm.apply_in_place(pass.isa(), &mut heads);
@@ -154,17 +153,4 @@ fn has_experts(c: &Config, count: u32) -> bool {
     c.experts
         .as_ref()
         .is_some_and(|e| e.count == count as usize)
-}
-
-/// `heads *= f(gate)`, where a gate is on one element or on as many as divide the two lengths.
-fn multiply_gate(heads: &mut [f32], gate: &[f32], function: GateFunction) {
-    let size = heads.len() / gate.len().max(1);
-    for (heads, &gate) in heads.chunks_exact_mut(size.max(1)).zip(gate) {
-        let factor = match function {
-            GateFunction::Sigmoid => sigmoid(gate),
-            GateFunction::Softplus if gate > 20.0 => gate,
-            GateFunction::Softplus => logf(1.0 + expf(gate)),
-        };
-        heads.iter_mut().for_each(|h| *h *= factor);
-    }
 }

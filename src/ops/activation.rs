@@ -2,7 +2,7 @@
 
 use super::CHUNK;
 use crate::kernels::{Isa, elements};
-use crate::math::expf;
+use crate::math::{expf, logf};
 use crate::pool;
 
 /// The function of a gate.
@@ -61,6 +61,34 @@ impl Activation {
     }
 }
 
+/// The function of a gate on heads' outputs.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum HeadGate {
+    /// 1 / (1 + e^-x).
+    Sigmoid,
+    /// ln(1 + e^x), from 20 on x.
+    Softplus,
+}
+
+impl HeadGate {
+    /// `heads *= f(gate)`, where a gate is on as many elements, one or a head's, as the two lengths divide.
+    pub fn apply(self, heads: &mut [f32], gate: &[f32]) {
+        let size = (heads.len() / gate.len().max(1)).max(1);
+        let at_once = CHUNK.div_ceil(size);
+        pool::chunks_mut(heads, at_once * size, |i, heads| {
+            for (heads, &gate) in heads.chunks_exact_mut(size).zip(&gate[i * at_once..]) {
+                let factor = match self {
+                    HeadGate::Sigmoid => 1.0 / (1.0 + expf(-gate)),
+                    HeadGate::Softplus if gate > 20.0 => gate,
+                    HeadGate::Softplus => logf(1.0 + expf(gate)),
+                };
+                heads.iter_mut().for_each(|h| *h *= factor);
+            }
+        });
+    }
+}
+
 fn each(gate: &mut [f32], up: &[f32], f: impl Fn(f32, f32) -> f32) {
     gate.iter_mut()
         .zip(up)
@@ -97,6 +125,32 @@ mod tests {
                     .all(|(a, b)| a.to_bits() == b.to_bits()),
                 "{f:?}"
             );
+        }
+    }
+
+    #[test]
+    fn gates_on_heads_are_on_elements_or_on_heads() {
+        let n = 3 * CHUNK;
+        let x: Vec<f32> = (0..n).map(|i| i as f32).collect();
+        for size in [1, 3] {
+            let gate: Vec<f32> = (0..n / size).map(|i| (i % 90) as f32 - 40.0).collect();
+            for (f, of) in [
+                (
+                    HeadGate::Sigmoid,
+                    (|g| 1.0 / (1.0 + expf(-g))) as fn(f32) -> f32,
+                ),
+                (HeadGate::Softplus, |g| {
+                    if g > 20.0 { g } else { logf(1.0 + expf(g)) }
+                }),
+            ] {
+                let mut y = x.clone();
+                f.apply(&mut y, &gate);
+                let expected = |i: usize| x[i] * of(gate[i / size]);
+                assert!(
+                    (0..n).all(|i| y[i].to_bits() == expected(i).to_bits()),
+                    "{f:?}"
+                );
+            }
         }
     }
 

@@ -159,7 +159,7 @@ impl Engine {
         let bits = self.bits(options)?;
         self.check(segments)?;
         let rows = segments.iter().map(|s| s.tokens.len()).sum();
-        let begun = segments.iter().any(|s| s.seq.len() > 0);
+        let begun = segments.iter().any(|s| !s.seq.is_empty());
         if self.model.attends_both_ways() && (begun || rows > options.n_ubatch) {
             return Err(StepError::NotWhole(rows));
         }

@@ -4,6 +4,8 @@
 //! `std::mt19937` whose seed is mixed with the tensor's name. The standard leaves the distribution and the hash to
 //! the library; these are libstdc++'s, with the single-precision logarithm of glibc.
 
+use trine::math::logf;
+
 /// Fills a tensor called `name` with draws from the normal distribution of this standard deviation.
 pub fn fill(name: &str, seed: u64, deviation: f32, out: &mut [f32]) {
     let mut normal = Normal {
@@ -101,47 +103,6 @@ impl Twister {
         }
         self.used = 0;
     }
-}
-
-/// glibc's `logf` of a positive normal number: a table of 16 intervals and a cubic, in double precision (the method
-/// of Arm's optimized-routines), fused as the C library does it on processors with FMA.
-fn logf(x: f32) -> f32 {
-    /// For the middle c of each interval: 1/c and ln c.
-    const TABLE: [(u64, u64); 16] = [
-        (0x3ff661ec79f8f3be, 0xbfd57bf7808caade),
-        (0x3ff571ed4aaf883d, 0xbfd2bef0a7c06ddb),
-        (0x3ff49539f0f010b0, 0xbfd01eae7f513a67),
-        (0x3ff3c995b0b80385, 0xbfcb31d8a68224e9),
-        (0x3ff30d190c8864a5, 0xbfc6574f0ac07758),
-        (0x3ff25e227b0b8ea0, 0xbfc1aa2bc79c8100),
-        (0x3ff1bb4a4a1a343f, 0xbfba4e76ce8c0e5e),
-        (0x3ff12358f08ae5ba, 0xbfb1973c5a611ccc),
-        (0x3ff0953f419900a7, 0xbfa252f438e10c1e),
-        (0x3ff0000000000000, 0x0000000000000000),
-        (0x3fee608cfd9a47ac, 0x3faaa5aa5df25984),
-        (0x3feca4b31f026aa0, 0x3fbc5e53aa362eb4),
-        (0x3feb2036576afce6, 0x3fc526e57720db08),
-        (0x3fe9c2d163a1aa2d, 0x3fcbc2860d224770),
-        (0x3fe886e6037841ed, 0x3fd1058bc8a07ee1),
-        (0x3fe767dcf5534862, 0x3fd4043057b6ee09),
-    ];
-    const LN2: f64 = f64::from_bits(0x3fe62e42fefa39ef);
-    const C3: f64 = f64::from_bits(0xbfd00ea348b88334);
-    const C2: f64 = f64::from_bits(0x3fd5575b0be00b6a);
-    const C1: f64 = f64::from_bits(0xbfdffffef20a4123);
-    if x == 1.0 {
-        return 0.0;
-    }
-    let from = x.to_bits().wrapping_sub(0x3f33_0000);
-    let exponent = from as i32 >> 23;
-    let mantissa = f32::from_bits(x.to_bits().wrapping_sub(from & 0xff80_0000));
-    let (inverse, log) = TABLE[(from >> 19) as usize % 16];
-    let r = f64::from(mantissa).mul_add(f64::from_bits(inverse), -1.0);
-    let y0 = f64::from(exponent).mul_add(LN2, f64::from_bits(log));
-    let r2 = r * r;
-    let y = C2.mul_add(r, C1);
-    let y = C3.mul_add(r2, y);
-    y.mul_add(r2, y0 + r) as f32
 }
 
 #[cfg(test)]

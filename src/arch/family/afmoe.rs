@@ -7,10 +7,10 @@ use crate::arch::parts::{
     GATED_FFN, HEAD_NORMS, OUTPUT_REQUIRED, PLAIN_TOKEN_NORM, QKV, QKV_BIAS_OPTIONAL,
 };
 use crate::arch::rules::{
-    Attention, EmbeddingScale, ExpertRule, FeedForward, GateFunction, LogitCap, LogitScale, Output,
-    RopeLayers, RopeRule, SharedWidth, WindowBase, WindowRope, WindowRule, WindowScaling,
+    Attention, EmbeddingScale, ExpertRule, FeedForward, LogitCap, LogitScale, Output, RopeLayers,
+    RopeRule, SharedWidth, WindowBase, WindowRope, WindowRule, WindowScaling,
 };
-use crate::ops::activation::Activation;
+use crate::ops::activation::{Activation, HeadGate};
 
 /// `afmoe`.
 pub const AFMOE: Arch = Arch {
@@ -85,7 +85,7 @@ pub const LAGUNA: Arch = Arch {
         QKV_BIAS_OPTIONAL,
     ],
     attention: Attention {
-        gate: GateFunction::Softplus,
+        gate: HeadGate::Softplus,
         ..Attention::USUAL
     },
     embedding_scale: EmbeddingScale::One,

@@ -66,6 +66,7 @@ pub const NEMOTRON: Arch = Arch {
         PLAIN_FFN_BIAS_OPTIONAL,
         QKV_BIAS_OPTIONAL,
     ],
+    rope: RopeRule::PARTIAL,
     feed_forward: SQUARED,
     ..CODESHELL
 };

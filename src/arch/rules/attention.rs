@@ -1,5 +1,7 @@
 //! How heads attend.
 
+use crate::ops::activation::HeadGate;
+
 /// How heads attend.
 #[derive(Clone, Copy, Debug)]
 pub struct Attention {
@@ -18,7 +20,7 @@ pub struct Attention {
     /// Factor on the queries that grows with the position.
     pub temperature: Temperature,
     /// The function of the gate on the heads' outputs, where the block has `attn_gate`.
-    pub gate: GateFunction,
+    pub gate: HeadGate,
     /// Whether the key `attention.value_scale` multiplies what attention gives.
     pub value_scale: bool,
 }
@@ -88,15 +90,6 @@ pub enum Temperature {
     WithoutRope(u32, f32, f32),
 }
 
-/// The function of the gate on the heads' outputs.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum GateFunction {
-    /// 1 / (1 + e^-x).
-    Sigmoid,
-    /// ln(1 + e^x).
-    Softplus,
-}
-
 impl Attention {
     /// What most have.
     pub const USUAL: Attention = Attention {
@@ -107,7 +100,7 @@ impl Attention {
         alibi: Alibi::None,
         qk_norms: QkNorms::BeforeRope,
         temperature: Temperature::None,
-        gate: GateFunction::Sigmoid,
+        gate: HeadGate::Sigmoid,
         value_scale: false,
     };
 }

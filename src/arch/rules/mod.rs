@@ -7,7 +7,7 @@ mod block;
 mod experts;
 mod position;
 
-pub use attention::{Alibi, Attention, GateFunction, QkNorms, ScoreCap, ScoreScale, Temperature};
+pub use attention::{Alibi, Attention, QkNorms, ScoreCap, ScoreScale, Temperature};
 pub use block::{
     EmbeddingScale, FeedForward, LogitCap, LogitScale, NormKind, Output, Residual, ResidualScale,
     Sum,

@@ -1,14 +1,16 @@
 //! Portable elementary functions: the values of the reference build, from `+ - * /` and `fma` alone.
 //!
 //! The platform's libm differs between systems and releases, so nothing here calls it. [`pexp`] is
-//! ggml's own polynomial; [`sincosf`], [`expf`] and [`tanhf`] give glibc's values, which are *not* always
-//! the correctly rounded ones; [`powf`] and [`logf`] are rounded from an `f64` result, which gives
-//! glibc's single-precision value wherever the engine uses them.
+//! ggml's own polynomial; [`sincosf`], [`expf`], [`tanhf`] and [`logf`] give glibc's values, which are *not*
+//! always the correctly rounded ones; [`powf`] is rounded from an `f64` result, which gives glibc's
+//! single-precision value wherever the engine uses it.
 
 mod hyperbolic;
+mod logarithm;
 mod trig;
 
 pub use hyperbolic::tanhf;
+pub use logarithm::logf;
 pub use trig::sincosf;
 
 /// e^x as ggml's 4-lane SSE2 code computes it (`ggml_v_expf`): a degree-5 polynomial on a reduced
@@ -85,11 +87,6 @@ pub fn silu(x: f32) -> f32 {
 /// x^y rounded from an `f64` result: glibc's `powf` for every RoPE base and dimension.
 pub fn powf(x: f32, y: f32) -> f32 {
     libm::pow(f64::from(x), f64::from(y)) as f32
-}
-
-/// Natural logarithm rounded from an `f64` result.
-pub fn logf(x: f32) -> f32 {
-    libm::log(f64::from(x)) as f32
 }
 
 /// Natural logarithm in double precision.

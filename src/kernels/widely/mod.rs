@@ -191,7 +191,7 @@ fn multiply_int8(isa: Isa, unit: &Unit<'_>, acts: &[u8], tokens: usize, out: &mu
 
 /// `kernel(unit, acts, out)`: real and imaginary parts of the sixteen outputs of a unit; what rows that are missing give
 /// is of no account.
-type Int8Kernel = fn(unit: &Unit<'_>, acts: &[u8], out: &mut [[f32; ROWS]; 2]);
+pub(crate) type Int8Kernel = fn(unit: &Unit<'_>, acts: &[u8], out: &mut [[f32; ROWS]; 2]);
 
 fn int8_of(isa: Isa) -> Int8Kernel {
     #[cfg(target_arch = "x86_64")]
@@ -207,6 +207,10 @@ pub(crate) type RowSums = [[[f32; ROWS]; 4]; 8];
 
 /// [`combine`] for sixteen rows at once. To be compiled for the instruction set of its caller.
 #[inline(always)]
+#[expect(
+    clippy::needless_range_loop,
+    reason = "a row is a lane of several arrays"
+)]
 pub(crate) fn combine_rows(
     unit: &Unit<'_>,
     tile: usize,

@@ -30,7 +30,9 @@ fn logits(model: &Weights, tokens: &[u32]) -> Vec<Vec<f32>> {
 
 #[test]
 fn smollm2_computes_what_the_dense_model_of_its_stages_computes() {
-    let source = or_skip!(models::smollm2());
+    let Some(source) = or_skip(models::smollm2()) else {
+        return;
+    };
     let dir = tempfile::tempdir().expect("a folder");
     // all weights in single precision, so that nothing but the matrices differs: 8-bit activations for the output matrix
     // would make steps of the smallest differences

@@ -39,7 +39,7 @@ impl Part {
             }
             widely::Part::Scale => {
                 let first = 0.7 / (2.0 * shape.columns as f32).sqrt();
-                let one = |i: usize| first * 0.5f32.powi((i / 2 % shape.stages) as i32);
+                let one = |i: usize| first / (1u32 << (i / 2 % shape.stages)) as f32;
                 let all = (0..shape.group_scales())
                     .map(one)
                     .flat_map(f32::to_le_bytes);

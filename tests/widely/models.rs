@@ -25,6 +25,10 @@ pub const SIZES: Sizes = Sizes {
     rope_dim: 28,
     experts: 0,
     expert_ff: 0,
+    shared_ff: 0,
+    chunks: 0,
+    chunk_ff: 0,
+    context: 0,
 };
 const LAYERS: usize = 2;
 

@@ -21,6 +21,9 @@ pub trait Masters {
     fn read(&mut self, rows: Range<usize>, out: &mut Vec<f32>) -> Result<(), Self::Error>;
 }
 
+/// Takes the bytes of the words, row after row.
+pub(crate) type Sink<'a, E> = dyn FnMut(&[u8]) -> Result<(), E> + 'a;
+
 /// How often a rule reads all weights: a stage starts from the scales of those before it, and a scale of the whole matrix
 /// is known at the end of it.
 pub fn passes(rule: &Rule) -> usize {
@@ -39,7 +42,7 @@ pub fn encode<M: Masters>(
     rule: &Rule,
     shape: &Shape,
     masters: &mut M,
-    sink: &mut dyn FnMut(&[u8]) -> Result<(), M::Error>,
+    sink: &mut Sink<'_, M::Error>,
     done: &mut dyn FnMut(usize),
 ) -> Result<Vec<f32>, M::Error> {
     let mut work = Work {
@@ -92,10 +95,7 @@ impl<M: Masters> Work<'_, M> {
     }
 
     /// Scales of the whole matrix: a pass for each stage, the last of which gives the codes.
-    fn whole(
-        &mut self,
-        sink: &mut dyn FnMut(&[u8]) -> Result<(), M::Error>,
-    ) -> Result<Vec<f32>, M::Error> {
+    fn whole(&mut self, sink: &mut Sink<'_, M::Error>) -> Result<Vec<f32>, M::Error> {
         let (rule, shape) = (self.rule, self.shape);
         let mut scales: [Vec<[f32; 2]>; 2] = Default::default();
         for stage in 0..rule.stages {
@@ -140,10 +140,7 @@ impl<M: Masters> Work<'_, M> {
     }
 
     /// Scales of rows or of tiles: bands of rows that have nothing to do with one another.
-    fn bands(
-        &mut self,
-        sink: &mut dyn FnMut(&[u8]) -> Result<(), M::Error>,
-    ) -> Result<Vec<f32>, M::Error> {
+    fn bands(&mut self, sink: &mut Sink<'_, M::Error>) -> Result<Vec<f32>, M::Error> {
         let band = self.band();
         let mut all = Vec::with_capacity(self.shape.groups() * self.shape.group_scales());
         for rows in self.parts() {

@@ -5,7 +5,9 @@
 
 use trine_formats::widely::Shape;
 
-use crate::widely::{Form, Path, ROWS, StreamSums, Unit, arrange_bytes, arrange_floats};
+use crate::widely::{
+    Form, Int8Kernel, Path, ROWS, StreamSums, Unit, arrange_bytes, arrange_floats,
+};
 use crate::{Isa, Level};
 
 mod batch;
@@ -63,7 +65,7 @@ whole! {
 }
 
 /// The kernel with 8-bit activations.
-pub(crate) fn int8_of(isa: Isa) -> Option<fn(&Unit<'_>, &[u8], &mut [[f32; ROWS]; 2])> {
+pub(crate) fn int8_of(isa: Isa) -> Option<Int8Kernel> {
     match isa.level() {
         Level::Scalar => None,
         Level::Avx2 => Some(int8_avx2),

@@ -24,6 +24,9 @@ pub trait Masters {
     fn read(&mut self, rows: Range<usize>, out: &mut Vec<f32>) -> Result<(), Self::Error>;
 }
 
+/// Takes the bytes of the words, row after row.
+pub(crate) type Sink<'a, E> = dyn FnMut(&[u8]) -> Result<(), E> + 'a;
+
 /// How often a rule reads all weights: a stage starts from the scales of those before it, and a scale of the whole matrix
 /// is known at the end of it.
 pub fn passes(rule: &Rule) -> usize {

@@ -148,8 +148,9 @@ fn the_way_back_gives_the_matrices_of_the_stages_in_the_order_of_the_base_archit
         let after = parts(&gguf::model(dense(&file, TypeId::F32)));
         ["blk.0.attn_q.weight", "blk.0.attn_v.weight"].map(|name| {
             let (a, b) = (floats(&before[name]), floats(&after[name]));
-            let sum =
-                |x: &mut dyn Iterator<Item = f32>| x.map(|x| f64::from(x).powi(2)).sum::<f64>();
+            let sum = |x: &mut dyn Iterator<Item = f32>| {
+                x.map(|x| f64::from(x) * f64::from(x)).sum::<f64>()
+            };
             sum(&mut a.iter().zip(&b).map(|(a, b)| a - b)) / sum(&mut a.iter().copied())
         })
     };

@@ -32,8 +32,9 @@ fn recipes() -> [Recipe; 4] {
 /// kept as half floats, is rounded to the neighbour.
 fn difference(a: &[Vec<f32>], b: &[Vec<f32>]) -> f64 {
     let (a, b) = (a.concat(), b.concat());
-    let length =
-        |x: &mut dyn Iterator<Item = f32>| x.map(|x| f64::from(x).powi(2)).sum::<f64>().sqrt();
+    let length = |x: &mut dyn Iterator<Item = f32>| {
+        x.map(|x| f64::from(x) * f64::from(x)).sum::<f64>().sqrt()
+    };
     let differences = length(&mut a.iter().zip(&b).map(|(a, b)| a - b));
     differences / length(&mut a.iter().copied())
 }

@@ -310,7 +310,9 @@ mod machine_code {
     /// The loops that have no loop inside: from the target of a jump backwards to the jump.
     fn inner_loops(code: &[Instruction]) -> Vec<&[Instruction]> {
         let jumps = code.iter().enumerate().filter_map(|(end, i)| {
-            let backwards = i.is_jcc_short_or_near() && i.near_branch_target() <= i.ip();
+            let backwards = mnemonic(i).starts_with('j')
+                && i.op0_kind() == OpKind::NearBranch64
+                && i.near_branch_target() <= i.ip();
             let start = code.iter().position(|j| j.ip() == i.near_branch_target());
             start.filter(|_| backwards).map(|start| start..end + 1)
         });

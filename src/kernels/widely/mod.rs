@@ -220,16 +220,15 @@ pub(crate) fn combine_rows(
     let shape = unit.shape;
     let [a, b] = out;
     let stages = shape.stages;
-    let mut factors = [[[0.0f32; ROWS]; 2]; 8];
-    for r in 0..ROWS {
-        // rows that are missing have the scales of the last one
+    // rows that are missing have the scales of the last one
+    let scales: [&[f32]; ROWS] = std::array::from_fn(|r| {
         let row = unit.first + r.min(unit.rows - 1);
-        let scales = shape.scales_of(unit.scales, row, tile);
-        for (stream, scales) in scales.as_chunks::<2>().0.iter().enumerate() {
-            for axis in 0..2 {
-                factors[stream][axis][r] = scales[axis];
-            }
-        }
+        shape.scales_of(unit.scales, row, tile)
+    });
+    let mut factors = [[[0.0f32; ROWS]; 2]; 8];
+    let all = factors.as_flattened_mut().iter_mut();
+    for (i, factors) in all.enumerate().take(shape.group_scales()) {
+        *factors = scales.map(|scales| scales[i]);
     }
     for t in 0..stages {
         let ([re, im], [rr, ri, ir, ii]) = (&factors[t], &sums[t]);

@@ -6,9 +6,6 @@ use rayon::prelude::*;
 use trine_formats::widely::quantize::{ComplexRow, Sums, stages_of_tiles};
 use trine_formats::widely::{Rule, Scope, Shape, TILE, pack_row, split};
 
-/// Takes the bytes of the codes, in order.
-type Sink<'a, E> = dyn FnMut(&[u8]) -> Result<(), E> + 'a;
-
 /// About so many weights are in memory at once.
 const CHUNK_WEIGHTS: usize = 1 << 21;
 

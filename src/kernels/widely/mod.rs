@@ -207,10 +207,6 @@ pub(crate) type RowSums = [[[f32; ROWS]; 4]; 8];
 
 /// [`combine`] for sixteen rows at once. To be compiled for the instruction set of its caller.
 #[inline(always)]
-#[expect(
-    clippy::needless_range_loop,
-    reason = "a row is a lane of several arrays"
-)]
 pub(crate) fn combine_rows(
     unit: &Unit<'_>,
     tile: usize,

@@ -16,6 +16,7 @@ mod outtype;
 mod params;
 mod plan;
 mod rope;
+mod row;
 mod run;
 mod source;
 mod values;
@@ -24,7 +25,8 @@ mod widely;
 
 pub use error::{ConvertError, Problems};
 pub use outtype::OutType;
-pub use plan::{Options, PackedScale, Plan, Row, Ternary, plan};
+pub use plan::{Options, PackedScale, Plan, Ternary, plan};
+pub use row::Row;
 pub use run::{Progress, run};
 pub use source::known_classes;
 pub use vocab::answer;

@@ -8,13 +8,14 @@ use serde_json::Value;
 use trine_formats::gguf::Metadata;
 use trine_formats::safetensors::{Dtype, Tensor};
 use trine_formats::types::TypeId;
-use trine_formats::widely::{ARCHITECTURE, Rule as WidelyRule, Shape};
+use trine_formats::widely::ARCHITECTURE;
 
 use super::error::{ConvertError, Problems};
 use super::folder::{Files, Folder};
 use super::hparams::HParams;
 use super::outtype::OutType;
 use super::rope::RopeScaling;
+use super::row::{Content, Row};
 use super::source::{Place, Source};
 use super::values::{Rule, Stored, is_float};
 use super::widely::{self, Widely};
@@ -71,49 +72,6 @@ pub struct Options {
     pub elsewhere: Option<Arc<dyn Isolate>>,
     /// Matrices become widely linear.
     pub widely: Option<Widely>,
-}
-
-/// Where the data of a row comes from.
-#[derive(Clone, Debug)]
-pub(super) enum Content {
-    Stored(Stored),
-    /// Values that follow from `config.json`.
-    Computed(Vec<f32>),
-    /// The words of a widely linear matrix.
-    Codes {
-        stored: Stored,
-        rule: WidelyRule,
-        shape: Shape,
-    },
-    /// The scales of the matrix whose words come before.
-    Scales,
-}
-
-/// One tensor of the output.
-#[derive(Clone, Debug)]
-pub struct Row {
-    /// Name in the output.
-    pub name: String,
-    /// Name in the checkpoint.
-    pub source: String,
-    /// Element type in the checkpoint.
-    pub from: &'static str,
-    /// Extents, fastest first.
-    pub shape: Vec<u64>,
-    /// Type in the output.
-    pub ty: TypeId,
-    pub(super) content: Content,
-}
-
-impl Row {
-    /// Number of weights, which the words of a widely linear matrix are not.
-    fn parameters(&self) -> u64 {
-        match &self.content {
-            Content::Codes { stored, .. } => stored.rows * stored.columns,
-            Content::Scales => 0,
-            Content::Stored(_) | Content::Computed(_) => self.shape.iter().product(),
-        }
-    }
 }
 
 /// A conversion, decided.

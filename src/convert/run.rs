@@ -9,7 +9,8 @@ use trine_formats::types::TypeId;
 
 use super::error::ConvertError;
 use super::folder::Files;
-use super::plan::{Content, Plan, Row};
+use super::plan::Plan;
+use super::row::{Content, Row};
 use super::values::{Fault, Stored};
 use super::widely;
 

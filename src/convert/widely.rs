@@ -11,7 +11,7 @@ use trine_formats::widely::{
 
 use super::error::ConvertError;
 use super::folder::Files;
-use super::plan::{Content, Row};
+use super::row::{Content, Row};
 use super::values::{Rule as ValueRule, Stored};
 use crate::arch::{Arch, Role};
 use crate::widely::{Masters, encode, passes};

@@ -1,0 +1,49 @@
+//! A tensor of the output, and where its data comes from.
+
+use trine_formats::types::TypeId;
+use trine_formats::widely::{Rule, Shape};
+
+use super::values::Stored;
+
+/// Where the data of a row comes from.
+#[derive(Clone, Debug)]
+pub(super) enum Content {
+    Stored(Stored),
+    /// Values that follow from `config.json`.
+    Computed(Vec<f32>),
+    /// The words of a widely linear matrix.
+    Codes {
+        stored: Stored,
+        rule: Rule,
+        shape: Shape,
+    },
+    /// The scales of the matrix whose words come before.
+    Scales,
+}
+
+/// One tensor of the output.
+#[derive(Clone, Debug)]
+pub struct Row {
+    /// Name in the output.
+    pub name: String,
+    /// Name in the checkpoint.
+    pub source: String,
+    /// Element type in the checkpoint.
+    pub from: &'static str,
+    /// Extents, fastest first.
+    pub shape: Vec<u64>,
+    /// Type in the output.
+    pub ty: TypeId,
+    pub(super) content: Content,
+}
+
+impl Row {
+    /// Number of weights, which the words of a widely linear matrix are not.
+    pub(super) fn parameters(&self) -> u64 {
+        match &self.content {
+            Content::Codes { stored, .. } => stored.rows * stored.columns,
+            Content::Scales => 0,
+            Content::Stored(_) | Content::Computed(_) => self.shape.iter().product(),
+        }
+    }
+}

@@ -127,7 +127,7 @@ mod tests {
             );
         }
         assert_eq!(number(-0.1).to_string(), "-0.1");
-        assert_eq!(number(f32::NEG_INFINITY).to_string(), "-3.4028235e38");
+        assert_eq!(number(f32::NEG_INFINITY).to_string(), "-3.4028235e+38");
     }
 
     #[test]

@@ -218,9 +218,7 @@ impl<B: Backend> Scheduler<B> {
             let Some(mut run) = self.waiting.remove(i) else {
                 return;
             };
-            if !run.begun {
-                self.admission.leave(run.tokens().len());
-            }
+            let queued = (!run.begun).then(|| run.tokens().len());
             run.begin(seq.len(), now);
             self.counters
                 .cached_tokens
@@ -230,6 +228,11 @@ impl<B: Backend> Scheduler<B> {
                 seq,
                 stalled: false,
             });
+            if let Some(tokens) = queued {
+                // Counted as running before it is no more counted as waiting: whoever waits for the end sees one of both.
+                self.count();
+                self.admission.leave(tokens);
+            }
         }
     }
 
@@ -292,6 +295,7 @@ impl<B: Backend> Scheduler<B> {
 
     /// Sees to pages for all of a plan; what gives way leaves it.
     fn fit(&mut self, mut plan: Vec<(usize, usize)>, now: Instant) -> Vec<(usize, usize)> {
+        let mut forgotten = false;
         loop {
             let pages = plan.iter().map(|&(i, n)| self.active[i].seq.pages_for(n));
             if self.make_room(pages.sum()) {
@@ -299,6 +303,12 @@ impl<B: Backend> Scheduler<B> {
             }
             let youngest = (0..self.active.len()).max_by_key(|&i| self.active[i].run.admitted());
             let Some(youngest) = youngest.filter(|_| self.active.len() > 1) else {
+                if !forgotten {
+                    // A page that the cache shares with the sequence would be copied; without the cache it need not be.
+                    self.tree.clear();
+                    forgotten = true;
+                    continue;
+                }
                 // Alone, with all pages there are: the memory is its context.
                 for &(i, _) in &plan {
                     let run = &mut self.active[i].run;

@@ -46,7 +46,7 @@ fn too_many_requests_are_told_when_to_come_again() {
 
 #[test]
 fn a_client_that_leaves_frees_its_place() {
-    let local = start(&["--parallel", "1"]);
+    let local = start(&["--parallel", "1", "--max-queue", "64"]);
     let to = local.to;
     for stream in [true, false] {
         for _ in 0..20 {

@@ -306,7 +306,16 @@ fn metrics_count_what_answers_say() {
         prompt += usage["prompt_tokens"].as_u64().expect("a number");
     }
     get(to, "/nowhere").error(404);
-    let text = get(to, "/metrics").text();
+    // An answer is sent before its last step is counted.
+    let counted = format!("llamacpp:tokens_predicted_total {generated}\n");
+    let mut text = get(to, "/metrics").text();
+    for _ in 0..500 {
+        if text.contains(&counted) {
+            break;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(10));
+        text = get(to, "/metrics").text();
+    }
     let value = |name: &str| {
         let line = text
             .lines()

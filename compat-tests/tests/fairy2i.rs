@@ -51,20 +51,6 @@ fn smollm2_computes_what_the_dense_model_of_its_stages_computes() {
     let tokenizer = Tokenizer::from_metadata(source.meta()).expect("a tokenizer");
     let all = tokenizer.encode(&text, true, false).expect("tokens");
     let tokens = &all[..64];
-    let (a, b) = (
-        logits(&exact, tokens).concat(),
-        logits(&want, tokens).concat(),
-    );
-    let largest = b.iter().fold(0.0f32, |max, v| max.max(v.abs()));
-    let off = a
-        .iter()
-        .zip(&b)
-        .fold(0.0f32, |max, (a, b)| max.max((a - b).abs()));
-    assert!(
-        off / largest <= 1e-4,
-        "logits differ by {:e} of {largest}",
-        off / largest
-    );
 
     let prompt = "Once upon a time";
     let [x, y] =

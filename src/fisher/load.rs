@@ -84,7 +84,9 @@ impl<T: Real> Weights<T> {
         let output_bias = loader.vector(None, "output.bias");
         if loader.problems.is_empty() {
             let names = file.tensors().map(|t| &t.name[..]);
-            let left = config.arch.leftover(names, &loader.used, config.n_layer);
+            let left = config
+                .arch
+                .leftover(names, &loader.used, config.n_layer..config.n_block);
             loader.problems.extend(left);
         }
         if !loader.problems.is_empty() {

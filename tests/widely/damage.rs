@@ -32,7 +32,7 @@ impl Parts {
         found.expect("the tensor is there")
     }
 
-    fn refusal(&self) -> String {
+    fn refusal(&self, case: usize) -> String {
         let length = |(t, data): &(NewTensor, Vec<u8>)| {
             let bytes = Some(data.len() as u64);
             (NewTensor { bytes, ..t.clone() }, data.clone())
@@ -40,7 +40,7 @@ impl Parts {
         let tensors: Vec<_> = self.tensors.iter().map(length).collect();
         let file = gguf::model(gguf::bytes(&self.meta, &tensors));
         match Model::load(&file, &LoadOptions::default()) {
-            Ok(_) => panic!("the damage was not seen"),
+            Ok(_) => panic!("the damage of case {case} was not seen"),
             Err(e) => e.to_string(),
         }
     }
@@ -145,7 +145,7 @@ fn damage_is_refused_by_the_name_of_the_tensor_or_the_key() {
     for (i, (damage, words)) in cases.iter().enumerate() {
         let mut parts = Parts::of(&file);
         damage(&mut parts);
-        let refusal = parts.refusal();
+        let refusal = parts.refusal(i);
         for word in *words {
             assert!(refusal.contains(word), "case {i}: {refusal} without {word}");
         }

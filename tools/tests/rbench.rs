@@ -70,7 +70,10 @@ fn made_up_models_are_what_rquantize_makes_of_them() {
 fn every_architecture_can_be_made_up_and_runs() {
     let archs = || ARCHITECTURES.iter().copied();
     let dense = archs().filter(|a| !a.block.is_empty());
-    let dense = dense.map(|a| format!("{}:tiny:Q8_0", a.name));
+    let dense = dense.map(|a| {
+        let ty = if a.widely_linear { "W2" } else { "Q8_0" };
+        format!("{}:tiny:{ty}", a.name)
+    });
     let mixtures = archs().filter(|a| !a.expert_block.is_empty());
     let mixtures = mixtures.map(|a| format!("{}:tiny-4x2:Q8_0", a.name));
     let specs: Vec<String> = dense.chain(mixtures).collect();

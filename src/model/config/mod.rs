@@ -34,6 +34,8 @@ pub struct Config {
     pub n_embd: usize,
     /// Transformer blocks that are run.
     pub n_layer: usize,
+    /// Blocks of the file: behind those that are run some may predict further tokens.
+    pub n_block: usize,
     /// Query heads.
     pub n_head: usize,
     /// Key and value heads.
@@ -188,6 +190,7 @@ impl Config {
             n_ctx_train,
             n_embd,
             n_layer,
+            n_block: k.layers,
             n_head,
             n_head_kv,
             head_dim,

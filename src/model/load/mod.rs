@@ -43,6 +43,8 @@ pub struct Loader<'a> {
     eps: f32,
     /// Per layer, whether it has experts.
     expert_layers: Vec<bool>,
+    /// Blocks of the file, those that are not run included.
+    n_block: usize,
     problems: Vec<String>,
     used: HashSet<String>,
     arena: SharedArena,
@@ -71,6 +73,7 @@ impl<'a> Loader<'a> {
             expert_layers: (0..c.n_layer)
                 .map(|layer| c.layer_experts(layer).is_some())
                 .collect(),
+            n_block: c.n_block,
             problems: Vec::new(),
             used: HashSet::new(),
             arena: SharedArena::default(),
@@ -87,10 +90,11 @@ impl<'a> Loader<'a> {
             _ => &t.name[..],
         });
         if self.problems.is_empty() {
-            self.problems.extend(
-                self.arch
-                    .leftover(names, &self.used, self.expert_layers.len()),
-            );
+            self.problems.extend(self.arch.leftover(
+                names,
+                &self.used,
+                self.expert_layers.len()..self.n_block,
+            ));
         }
         if self.problems.is_empty() {
             Ok(self.layouts)

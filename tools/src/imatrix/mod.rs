@@ -89,7 +89,10 @@ fn spare_copies(target: &Path) -> Result<()> {
 
 /// Refuses a model whose matrices are codes already: an importance matrix weighs what is lost when they become codes.
 fn refuse_widely_linear(path: &Path) -> Result<()> {
-    let file = trine::open_file(path, true)?;
+    // What is wrong with the file is said when it is loaded, after what is wrong with the text.
+    let Ok(file) = trine::open_file(path, true) else {
+        return Ok(());
+    };
     if Header::is_in(file.meta()) {
         bail!(
             "'{}' is of architecture fairy2i, whose matrices are codes already: an importance matrix has no use; take it of the model that it was made from",

@@ -370,9 +370,9 @@ fn thresholds_by_interpolated_quartiles() {
 }
 
 const FILES: [&str; 3] = [
-    "a_main_64x256.npz",
-    "c_rows_4x4096.npz",
-    "e_edge_rows_14x64.npz",
+    "anyprec/a_main_64x256.npz",
+    "anyprec/c_rows_4x4096.npz",
+    "anyprec/e_edge_rows_14x64.npz",
 ];
 
 #[test]

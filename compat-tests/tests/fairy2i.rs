@@ -20,14 +20,6 @@ fn written(model: &ModelFile, plan: &Plan, out: &Path) -> ModelFile {
     files::model(files::read(out))
 }
 
-fn logits(model: &Weights, tokens: &[u32]) -> Vec<Vec<f32>> {
-    let mut out = Vec::new();
-    models::session(model, tokens.len())
-        .eval(tokens, 0, &mut |_, logits| out.push(logits.to_vec()))
-        .expect("room");
-    out
-}
-
 #[test]
 fn smollm2_computes_what_the_dense_model_of_its_stages_computes() {
     let Some(source) = or_skip(models::smollm2()) else {
@@ -50,7 +42,6 @@ fn smollm2_computes_what_the_dense_model_of_its_stages_computes() {
     let text = std::fs::read_to_string(testdata("wikitext-2/wiki.test.raw")).expect("a text");
     let tokenizer = Tokenizer::from_metadata(source.meta()).expect("a tokenizer");
     let all = tokenizer.encode(&text, true, false).expect("tokens");
-    let tokens = &all[..64];
 
     let prompt = "Once upon a time";
     let [x, y] =

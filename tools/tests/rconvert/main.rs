@@ -105,23 +105,11 @@ fn widely_linear_matrices_are_those_of_rquantize() {
                 "tile64",
             ],
         ),
-        (
-            qwen3(),
-            &[
-                "--wl-stages",
-                "3",
-                "--wl-scope",
-                "row",
-                "--wl-profile",
-                "f32",
-            ],
-        ),
     ] {
         let dir = TempDir::new().unwrap();
         let folder = checkpoint.write(&dir, "model");
         let [dense, direct, both] = ["dense", "direct", "both"].map(|n| dir.path().join(n));
-        // as exact as the checkpoint, whatever type it has
-        rconvert(&["--pre", "gpt-2", "--outtype", "f32"], &folder, &dense).success();
+        rconvert(&["--pre", "gpt-2"], &folder, &dense).success();
         let args = [&["--pre", "gpt-2", "--fairy2i"], options].concat();
         rconvert(&args, &folder, &direct).success();
         Command::new(env!("CARGO_BIN_EXE_rquantize"))

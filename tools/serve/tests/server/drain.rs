@@ -51,12 +51,11 @@ fn what_takes_too_long_is_ended() {
     let mut local = start(&["--parallel", "1"]);
     let to = local.to;
     thread::scope(|s| {
-        let body = |stream: bool| json!({"prompt": "The", "ignore_eos": true, "max_tokens": 500, "stream": stream});
-        let one = s.spawn(move || post(to, "/v1/completions", &body(true)));
+        let body = json!({"prompt": "The", "ignore_eos": true, "max_tokens": 500, "stream": true});
+        let one = s.spawn(move || post(to, "/v1/completions", &body));
         while get(to, "/slots").json()[0]["is_processing"] != true {
             thread::sleep(Duration::from_millis(1));
         }
-        let two = s.spawn(move || post(to, "/v1/completions", &body(false)));
         while get(to, "/slots").json()[0]["next_token"][0]["n_decoded"] == 0 {
             thread::sleep(Duration::from_millis(1));
         }
@@ -64,6 +63,5 @@ fn what_takes_too_long_is_ended() {
         let (events, done) = one.join().expect("an answer").events();
         let cut = events.last().is_some_and(|e| e["error"]["code"] == 503);
         assert!(cut != done, "{events:?}");
-        assert!([200, 503].contains(&two.join().expect("an answer").status));
     });
 }

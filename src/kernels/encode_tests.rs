@@ -18,6 +18,13 @@ const ENCODED: &[TypeId] = &[
     TypeId::Q4_K,
     TypeId::Q5_K,
     TypeId::Q6_K,
+    TypeId::IQ1_S,
+    TypeId::IQ1_M,
+    TypeId::IQ2_XXS,
+    TypeId::IQ2_XS,
+    TypeId::IQ2_S,
+    TypeId::IQ3_XXS,
+    TypeId::IQ3_S,
     TypeId::TQ1_0,
     TypeId::TQ2_0,
 ];

@@ -99,11 +99,14 @@ fn write(fit: &BlockFit<GROUPS>, block: &mut [u8; BYTES]) {
     put_f16(block, 0, d);
     let inverse = 1.0 / d;
     for (g, group) in block[CODES..].as_chunks_mut::<8>().0.iter_mut().enumerate() {
-        let mut rest = u32::from(scale_code(inverse, fit.scales[g], 15)) << 28;
-        for l in 0..4 {
-            group[l] = fit.points[g][l] as u8;
-            rest |= u32::from(fit.signs[g][l]) << (7 * l);
+        let (places, words) = group.split_at_mut(4);
+        for (place, point) in places.iter_mut().zip(fit.points[g]) {
+            *place = point as u8;
         }
-        group[4..].copy_from_slice(&rest.to_le_bytes());
+        let mut rest = u32::from(scale_code(inverse, fit.scales[g], 15)) << 28;
+        for (l, signs) in fit.signs[g].iter().enumerate() {
+            rest |= u32::from(*signs) << (7 * l);
+        }
+        words.copy_from_slice(&rest.to_le_bytes());
     }
 }

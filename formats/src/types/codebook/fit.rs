@@ -8,7 +8,7 @@
 //! Products associate as written in the reference: `w * x * q` is `(w * x) * q`. Source: ggml `quantize_row_iq2_xxs_impl`,
 //! `quantize_row_iq2_xs_impl`, `quantize_row_iq2_s_impl`, `quantize_row_iq3_xxs_impl`, `quantize_row_iq3_s_impl`.
 
-use super::neighbours::{Codebook, Place, nearest};
+use super::neighbours::{Codebook, Place, Target, nearest};
 use super::{code_bits, error_weights, signs};
 use crate::types::EncodeFn;
 use crate::types::k_block::{BLOCK, Rows};
@@ -249,9 +249,9 @@ fn find<S: Simd, const N: usize, const SIZE: usize>(
     match kind.book.at(packed) {
         Place::Point(point) => (point, false),
         Place::Between(around) => {
-            let root = &group.root.as_chunks::<N>().0[cell];
-            let point = nearest(simd, around, kind.book.values(), (x, root), scale);
-            (point, true)
+            let weight = &group.root.as_chunks::<N>().0[cell];
+            let target = Target { x, weight, scale };
+            (nearest::<S, N, false>(simd, around, target, 0.0), true)
         }
     }
 }

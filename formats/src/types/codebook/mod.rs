@@ -173,6 +173,7 @@ pub(super) fn dot<const BYTES: usize, const GROUPS: usize>(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::types::TypeId;
 
     /// Codebooks are sorted, which says that no point is there twice, and begin with the origin, which encoders write
     /// for groups that are zero.
@@ -193,5 +194,59 @@ mod tests {
         assert!(IQ2_S.as_flattened().iter().all(|l| [8, 25, 43].contains(l)));
         assert!(IQ1.as_flattened().iter().all(|l| [-1, 0, 1].contains(l)));
         assert!(IQ3_S.as_flattened().iter().all(|l| l % 2 == 1));
+    }
+
+    /// A bit of a block that is not of its scale is about weights of one group, and each weight has bits: of its point,
+    /// its sign or its shift, which change few weights, and of its scale.
+    #[test]
+    fn bits_belong_to_groups() {
+        let types = [
+            (TypeId::IQ1_S, 32),
+            (TypeId::IQ1_M, 16),
+            (TypeId::IQ2_XXS, 32),
+            (TypeId::IQ2_XS, 16),
+            (TypeId::IQ2_S, 16),
+            (TypeId::IQ3_XXS, 32),
+            (TypeId::IQ3_S, 32),
+        ];
+        for (ty, size) in types {
+            let info = ty.info().unwrap();
+            let decoded = |block: &[u8]| {
+                let mut y = [0.0; BLOCK];
+                info.decode.unwrap()(block, &mut y);
+                y
+            };
+            // Any points: every byte is another one. The scale is 1, in IQ1_M by the upper nibbles of its last bytes.
+            let mut block: Vec<u8> = (0..info.bytes).map(|i| (i * 37 + 11) as u8).collect();
+            let scale = if ty == TypeId::IQ1_M {
+                for (at, nibble) in [(49, 0), (51, 0), (53, 0xC0), (55, 0x30)] {
+                    block[at] = block[at] & 15 | nibble;
+                }
+                |bit: usize| bit >= 8 * 48 && bit % 16 >= 12
+            } else {
+                block[..2].copy_from_slice(&[0x00, 0x3C]);
+                |bit: usize| bit < 16
+            };
+            let before = decoded(&block);
+            let (mut of_scale, mut of_few) = ([false; BLOCK], [false; BLOCK]);
+            for bit in (0..8 * info.bytes).filter(|&bit| !scale(bit)) {
+                let mut flipped = block.clone();
+                flipped[bit / 8] ^= 1 << (bit % 8);
+                let after = decoded(&flipped);
+                let changed: Vec<usize> = (0..BLOCK).filter(|&i| before[i] != after[i]).collect();
+                let (Some(first), Some(last)) = (changed.first(), changed.last()) else {
+                    panic!("{ty}: bit {bit} is about nothing");
+                };
+                assert_eq!(first / size, last / size, "{ty}: bit {bit}");
+                let kind = if changed.len() > 8 {
+                    &mut of_scale
+                } else {
+                    &mut of_few
+                };
+                changed.iter().for_each(|&i| kind[i] = true);
+            }
+            assert!(of_few.iter().all(|&told| told), "{ty}");
+            assert!(of_scale.iter().all(|&told| told), "{ty}");
+        }
     }
 }

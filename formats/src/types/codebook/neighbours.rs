@@ -7,21 +7,28 @@ use crate::types::lanes::{LANES, Simd, Vector};
 
 /// A codebook as encoders search it. In the search a coordinate with code `l` has the value `2 l + 1`.
 pub(in crate::types) struct Codebook<const N: usize> {
-    /// The coordinates of each point; those beyond `N` are zero.
-    odd: Vec<[f32; 8]>,
-    /// By the packed codes of a place: the point that lies there, or else the complement of where its neighbours are in
-    /// `lists`.
+    /// The coordinates of each point.
+    values: Vec<[f32; N]>,
+    /// By the packed codes of a place: the point that lies there, or else the complement of its place in `ends`.
     places: Vec<i32>,
-    /// For each place without a point the number of its neighbours, then these.
-    lists: Vec<u16>,
+    /// Where in `around` the neighbours of a place without a point begin and end.
+    ends: Vec<(u32, u32)>,
+    around: Vec<Sixteen<N>>,
+}
+
+/// Up to sixteen points side by side; the last is repeated where there are fewer.
+pub(super) struct Sixteen<const N: usize> {
+    points: [u16; LANES],
+    /// By coordinate.
+    values: [[f32; LANES]; N],
 }
 
 /// What is at a place.
-pub(super) enum Place<'a> {
+pub(super) enum Place<'a, const N: usize> {
     /// This point.
     Point(u16),
     /// Nothing; these points are nearest.
-    Between(&'a [u16]),
+    Between(&'a [Sixteen<N>]),
 }
 
 impl<const N: usize> Codebook<N> {
@@ -33,32 +40,30 @@ impl<const N: usize> Codebook<N> {
             std::array::from_fn(|i| packed >> (bits * i) & ((1 << bits) - 1))
         };
         let unpacked: Vec<[u16; N]> = points.iter().map(|&p| codes(p)).collect();
-        let odd = unpacked
-            .iter()
-            .map(|codes| {
-                std::array::from_fn(|i| codes.get(i).map_or(0.0, |&l| f32::from(2 * l + 1)))
-            })
-            .collect();
+        let odd = |codes: &[u16; N]| codes.map(|l| f32::from(2 * l + 1));
         let last = (0..N).fold(0, |all, i| all | usize::from(top) << (bits * i));
-        let mut places = vec![0; last + 1];
-        let mut lists = Vec::new();
+        let mut book = Codebook {
+            values: unpacked.iter().map(odd).collect(),
+            places: vec![0; last + 1],
+            ends: Vec::new(),
+            around: Vec::new(),
+        };
         let mut distances = vec![0; points.len()];
-        for (packed, place) in places.iter_mut().enumerate() {
+        let mut near = Vec::new();
+        for packed in 0..=last {
             let here = codes(packed as u16);
             if here.iter().any(|&l| l > top) {
                 continue;
             }
             if let Ok(point) = points.binary_search(&(packed as u16)) {
-                *place = point as i32;
+                book.places[packed] = point as i32;
                 continue;
             }
-            *place = !(lists.len() as i32);
             for (distance, point) in distances.iter_mut().zip(&unpacked) {
                 let differences = here.iter().zip(point).map(|(a, b)| a.abs_diff(*b));
                 *distance = differences.map(|d| u32::from(d) * u32::from(d)).sum();
             }
-            let head = lists.len();
-            lists.push(0);
+            near.clear();
             let mut inner = None;
             for _ in 0..shells {
                 let beyond = distances
@@ -66,59 +71,78 @@ impl<const N: usize> Codebook<N> {
                     .filter(|&&d| inner.is_none_or(|inner| d > inner));
                 let Some(&shell) = beyond.min() else { break };
                 let on_shell = distances.iter().enumerate().filter(|&(_, &d)| d == shell);
-                lists.extend(on_shell.map(|(point, _)| point as u16));
+                near.extend(on_shell.map(|(point, _)| point as u16));
                 inner = Some(shell);
             }
-            lists[head] = (lists.len() - head - 1) as u16;
+            book.places[packed] = !(book.ends.len() as i32);
+            let begin = book.around.len() as u32;
+            for some in near.chunks(LANES) {
+                let sixteen = book.side_by_side(some);
+                book.around.push(sixteen);
+            }
+            book.ends.push((begin, book.around.len() as u32));
         }
-        Codebook { odd, places, lists }
+        book
+    }
+
+    fn side_by_side(&self, some: &[u16]) -> Sixteen<N> {
+        let points: [u16; LANES] = std::array::from_fn(|k| some[k.min(some.len() - 1)]);
+        let values = std::array::from_fn(|i| points.map(|p| self.values[usize::from(p)][i]));
+        Sixteen { points, values }
     }
 
     /// The coordinates of all points.
     #[inline(always)]
-    pub fn values(&self) -> &[[f32; 8]] {
-        &self.odd
+    pub fn values(&self) -> &[[f32; N]] {
+        &self.values
     }
 
     /// What is at a place whose codes are packed as a codebook's are, none of them above the largest.
     #[inline(always)]
-    pub(super) fn at(&self, packed: usize) -> Place<'_> {
+    pub(super) fn at(&self, packed: usize) -> Place<'_, N> {
         let place = self.places[packed];
         if place >= 0 {
             return Place::Point(place as u16);
         }
-        let head = !place as usize;
-        let count = usize::from(self.lists[head]);
-        Place::Between(&self.lists[head + 1..][..count])
+        let (begin, end) = self.ends[!place as usize];
+        Place::Between(&self.around[begin as usize..end as usize])
     }
 }
 
-/// Of `points` the one with the least `sum of weight * (scale * value - x)^2`, the first of equals; `values` are the
-/// coordinates of all points, of which `N` count.
+/// What a point's coordinates are compared with.
+#[derive(Clone, Copy)]
+pub(super) struct Target<'a, const N: usize> {
+    pub x: &'a [f32; N],
+    pub weight: &'a [f32; N],
+    /// What coordinates are multiplied with.
+    pub scale: f32,
+}
+
+/// Of the points `around` a place the one with the least `sum of weight * (scale * value - x)^2`, the first of equals.
+/// The values are those of the codebook or, where `TERNARY`, -1, 0 and 1 moved by `shift`.
 ///
 /// Where no sum is a number, for which the reference ends the program, it is the first point.
 #[inline(always)]
-pub(super) fn nearest<S: Simd, const N: usize>(
+pub(super) fn nearest<S: Simd, const N: usize, const TERNARY: bool>(
     simd: S,
-    points: &[u16],
-    values: &[[f32; 8]],
-    (x, weight): (&[f32; N], &[f32; N]),
-    scale: f32,
+    around: &[Sixteen<N>],
+    target: Target<'_, N>,
+    shift: f32,
 ) -> u16 {
-    let scale = simd.splat(scale);
-    let mut best = (f32::MAX, points[0]);
-    for some in points.chunks(LANES) {
-        let mut rows = [&[0.0; 8]; LANES];
-        for (row, point) in rows.iter_mut().zip(some) {
-            *row = &values[usize::from(*point)];
-        }
-        let columns = simd.columns(rows);
+    let scale = simd.splat(target.scale);
+    let mut best = (f32::MAX, around[0].points[0]);
+    for some in around {
         let mut sums = simd.splat(0.0);
         for i in 0..N {
-            let difference = scale * columns[i] - simd.splat(x[i]);
-            sums = sums + simd.splat(weight[i]) * difference * difference;
+            let mut value = simd.load(&some.values[i]);
+            if TERNARY {
+                // Exact: the codes 0, 1 and 2 are there as 1, 3 and 5.
+                value = (value - simd.splat(3.0)) * simd.splat(0.5) + simd.splat(shift);
+            }
+            let difference = scale * value - simd.splat(target.x[i]);
+            sums = sums + simd.splat(target.weight[i]) * difference * difference;
         }
-        for (point, sum) in some.iter().zip(sums.to_array()) {
+        for (point, sum) in some.points.iter().zip(sums.to_array()) {
             if sum < best.0 {
                 best = (sum, *point);
             }
@@ -148,13 +172,18 @@ mod tests {
         };
         let mut near = [[0, 0, 0, 0], [2, 0, 0, 0], [1, 1, 0, 0]].map(place);
         near.sort_unstable();
-        assert_eq!(around, [&near[..], &[place(far[0])]].concat());
-        let (x, weight) = ([2.9, 2.8, 1.1, 1.0], [1.0; 4]);
-        let nearest = nearest(Portable, around, book.values(), (&x, &weight), 1.0);
-        assert_eq!(nearest, place([1, 1, 0, 0]));
-        assert_eq!(
-            book.values()[usize::from(nearest)][..4],
-            [3.0, 3.0, 1.0, 1.0]
-        );
+        let [around_it] = around else {
+            panic!("more points than there are");
+        };
+        assert_eq!(around_it.points[..3], near);
+        assert_eq!(around_it.points[3..], [place(far[0]); LANES - 3]);
+        let target = Target {
+            x: &[2.9, 2.8, 1.1, 1.0],
+            weight: &[1.0; 4],
+            scale: 1.0,
+        };
+        let found = nearest::<_, 4, false>(Portable, around, target, 0.0);
+        assert_eq!(found, place([1, 1, 0, 0]));
+        assert_eq!(book.values()[usize::from(found)], [3.0, 3.0, 1.0, 1.0]);
     }
 }

@@ -25,7 +25,7 @@ pub(super) fn split(x: &[f32; 8], magnitudes: &mut [f32; 8]) -> u8 {
 #[inline(always)]
 pub(super) fn split_even(x: &[f32; 8], weight: &[f32; 8], magnitudes: &mut [f32; 8]) -> u8 {
     let signs = split(x, magnitudes);
-    if signs.count_ones() % 2 == 0 {
+    if signs.count_ones().is_multiple_of(2) {
         return signs & 0x7F;
     }
     let loss = |i: usize| weight[i] * x[i] * x[i];

@@ -9,7 +9,7 @@
 use std::sync::OnceLock;
 
 use super::grids;
-use super::neighbours::{Codebook, Place, nearest};
+use super::neighbours::{Codebook, Place, Target, nearest};
 use crate::types::lanes::Simd;
 
 /// How far the three values are shifted.
@@ -48,15 +48,16 @@ impl TernaryCodebook {
         simd: S,
         classes: &[u8; 8],
         down: bool,
-        group: (&[f32; 8], &[f32; 8]),
+        (x, weight): (&[f32; 8], &[f32; 8]),
         scale: f32,
     ) -> (u16, bool) {
         let packed = (0..8).fold(0, |all, i| all | usize::from(classes[i]) << (2 * i));
         match self.book.at(packed) {
             Place::Point(point) => (point, false),
             Place::Between(around) => {
-                let values = &self.shifted[usize::from(down)];
-                (nearest(simd, around, values, group, scale), true)
+                let shift = if down { -SHIFT } else { SHIFT };
+                let target = Target { x, weight, scale };
+                (nearest::<S, 8, true>(simd, around, target, shift), true)
             }
         }
     }

@@ -93,14 +93,21 @@ pub fn encode_on<S: Simd>(simd: S, x: &[f32], importance: Option<&[f32]>, row: &
 }
 
 /// Points and signs are written also where all scales are zero, as the reference does.
+///
+/// It does one thing more: places in the codebook (but for their ninth bits) and signs of a group after one of zeros take
+/// the room of the zeros, so that a block with zeros before other weights decodes to something else. Files are the same
+/// only with that.
 fn write(fit: &BlockFit<GROUPS>, block: &mut [u8; BYTES]) {
     block.fill(0);
-    for l in 0..BLOCK / 4 {
-        let point = fit.points[l / 8][l % 8];
-        block[CODES + l] = point as u8;
-        block[HIGH + l / 8] |= ((point >> 8) as u8) << (l % 8);
+    let mut room = 0;
+    for g in (0..GROUPS).filter(|&g| !fit.zero[g]) {
+        for (k, point) in fit.points[g].iter().enumerate() {
+            block[CODES + 8 * room + k] = *point as u8;
+            block[HIGH + g] |= ((point >> 8) as u8) << k;
+        }
+        block[SIGNS + 4 * room..][..4].copy_from_slice(&fit.signs[g]);
+        room += 1;
     }
-    block[SIGNS..SCALES].copy_from_slice(fit.signs.as_flattened());
     if fit.largest == 0.0 {
         return;
     }
@@ -110,5 +117,23 @@ fn write(fit: &BlockFit<GROUPS>, block: &mut [u8; BYTES]) {
     let inverse = 1.0 / d;
     for (g, scale) in fit.scales.iter().enumerate() {
         block[SCALES + g / 2] |= scale_code(inverse, *scale, 15) << (4 * (g % 2));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Bytes of ggml: see `write`.
+    #[test]
+    fn weights_after_zeros_take_their_room() {
+        let mut x = [0.0; BLOCK];
+        x[144] = 5.335173;
+        let mut block = [0xA5; BYTES];
+        encode(&x, None, &mut block);
+        let mut expected = [0; BYTES];
+        expected[1] = 0x23;
+        (expected[CODES + 4], expected[SCALES + 2]) = (0x5F, 0x0F);
+        assert_eq!(block, expected);
     }
 }

@@ -58,6 +58,8 @@ pub(in crate::types) struct BlockFit<const GROUPS: usize> {
     pub points: [[u16; 8]; GROUPS],
     /// Signs of eight weights each.
     pub signs: [[u8; 4]; GROUPS],
+    /// Which groups counted as zero and were not searched.
+    pub zero: [bool; GROUPS],
     /// The largest of the scales.
     pub largest: f32,
 }
@@ -117,6 +119,7 @@ fn fit_block<S: Simd, const N: usize, const SIZE: usize, const GROUPS: usize>(
         scales: [0.0; GROUPS],
         points: [[0; 8]; GROUPS],
         signs: [[0; 4]; GROUPS],
+        zero: [false; GROUPS],
         largest: 0.0,
     };
     let mut magnitudes = [0.0; BLOCK];
@@ -153,6 +156,7 @@ fn fit_block<S: Simd, const N: usize, const SIZE: usize, const GROUPS: usize>(
         };
         if largest < kind.zero_below || largest == 0.0 || kind.fitted_start && start <= 0.0 {
             fit.signs[g] = [0; 4];
+            fit.zero[g] = true;
             continue;
         }
         let mut root = *weight;

@@ -356,7 +356,7 @@ fn wrong_requests_are_told_in_one_line() {
         ),
         (
             "small.gguf o.gguf IQ2_XS",
-            &["of a type that trine does not write", "iq2_xs"],
+            &["needs importance weights", "iq2_xs", "--imatrix"],
         ),
         (
             "q8.gguf o.gguf Q4_0",

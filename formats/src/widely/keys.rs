@@ -1,6 +1,8 @@
 //! The keys `fairy2i.wl.*` of a file.
 
-use super::{ARCHITECTURE, MAX_STAGES, Profile, Rule, Scope, TieRule, VERSION, WidelyError};
+use super::{
+    ARCHITECTURE, MAX_STAGES, Profile, Rule, Scope, TieRule, VERSION, WidelyError, tile64,
+};
 use crate::gguf::{Metadata, Value};
 
 macro_rules! keys {
@@ -87,6 +89,11 @@ impl BaseArch {
     pub fn of_architecture(name: &str) -> Option<BaseArch> {
         BaseArch::of(name)
     }
+
+    /// What a file says.
+    pub(super) fn read(meta: &Metadata) -> Result<BaseArch, WidelyError> {
+        word(meta, KEY_BASE_ARCH)
+    }
 }
 
 /// What the keys say.
@@ -104,8 +111,12 @@ impl Header {
     /// Reads the keys.
     ///
     /// # Errors
-    /// Another version; keys that are missing, of another type, or have values that nobody knows.
+    /// Another version, or the layout of the fork; keys that are missing, of another type, or have values that nobody
+    /// knows.
     pub fn read(meta: &Metadata) -> Result<Header, WidelyError> {
+        if tile64::is_in(meta) && meta.get(KEY_VERSION).is_none() {
+            return Err(WidelyError::Fork);
+        }
         let version = required(KEY_VERSION, meta.get_u32(KEY_VERSION)?)?;
         if version != VERSION {
             return Err(WidelyError::Version(version));

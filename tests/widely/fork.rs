@@ -9,7 +9,7 @@ use trine_formats::types::num::{f16_to_f32, f32_to_bf16, f32_to_f16};
 use trine_formats::widely::{OutputForm, Part, Scope, TieRule};
 use trine_testkit::gguf;
 
-use super::models::{parts, random_of, tile_sizes, widely};
+use super::models::{parts, random_of, tile_sizes, widely, written};
 
 /// Keys and tensors of a file.
 #[derive(Clone)]
@@ -150,11 +150,18 @@ fn fork_of(ours: &Parts) -> Parts {
     Parts { meta, tensors }
 }
 
+/// What becomes of a file of the fork.
+fn translated(fork: &ModelFile) -> ModelFile {
+    let dir = trine_testkit::folder();
+    let plan = Plan::translated(fork, &[]).expect("a plan");
+    gguf::model(written(fork, &plan, &dir.path().join("out.gguf")))
+}
+
 #[test]
 fn a_file_of_the_fork_becomes_the_same_model_in_this_layout() {
     let ours = ours();
     let fork = fork_of(&ours).file();
-    let translated = gguf::model(widely(&fork, &Recipe::default()));
+    let translated = translated(&fork);
     let (want, got) = (parts(&ours.file()), parts(&translated));
     assert_eq!(want.len(), got.len());
     for (name, bytes) in &want {
@@ -184,7 +191,7 @@ fn a_scale_of_no_element_becomes_the_least_one() {
     for row in blocks.chunks_mut(of_row).take(64) {
         row[18..20].fill(0);
     }
-    let translated = gguf::model(widely(&fork.file(), &Recipe::default()));
+    let translated = translated(&fork.file());
     let scales = &parts(&translated)["blk.0.attn_k.wl_scale"];
     assert_eq!(scales[4 * 7..4 * 8], f32::MIN_POSITIVE.to_le_bytes());
     Model::load(&translated, &LoadOptions::default()).expect("a model");
@@ -252,7 +259,7 @@ fn damage_is_refused_by_the_name_of_the_tensor_or_the_key() {
         damage(&mut parts);
         let (file, out) = (parts.file(), dir.path().join("out.gguf"));
         let run = |plan| trine::quant::widely::run(&file, &plan, &out, Default::default(), &mut ());
-        let error = Plan::new(&file, &Recipe::default()).and_then(run).err();
+        let error = Plan::translated(&file, &[]).and_then(run).err();
         let error = error
             .unwrap_or_else(|| panic!("case {i} was not seen"))
             .to_string();

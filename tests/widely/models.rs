@@ -128,7 +128,8 @@ pub fn random_of(arch: &str, ty: TypeId, sizes: &Sizes) -> ModelFile {
     gguf::model(gguf::bytes(&meta, &tensors))
 }
 
-fn written(model: &ModelFile, plan: &Plan, out: &Path) -> Vec<u8> {
+/// The bytes of the file that a plan describes.
+pub fn written(model: &ModelFile, plan: &Plan, out: &Path) -> Vec<u8> {
     run(model, plan, out, RunOptions::default(), &mut ()).expect("a file");
     trine_testkit::read(out)
 }

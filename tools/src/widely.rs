@@ -318,8 +318,11 @@ pub fn quantize(job: Job<'_>) -> Result<()> {
 
 /// The plan of a widely linear model; what `auto` means is found out first.
 fn plan_widely(job: &Job<'_>, args: &WidelyArgs) -> Result<Plan> {
-    if let (true, Some(option)) = (tile64::is_in(job.model.meta()), args.given()) {
-        bail!("{option} has no meaning here: the file's matrices are codes and scales already");
+    if tile64::is_in(job.model.meta()) {
+        if let Some(option) = args.given() {
+            bail!("{option} has no meaning here: the file's matrices are codes and scales already");
+        }
+        return Ok(Plan::translated(job.model, &job.overrides)?);
     }
     let recipe = Recipe {
         allow_requantize: job.allow_requantize,

@@ -1,9 +1,7 @@
 //! The keys `fairy2i.wl.*` of a file.
 
-use super::{
-    ARCHITECTURE, MAX_STAGES, Profile, Rule, Scope, TieRule, VERSION, WidelyError, tile64,
-};
-use crate::gguf::{Metadata, Value};
+use super::{ARCHITECTURE, MAX_STAGES, Profile, Rule, Scope, TieRule, VERSION, WidelyError};
+use crate::gguf::{Metadata, Value, is_fairy2i_fork};
 
 macro_rules! keys {
     ($($name:ident = $key:literal;)*) => { $(const $name: &str = concat!("fairy2i.", $key);)* };
@@ -114,7 +112,7 @@ impl Header {
     /// Another version, or the layout of the fork; keys that are missing, of another type, or have values that nobody
     /// knows.
     pub fn read(meta: &Metadata) -> Result<Header, WidelyError> {
-        if tile64::is_in(meta) && meta.get(KEY_VERSION).is_none() {
+        if is_fairy2i_fork(meta) && meta.get(KEY_VERSION).is_none() {
             return Err(WidelyError::Fork);
         }
         let version = required(KEY_VERSION, meta.get_u32(KEY_VERSION)?)?;

@@ -17,7 +17,7 @@ pub const TOKENS: usize = 16;
 /// Rows of a call, whose sums stay in the second-level cache.
 pub const ROWS: usize = 8;
 /// From so many tokens on it is faster than one token after the other.
-pub const WORTHWHILE: usize = 8;
+pub const WORTHWHILE: usize = 13;
 
 /// Floats of one column: real and imaginary parts of all tokens, with their own sign and with the other one.
 pub(crate) const COLUMN: usize = 4 * TOKENS;

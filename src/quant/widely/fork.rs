@@ -22,11 +22,20 @@ const RULE: Rule = Rule {
     tie: TieRule::Tile64,
 };
 
-/// Plans the translation of a file of the fork.
-///
-/// # Errors
-/// Keys that its specification does not name; matrices that are not whole.
-pub(super) fn plan(model: &ModelFile, overrides: &[KvOverride]) -> Result<Plan, WidelyQuantError> {
+impl Plan {
+    /// Plans the translation of a file of the Fairy2i fork of llama.cpp.
+    ///
+    /// # Errors
+    /// Keys that its specification does not name; matrices that are not whole.
+    pub fn translated(
+        model: &ModelFile,
+        overrides: &[KvOverride],
+    ) -> Result<Plan, WidelyQuantError> {
+        plan(model, overrides)
+    }
+}
+
+fn plan(model: &ModelFile, overrides: &[KvOverride]) -> Result<Plan, WidelyQuantError> {
     let base = tile64::read(model.meta())?;
     let mut found: Vec<(String, Vec<Row>)> = Vec::new();
     for t in model.tensors() {

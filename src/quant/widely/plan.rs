@@ -4,10 +4,10 @@ use trine_formats::gguf::write::{Layout, NewTensor, ggml_shape};
 use trine_formats::gguf::{Metadata, ModelFile, TensorInfo, Value, split};
 use trine_formats::types::TypeId;
 use trine_formats::widely::{
-    ARCHITECTURE, BaseArch, Header, OutputForm, Part, Profile, Rule, Scope, Shape, TieRule, tile64,
+    ARCHITECTURE, BaseArch, Header, OutputForm, Part, Profile, Rule, Scope, Shape, TieRule,
 };
 
-use super::{WidelyQuantError, fork};
+use super::WidelyQuantError;
 use crate::arch::{Arch, Role};
 use crate::quant::choose::is_quantized;
 use crate::quant::order;
@@ -114,16 +114,12 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// Plans the widely linear form of a model. Of a file of the Fairy2i fork of llama.cpp, whose matrices have that form
-    /// already, the recipe decides nothing but the metadata.
+    /// Plans the widely linear form of a model.
     ///
     /// # Errors
     /// A model of another kind, or one that is quantized already.
     pub fn new(model: &ModelFile, recipe: &Recipe) -> Result<Plan, WidelyQuantError> {
         let meta = model.meta();
-        if tile64::is_in(meta) {
-            return fork::plan(model, &recipe.overrides);
-        }
         if Header::is_in(meta) {
             return Err(WidelyQuantError::Already);
         }

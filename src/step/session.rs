@@ -123,9 +123,10 @@ impl Session {
         Ok(())
     }
 
-    /// Forgets every position from `n_past` on.
-    pub fn truncate(&mut self, n_past: usize) {
-        self.seq.truncate(n_past);
+    /// Forgets every position from `n_past` on, of models with a recurrent state all of them, unless there are no more.
+    /// The positions that are left.
+    pub fn truncate(&mut self, n_past: usize) -> usize {
+        self.seq.truncate(n_past)
     }
 
     /// Forgets everything and gives the memory back.

@@ -75,6 +75,13 @@ impl Sequence {
         self.pages.len()
     }
 
+    /// Bytes of its recurrent state, shared or not.
+    pub fn state_bytes(&self) -> usize {
+        self.state
+            .as_ref()
+            .map_or(0, |s| s.len() * size_of::<f32>())
+    }
+
     /// What its pages look like.
     pub fn layout(&self) -> &PageLayout {
         self.home.layout()

@@ -135,9 +135,9 @@ impl Session {
         self.engine.pages().release_spare();
     }
 
-    /// Bytes of the pages that hold keys and values.
+    /// Bytes of the pages that hold keys and values, and of the recurrent state.
     pub fn cache_bytes(&self) -> usize {
-        self.seq.pages() * self.seq.layout().bytes()
+        self.seq.pages() * self.seq.layout().bytes() + self.seq.state_bytes()
     }
 
     /// Appends `tokens` to the context and calls `sink(i, logits)` for every index `i >= from` of them,

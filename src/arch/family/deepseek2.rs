@@ -1,4 +1,4 @@
-//! Latent attention: DeepSeek 2 and 3, Mistral Large 3 and 4, MiniCPM 3.
+//! Latent attention: DeepSeek 2 and 3, Mistral Large 3 and 4, MiniCPM 3, PLM.
 
 use super::deepseek::DEEPSEEK;
 use crate::arch::Arch;
@@ -8,12 +8,14 @@ use crate::arch::latent_parts::{
     RANKED_QUERIES_OPTIONAL,
 };
 use crate::arch::parts::{
-    ATTN_NORM, ATTN_OUT_SCALE, ENDS, FFN_NORM, GATED_FFN, OUTPUT_OR_TIED, ROPE_FACTORS_BY_CONTEXT,
+    ATTN_NORM, ATTN_OUT_SCALE, ENDS, FFN_NORM, GATED_FFN, OUTPUT_OR_TIED, PLAIN_FFN,
+    ROPE_FACTORS_BY_CONTEXT,
 };
 use crate::arch::rules::{
-    Attention, EmbeddingScale, ExpertRule, GatingRule, Normalize, Output, ResidualScale, RopeRule,
-    ScoreScale, Temperature, YarnLog,
+    Attention, EmbeddingScale, ExpertRule, FeedForward, GatingRule, Normalize, Output,
+    ResidualScale, RopeRule, ScoreScale, Temperature, YarnLog,
 };
+use crate::ops::activation::Activation;
 
 /// Tokens of GLM 4.7 Flash's vocabulary, whose first files do not say how experts are weighed.
 const GLM_TOKENS: u32 = 154_880;
@@ -99,6 +101,27 @@ pub const MINICPM3: Arch = Arch {
     output: Output {
         input_width: Some(256.0),
         ..Arch::DENSE.output
+    },
+    scaled: ATTN_OUT_SCALE,
+    ..Arch::DENSE
+};
+
+/// `plm`.
+pub const PLM: Arch = Arch {
+    name: "plm",
+    models: "PLM 1.8B",
+    ends: &[ENDS],
+    block: &[
+        ATTN_NORM, QUERIES, LATENT, EXPANSION, LATENT_OUT, FFN_NORM, PLAIN_FFN,
+    ],
+    attention: MINICPM3.attention,
+    rope: RopeRule {
+        partial: true,
+        ..RopeRule::ADJACENT
+    },
+    feed_forward: FeedForward {
+        activation: Activation::SquaredRelu,
+        ..Arch::DENSE.feed_forward
     },
     scaled: ATTN_OUT_SCALE,
     ..Arch::DENSE

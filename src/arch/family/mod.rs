@@ -141,6 +141,7 @@ pub static ARCHITECTURES: &[&Arch] = &[
     &plamo::PLAMO,
     &plamo::PLAMO2,
     &plamo::PLAMO3,
+    &deepseek2::PLM,
     &neox::POCKETTTS,
     &qwen::QWEN,
     &qwen::QWEN2MOE,

@@ -97,7 +97,7 @@ pub(super) fn fit(row: &mut Row, replaceable: bool, recipe: &Recipe, problems: &
     } else {
         None
     };
-    if !(recipe.fallback && instead.is_some()) {
+    if !(recipe.fallback.takes(row.to) && instead.is_some()) {
         problems.push(Problem::misfit(row, block, instead));
     }
     if let Some(ty) = instead {

@@ -199,6 +199,8 @@ impl TypeInfo {
 const BITNET: u32 = 0x8001_0000;
 /// Type ids of PrismML's fork of llama.cpp.
 const PRISM: u32 = 0x8002_0000;
+/// Type ids of the Fairy2i fork of llama.cpp.
+const FAIRY2I: u32 = 0x8003_0000;
 
 impl TypeId {
     /// The number of this type in a GGUF file. Not unique: 39 is MXFP4 in ggml and TL2 in bitnet.cpp.
@@ -340,6 +342,7 @@ registry! { $
     Q2_0_G128 = PRISM | 42 => size_only(TypeId::Q2_0_G128, "q2_0_g128", 128, 34, &[]);
     PQ2_0 = PRISM | 142 => size_only(TypeId::PQ2_0, "pq2_0", 128, 34, &[]);
     PTQ1_0 = PRISM | 143 => size_only(TypeId::PTQ1_0, "ptq1_0", 128, 28, &[]);
+    FAIRY2I_TILE64 = FAIRY2I | 42 => size_only(TypeId::FAIRY2I_TILE64, "fairy2i_tile64_v2", 64, 20, &[]);
 }
 
 #[cfg(test)]

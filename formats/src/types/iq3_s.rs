@@ -99,14 +99,13 @@ pub fn encode_on<S: Simd>(simd: S, x: &[f32], importance: Option<&[f32]>, row: &
 /// only with that.
 fn write(fit: &BlockFit<GROUPS>, block: &mut [u8; BYTES]) {
     block.fill(0);
-    let mut room = 0;
-    for g in (0..GROUPS).filter(|&g| !fit.zero[g]) {
+    let searched = (0..GROUPS).filter(|&g| !fit.zero[g]);
+    for (room, g) in searched.enumerate() {
         for (k, point) in fit.points[g].iter().enumerate() {
             block[CODES + 8 * room + k] = *point as u8;
             block[HIGH + g] |= ((point >> 8) as u8) << k;
         }
         block[SIGNS + 4 * room..][..4].copy_from_slice(&fit.signs[g]);
-        room += 1;
     }
     if fit.largest == 0.0 {
         return;
@@ -128,7 +127,7 @@ mod tests {
     #[test]
     fn weights_after_zeros_take_their_room() {
         let mut x = [0.0; BLOCK];
-        x[144] = 5.335173;
+        x[146] = 5.335173;
         let mut block = [0xA5; BYTES];
         encode(&x, None, &mut block);
         let mut expected = [0; BYTES];

@@ -20,7 +20,7 @@ use listing::Listing;
 use trine::Isa;
 use trine::model::{LoadOptions, Model};
 use trine::pool::Pool;
-use trine::quant::{Plan, Recipe, RunOptions, Target};
+use trine::quant::{Fallback, Plan, Recipe, RunOptions, Target};
 use trine::step::{Session, SessionOptions};
 use trine_formats::gguf::Limits;
 use trine_testkit::sha256;
@@ -258,7 +258,7 @@ fn check(name: &str) {
 /// Quantizes as `llama-quantize SOURCE OUT TYPE` does.
 fn quantize(source: &Path, ty: &str, out: &Path) {
     let mut recipe = Recipe::new(Target::parse(ty).expect("a type"));
-    recipe.fallback = true;
+    recipe.fallback = Fallback::Always;
     let bytes = trine_testkit::read(source);
     let model = trine_testkit::gguf::model_at(source.to_owned(), bytes, &Limits::default());
     let plan = Plan::new(&model, &recipe).expect("a plan");

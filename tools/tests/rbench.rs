@@ -252,10 +252,6 @@ fn mistakes() {
     assert!(
         error(&["--kernels", "--types", "I8"]).starts_with("--types: trine has no kernel for i8")
     );
-    // planned by rquantize, not written
-    assert!(
-        error(&["--synthetic", "llama:tiny:IQ2_XS"]).contains("llama:tiny:IQ2_XS cannot be made")
-    );
     for (spec, says) in [
         ("llama:tiny", "write ARCH:SIZE:TYPE"),
         ("gpt:tiny:F16", "give one of llama,"),

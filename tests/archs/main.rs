@@ -149,7 +149,6 @@ models! {
     nanbeige_dense "nanbeige-dense",
     nemotron_dense "nemotron-dense",
     nemotron_h_dense "nemotron_h-dense",
-    nemotron_h_long "nemotron_h-long",
     nemotron_h_moe_dense "nemotron_h_moe-dense",
     olmo2_dense "olmo2-dense",
     olmo2_long "olmo2-long",

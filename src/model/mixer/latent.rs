@@ -43,7 +43,7 @@ enum Queries {
     /// Of the block's input.
     Plain(Linear),
     /// Of a narrow vector: its projection, its norm, the projection to all heads.
-    Ranked(Linear, Norm, Linear),
+    Ranked(Box<(Linear, Norm, Linear)>),
 }
 
 enum Expansion {
@@ -66,7 +66,7 @@ impl LatentAttention {
                 let norm = loader.required_norm(layer, "attn_q_a_norm");
                 let up = loader.required_linear(layer, "attn_q_b");
                 norm.zip(up)
-                    .map(|(norm, up)| Queries::Ranked(down, norm, up))
+                    .map(|(norm, up)| Queries::Ranked(Box::new((down, norm, up))))
             }
             None => loader.linear(layer, "attn_q").map(Queries::Plain),
         };
@@ -115,7 +115,8 @@ impl LatentAttention {
                 let [q, down] = Linear::apply_all([q, &self.down], &acts);
                 (q, down)
             }
-            Queries::Ranked(a, norm, b) => {
+            Queries::Ranked(ranked) => {
+                let (a, norm, b) = &**ranked;
                 let [mut low, down] = Linear::apply_all([a, &self.down], &acts);
                 norm.apply_in_place(pass.isa(), &mut low);
                 (b.apply(&pass.rows(&low)), down)

@@ -147,6 +147,32 @@ impl Sampler {
     /// # Errors
     /// A NaN or +inf among the logits.
     pub fn sample(&mut self, logits: &[f32]) -> Result<u32, SampleError> {
+        let list = self.candidates(logits)?;
+        Ok(self.draw(list))
+    }
+
+    /// Chooses one of the tokens that `allowed` names; `None` when it names none that may be chosen. Draws exactly one
+    /// random number.
+    ///
+    /// # Errors
+    /// As [`Sampler::sample`].
+    pub fn sample_among(
+        &mut self,
+        logits: &[f32],
+        allowed: impl Fn(u32) -> bool,
+    ) -> Result<Option<u32>, SampleError> {
+        let mut list = self.candidates(logits)?;
+        list.items
+            .retain(|c| c.logit > f32::NEG_INFINITY && allowed(c.id));
+        if list.items.is_empty() {
+            self.rng.next_f64();
+            return Ok(None);
+        }
+        Ok(Some(self.draw(list)))
+    }
+
+    /// All tokens with their logits, banned and penalized.
+    fn candidates(&self, logits: &[f32]) -> Result<Candidates, SampleError> {
         if logits.is_empty() {
             return Err(SampleError::Empty);
         }
@@ -156,21 +182,26 @@ impl Sampler {
         {
             return Err(SampleError::NotFinite { id });
         }
-        let o = &self.options;
         let mut list = Candidates::new(logits);
-        for &id in &o.banned {
+        for &id in &self.options.banned {
             if let Some(c) = list.items.get_mut(id as usize) {
                 c.logit = f32::NEG_INFINITY;
             }
         }
         self.penalize(&mut list);
+        Ok(list)
+    }
+
+    /// The rest of the chain, and the draw.
+    fn draw(&mut self, mut list: Candidates) -> u32 {
+        let o = &self.options;
         list.top_k(o.top_k);
         list.typical(o.typical_p);
         list.top_p(o.top_p);
         list.min_p(o.min_p);
         list.temperature(o.temp);
         let uniform = self.rng.next_f64();
-        Ok(list.choose(uniform))
+        list.choose(uniform)
     }
 
     /// Remembers a token of the text, prompt or generated, for the penalties.

@@ -275,6 +275,7 @@ impl Args {
             always: self.draft_always,
         });
         GenerateOptions {
+            grammar: None,
             max_tokens: usize::try_from(self.predict).ok(),
             sampler,
             stop: Vec::new(),

@@ -43,7 +43,7 @@ fn run() -> Result<()> {
         "trine {isa}: {ROWS} rows, {COLUMNS} columns, two stages; medians of {} runs in turns",
         args.runs
     );
-    println!("| threads | product | ms | GB/s of codes | ratio | of what |");
+    println!("| threads | product | ms | GB/s of weights | ratio | of what |");
     println!("|--:|---|--:|--:|--:|---|");
     for &threads in &args.threads {
         let pool = Pool::new(threads).context("cannot start threads")?;
@@ -87,9 +87,9 @@ fn ready(matrix: &WidelyMatrix, path: Path, isa: Isa) -> Result<Matrix> {
 
 fn measure(isa: Isa, threads: usize, runs: usize) -> Result<()> {
     let source = random(ROWS)?;
-    let bytes = source.codes.len() as f64;
     let dense = Blob::from_vec(vec![0x3c; 4 * ROWS * COLUMNS]);
     let dense = Matrix::new(TypeId::F32, COLUMNS, ROWS, dense, isa).context("an F32 matrix")?;
+    let dense = dense.packed(&SharedArena::default(), isa, false)?;
     let (exact, int8) = (
         ready(&source, Path::Exact, isa)?,
         ready(&source, Path::Int8, isa)?,
@@ -105,45 +105,32 @@ fn measure(isa: Isa, threads: usize, runs: usize) -> Result<()> {
         Box::new(|| product(&dense)),
         Box::new(|| product(&int8)),
         Box::new(|| separate(isa, &source.shape, &streams, &x)),
+        Box::new(|| words(isa, &source, &x)),
     ];
-    let pext = isa.has(Level::Avx512);
-    if pext {
-        works.push(Box::new(|| words(isa, &source, &x)));
-    }
     let times = in_turns(&mut works, runs, Clock::new(threads));
     drop(works);
-    let row = |name: &str, times: &[f64], ratio: f64, of: &str| {
-        let ms = median(times.to_vec()) * 1e3;
-        let rate = bytes / ms / 1e6;
+    let row = |name: &str, i: usize, bytes: usize, ratio: f64, of: &str| {
+        let ms = median(times[i].clone()) * 1e3;
+        let rate = bytes as f64 / ms / 1e6;
         println!("| {threads} | {name} | {ms:.2} | {rate:.2} | {ratio:.2} | {of} |");
     };
+    let codes = source.codes.len();
+    let ratio = |a: usize, b: usize| speedup(&times[a], &times[b]);
+    let of_words = match isa.has(Level::Avx512) {
+        true => "exact, fused, by pext",
+        false => "exact, fused, from the file's words",
+    };
+    row("F32", 1, 4 * ROWS * COLUMNS, 1.0, "itself");
+    row("exact, fused", 0, codes, ratio(0, 1), "F32's speed");
+    row(of_words, 4, codes, ratio(4, 1), "F32's speed");
     row(
-        "exact, fused",
-        &times[0],
-        speedup(&times[0], &times[1]),
-        "F32's speed",
+        "exact, sixteen separate",
+        3,
+        codes,
+        ratio(0, 3),
+        "times as long as fused",
     );
-    row("F32", &times[1], 1.0, "itself");
-    row(
-        "8-bit activations",
-        &times[2],
-        speedup(&times[2], &times[0]),
-        "exact's speed",
-    );
-    row(
-        "sixteen separate",
-        &times[3],
-        speedup(&times[0], &times[3]),
-        "exact is faster",
-    );
-    if pext {
-        row(
-            "pext, fused",
-            &times[4],
-            speedup(&times[0], &times[4]),
-            "exact is faster",
-        );
-    }
+    row("8-bit activations", 2, codes, ratio(2, 0), "exact's speed");
     batches(isa, threads, runs)
 }
 
@@ -171,7 +158,7 @@ fn batches(isa: Isa, threads: usize, runs: usize) -> Result<()> {
     Ok(())
 }
 
-/// The words of the file, which on AVX-512 are taken apart by pext as FairyFuse does it.
+/// The sums of the file's words, which on AVX-512 are taken apart by pext as FairyFuse does it.
 fn words(isa: Isa, w: &WidelyMatrix, x: &[f32]) {
     let shape = &w.shape;
     let mut acts = trine_kernels::AlignedBytes::new(Path::Exact.act_bytes(shape));

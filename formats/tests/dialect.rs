@@ -185,6 +185,38 @@ fn sizes_tell_whose_number_it_is() {
     }
 }
 
+/// The Fairy2i fork of llama.cpp is known by its architecture and its keys together.
+#[test]
+fn numbers_of_the_fairy2i_fork_count_with_its_keys_alone() {
+    let matrix: &[u64] = &[K, M];
+    let f32s: (&str, &[u64], u32, u64) = ("b", &[8], 0, 32);
+    let blocks = K * M / 64 * 20;
+    let of_fork = |arch: &str| {
+        let f = File::new(2, 2)
+            .key("general.architecture", 8)
+            .str(arch)
+            .kv_u32("fairy2i.schema_version", 1);
+        rows(f, &[("a", matrix, 42, blocks), f32s])
+    };
+    let want = vec![TypeId::FAIRY2I_TILE64, TypeId::F32];
+    assert_eq!(types(&of_fork("fairy2i")), (Dialect::Fairy2i, want));
+    let mut cut = of_fork("fairy2i");
+    cut.0.truncate(cut.0.len() - 64);
+    refused(&cut, &["'a'", "truncated"]);
+    refused(&of_fork("llama"), &["'a'", "42", "Fairy2i fork"]);
+    // 256 codes in 68 bytes, 64 pairs of bytes and two scales, 64 codes in 20 bytes
+    for (id, size) in [(40, K * M / 256 * 68), (41, K * M / 64 * 132), (42, blocks)] {
+        for arch in ["llama", "fairy2i", "ifairy"] {
+            let f = file(arch, &[("a", matrix, id, size), f32s]);
+            let message = f.parse().unwrap_err().to_string();
+            assert!(
+                message.contains("'a'") || message.contains("'b'"),
+                "{message}"
+            );
+        }
+    }
+}
+
 #[test]
 fn numbers_are_decided_one_by_one() {
     let matrix: &[u64] = &[K, M];

@@ -2,8 +2,9 @@
 #![allow(missing_docs)]
 
 use proptest::prelude::*;
+use trine_formats::types::num::{f16_to_f32, f32_to_f16};
 use trine_formats::widely::{
-    Profile, Rule, Scope, Shape, TieRule, dense_rows, int8, product_row, quantize, split,
+    Profile, Rule, Scope, Shape, TieRule, dense_rows, int8, product_row, quantize, split, tile64,
     unpack_row,
 };
 use trine_testkit::npz::Npz;
@@ -158,6 +159,51 @@ fn ties_and_axes() {
     }
 }
 
+/// What the fork's own quantizer and packer made of a matrix of 128 rows and 256 columns: its blocks become the words and
+/// scales that trine makes of the same matrix, but for the rounding of the scales to halves.
+#[test]
+fn blocks_of_the_fork_are_those_of_its_rule() {
+    let (rows, columns) = (128, 256);
+    let mut state = 9u64;
+    let mut number = || {
+        state = state
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
+        ((state >> 40) % 4001) as f32 / 4096.0 - 2000.0 / 4096.0
+    };
+    let weights: Vec<f32> = (0..rows * columns).map(|_| number()).collect();
+    let rule = Rule {
+        stages: 2,
+        scope: Scope::Tile64,
+        profile: Profile::F32,
+        tie: TieRule::Tile64,
+    };
+    let quantized = quantize::quantize(&rule, rows, columns, &weights);
+    let (words, scales) = quantized.expect("even sides");
+    let file = trine_testkit::read(&trine_testkit::testdata("widely/tile64_v2.bin"));
+    let row_bytes = columns / 2 / 64 * tile64::BLOCK_BYTES;
+    let streams: Vec<&[u8]> = file.chunks(rows / 2 * row_bytes).collect();
+    let shape = rule.shape(rows, columns).expect("even sides");
+    for (row, words) in words.chunks(shape.row_words()).enumerate() {
+        let blocks = std::array::from_fn(|s| &streams[s][row * row_bytes..][..row_bytes]);
+        let mut got = vec![0; words.len()];
+        tile64::words(blocks, &mut got);
+        assert_eq!(got, words, "row {row}");
+        for (stream, blocks) in blocks.iter().enumerate() {
+            for (tile, block) in blocks.as_chunks().0.iter().enumerate() {
+                let all = shape.scales_of(&scales, row, tile);
+                let halves =
+                    [all[2 * stream], all[2 * stream + 1]].map(|s| f16_to_f32(f32_to_f16(s)));
+                assert_eq!(
+                    tile64::scales(block),
+                    Some(halves),
+                    "row {row}, stream {stream}"
+                );
+            }
+        }
+    }
+}
+
 /// The matrix that the stages of a quantization add up to.
 fn dense(rule: &Rule, rows: usize, columns: usize, weights: &[f32]) -> Vec<f32> {
     let shape = rule.shape(rows, columns).expect("even sides");
@@ -195,6 +241,32 @@ fn every_stage_and_every_finer_scope_lessens_the_error() {
 }
 
 proptest! {
+    /// Nothing is lost by the split alone: `U x + W conj(x)` is what the real matrix makes of `x`.
+    #[test]
+    fn the_split_is_the_matrix(rows in 1usize..20, columns in 1usize..40, seed in any::<u64>()) {
+        let mut state = seed | 1;
+        let mut number = || {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            (state >> 40) as f32 / (1 << 23) as f32 - 1.0
+        };
+        let weights: Vec<f32> = (0..4 * rows * columns).map(|_| number()).collect();
+        let x: Vec<f64> = (0..2 * columns).map(|_| number().into()).collect();
+        let (x_re, x_im) = x.split_at(columns);
+        let (top, bottom) = weights.split_at(2 * rows * columns);
+        let dot = |row: &[f32], x: &[f64]| -> f64 {
+            row.iter().zip(x).map(|(w, x)| f64::from(*w) * x).sum()
+        };
+        for (top, bottom) in top.chunks(2 * columns).zip(bottom.chunks(2 * columns)) {
+            let [u, w] = split(Profile::F32, top, bottom);
+            let re = dot(&u.re, x_re) - dot(&u.im, x_im) + dot(&w.re, x_re) + dot(&w.im, x_im);
+            let im = dot(&u.re, x_im) + dot(&u.im, x_re) - dot(&w.re, x_im) + dot(&w.im, x_re);
+            for (got, row) in [(re, top), (im, bottom)] {
+                let size: f64 = row.iter().zip(&x).map(|(w, x)| (f64::from(*w) * x).abs()).sum();
+                prop_assert!((got - dot(row, &x)).abs() <= 1e-6 * size);
+            }
+        }
+    }
+
     /// A product is that of the dense matrix, whatever the shape and what has scales.
     #[test]
     fn products_are_those_of_the_dense_matrix(

@@ -58,7 +58,7 @@ pub enum GenerateError {
         /// Position of the token whose logits they are.
         position: usize,
         /// Why.
-        error: ChooseError,
+        error: Box<ChooseError>,
     },
     /// The model refused tokens.
     #[error(transparent)]

@@ -244,6 +244,7 @@ impl<C: BorrowMut<Context>> Generation<C> {
             Ok(id) => id,
             Err(error) => {
                 let position = context.tokens().len().saturating_sub(1);
+                let error = Box::new(error);
                 return Err(GenerateError::Sample { position, error });
             }
         };

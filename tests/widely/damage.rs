@@ -3,7 +3,7 @@
 use trine::model::{LoadOptions, Model};
 use trine::quant::widely::Recipe;
 use trine_formats::gguf::write::NewTensor;
-use trine_formats::gguf::{Metadata, ModelFile, Value};
+use trine_formats::gguf::{Gguf, Limits, Metadata, ModelFile, Value};
 use trine_formats::types::TypeId;
 use trine_testkit::gguf;
 
@@ -150,5 +150,20 @@ fn damage_is_refused_by_the_name_of_the_tensor_or_the_key() {
             assert!(refusal.contains(word), "case {i}: {refusal} without {word}");
         }
         assert!(!refusal.contains('\n'), "case {i}: {refusal}");
+    }
+}
+
+#[test]
+fn a_file_that_is_cut_off_is_refused_by_the_name_of_a_tensor() {
+    let bytes = widely(&random("llama", TypeId::F32), &Recipe::default());
+    let whole = Gguf::parse(&bytes, &Limits::default()).expect("a whole file");
+    for t in whole.tensors.iter().filter(|t| t.name.contains(".wl_")) {
+        let end = (whole.data_offset + t.offset + t.bytes) as usize;
+        let error = Gguf::parse(&bytes[..end - 1], &Limits::default()).err();
+        let error = error.expect("a byte is missing").to_string();
+        assert!(
+            error.contains(&t.name) && error.contains("truncated"),
+            "{error}"
+        );
     }
 }

@@ -3,5 +3,6 @@
 
 mod convert;
 mod damage;
+mod fork;
 mod models;
 mod run;

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::path::Path;
 
-use trine::arch::{Arch, Role, Sizes, Tensor};
+use trine::arch::{Arch, Latent, Recurrent, Role, Sizes, Tensor};
 use trine::model::{LoadOptions, Model, NumberPath};
 use trine::pool::Pool;
 use trine::quant::RunOptions;
@@ -29,6 +29,8 @@ pub const SIZES: Sizes = Sizes {
     chunks: 0,
     chunk_ff: 0,
     context: 0,
+    latent: Latent::NONE,
+    recurrent: Recurrent::NONE,
 };
 const LAYERS: usize = 2;
 
@@ -68,20 +70,38 @@ fn data(tensor: &Tensor, sizes: &Sizes, ty: TypeId, noise: &mut Noise) -> Vec<u8
 
 /// A random model: all tensors that the architecture knows but for factors of RoPE, matrices of type `ty`.
 pub fn random(arch: &str, ty: TypeId) -> ModelFile {
+    random_of(arch, ty, &SIZES)
+}
+
+/// Sizes whose matrices are made of whole tiles.
+pub fn tile_sizes() -> Sizes {
+    Sizes {
+        embd: 128,
+        ff: 256,
+        heads: 2,
+        kv_heads: 2,
+        head_dim: 64,
+        rope_dim: 64,
+        ..SIZES
+    }
+}
+
+/// The same with other sizes.
+pub fn random_of(arch: &str, ty: TypeId, sizes: &Sizes) -> ModelFile {
     let arch = Arch::find(arch).expect("an architecture");
     let mut meta = Metadata::default();
     meta.set("general.architecture", Value::str(arch.name));
     let numbers = [
         ("block_count", LAYERS as u64),
         ("context_length", 256),
-        ("embedding_length", SIZES.embd),
-        ("feed_forward_length", SIZES.ff),
-        ("attention.head_count", SIZES.heads),
-        ("attention.head_count_kv", SIZES.kv_heads),
-        ("attention.key_length", SIZES.head_dim),
-        ("attention.value_length", SIZES.head_dim),
-        ("rope.dimension_count", SIZES.head_dim),
-        ("vocab_size", SIZES.vocab),
+        ("embedding_length", sizes.embd),
+        ("feed_forward_length", sizes.ff),
+        ("attention.head_count", sizes.heads),
+        ("attention.head_count_kv", sizes.kv_heads),
+        ("attention.key_length", sizes.head_dim),
+        ("attention.value_length", sizes.head_dim),
+        ("rope.dimension_count", sizes.head_dim),
+        ("vocab_size", sizes.vocab),
     ];
     for (key, value) in numbers {
         meta.set(&format!("{}.{key}", arch.name), Value::U32(value as u32));
@@ -103,14 +123,15 @@ pub fn random(arch: &str, ty: TypeId) -> ModelFile {
                 _ => ty,
             };
             let name = format!("{prefix}{}", t.gguf);
-            let tensor = NewTensor::new(name, SIZES.gguf_shape(t), ty);
-            (tensor, data(t, &SIZES, ty, &mut noise))
+            let tensor = NewTensor::new(name, sizes.gguf_shape(t), ty);
+            (tensor, data(t, sizes, ty, &mut noise))
         })
         .collect();
     gguf::model(gguf::bytes(&meta, &tensors))
 }
 
-fn written(model: &ModelFile, plan: &Plan, out: &Path) -> Vec<u8> {
+/// The bytes of the file that a plan describes.
+pub fn written(model: &ModelFile, plan: &Plan, out: &Path) -> Vec<u8> {
     run(model, plan, out, RunOptions::default(), &mut ()).expect("a file");
     trine_testkit::read(out)
 }

@@ -94,7 +94,8 @@ Types (the number of general.file_type, bits per weight of the main type, and wh
 ";
     text += "  widely linear, for trine (Fairy2i)
     FAIRY2I         complex weights of +-1 and +-i in stages of one bit per weight, for LLaMA, Qwen 2 and Qwen 3; models
-                    are trained for it. F32, F16 and BF16 make such a file dense again
+                    are trained for it. F32, F16 and BF16 make such a file dense again. Files of the Fairy2i
+                    fork of llama.cpp are translated
 ";
     text += "  COPY           keeps every tensor, in the order and with the keys of a quantized file\n\n";
     text += "Exit status: 0 done, 1 refused or failed, 2 wrong usage, 130 interrupted.";

@@ -12,7 +12,7 @@ use trine::quant::widely::{Content, Plan, Progress, Recipe, Row, run};
 use trine::quant::{KvOverride, RunOptions};
 use trine_formats::gguf::{ModelFile, Value as Meta};
 use trine_formats::temp_file::TempFile;
-use trine_formats::widely::{OutputForm, Profile, Scope, TieRule};
+use trine_formats::widely::{OutputForm, Profile, Scope, TieRule, tile64};
 
 use crate::progress::{TensorBar, human_bytes};
 
@@ -303,7 +303,7 @@ pub fn quantize(job: Job<'_>) -> Result<()> {
         rule.tie.name(),
         plan.header.output.name(),
     )?;
-    if matches!(job.goal, Goal::Widely(_)) && !job.dry_run {
+    if matches!(job.goal, Goal::Widely(_)) && !job.dry_run && !tile64::is_in(job.model.meta()) {
         writeln!(
             out,
             "a model that was not trained for this form loses most of its quality: compare perplexities with rperplexity"
@@ -318,6 +318,12 @@ pub fn quantize(job: Job<'_>) -> Result<()> {
 
 /// The plan of a widely linear model; what `auto` means is found out first.
 fn plan_widely(job: &Job<'_>, args: &WidelyArgs) -> Result<Plan> {
+    if tile64::is_in(job.model.meta()) {
+        if let Some(option) = args.given() {
+            bail!("{option} has no meaning here: the file's matrices are codes and scales already");
+        }
+        return Ok(Plan::translated(job.model, &job.overrides)?);
+    }
     let recipe = Recipe {
         allow_requantize: job.allow_requantize,
         overrides: job.overrides.clone(),
@@ -374,6 +380,8 @@ fn line(row: &Row) -> String {
         Content::Copied { head: Some(_) } => "rows of heads in another order",
         Content::Codes { .. } => "codes",
         Content::Scales => "scales",
+        Content::Tiles { .. } => "codes of another layout",
+        Content::Embeddings => "pairs of bfloat16, taken apart",
         Content::Dense { .. } => "the sum of the stages",
     };
     let (from, to) = (row.from.to_string(), row.to.to_string());

@@ -11,7 +11,8 @@
 //! | 134, 135, 202..=399 | - | ik_llama.cpp's own: kept as unknown |
 //!
 //! The evidence, strongest first:
-//! 1. the key [`KEY_DIALECT`], which trine writes where sizes alone would leave a doubt;
+//! 1. the key [`KEY_DIALECT`], which trine writes where sizes alone would leave a doubt; the architecture `fairy2i` together
+//!    with the keys that only that fork writes;
 //! 2. sizes: tensors lie end to end, so all but the last have exactly the room up to the next one. The
 //!    meanings differ in size for all but matrices of a few hundred weights. (bitnet.cpp's writer of TL1
 //!    and TL2 leaves the scale out of the tensor table as a hole behind the tensor: its size is with it.)
@@ -41,14 +42,17 @@ pub enum Dialect {
     IkLlama,
     /// PrismML's fork of llama.cpp.
     Prism,
+    /// The Fairy2i fork of llama.cpp.
+    Fairy2i,
 }
 
 impl Dialect {
-    const ALL: [Dialect; 4] = [
+    const ALL: [Dialect; 5] = [
         Dialect::Ggml,
         Dialect::BitnetCpp,
         Dialect::IkLlama,
         Dialect::Prism,
+        Dialect::Fairy2i,
     ];
 
     /// The value of [`KEY_DIALECT`].
@@ -58,6 +62,7 @@ impl Dialect {
             Dialect::BitnetCpp => "bitnet.cpp",
             Dialect::IkLlama => "ik_llama.cpp",
             Dialect::Prism => "prismml",
+            Dialect::Fairy2i => "fairy2i",
         }
     }
 
@@ -72,14 +77,18 @@ impl Dialect {
             Dialect::Prism => {
                 "PrismML's type numbers: 42 has groups of 128, 142 is pq2_0, 143 ptq1_0"
             }
+            Dialect::Fairy2i => {
+                "the type numbers of the Fairy2i fork of llama.cpp: 42 has 64 complex weights in 20 bytes"
+            }
         }
     }
 
     /// Whose type this is; ggml's as long as nothing else is known.
     pub fn of(ty: TypeId) -> Dialect {
         let mut meanings = CONTESTED.iter().flat_map(|c| c.meanings);
-        let known = meanings.find(|m| m.ty == ty);
-        known.map_or(Dialect::Ggml, |m| m.dialect)
+        let known = meanings.find(|m| m.ty == ty).map(|m| m.dialect);
+        let fork = (ty == TypeId::FAIRY2I_TILE64).then_some(Dialect::Fairy2i);
+        known.or(fork).unwrap_or_default()
     }
 
     fn from_key(meta: &Metadata) -> Result<Option<Dialect>, GgufError> {
@@ -199,7 +208,7 @@ static CONTESTED: [Contested; 6] = [
             Meaning::known(Dialect::Ggml, TypeId::Q2_0, "q2_0 (ggml)"),
             Meaning::known(PRISM, TypeId::Q2_0_G128, "q2_0 of groups of 128 (PrismML)"),
         ],
-        note: ", or the private q2b type of Falcon3-1.58bit files, which only the program that made them reads, or fairy2i_tile64_v2 of the Fairy2i fork of llama.cpp, whose checkpoints rconvert --fairy2i converts",
+        note: ", or the private q2b type of Falcon3-1.58bit files, which only the program that made them reads, or fairy2i_tile64_v2 of the Fairy2i fork of llama.cpp, which is read with the keys of that fork alone",
     },
     Contested {
         id: 142,
@@ -298,6 +307,13 @@ pub(super) fn assign(
     available: u64,
 ) -> Result<Dialect, GgufError> {
     let stated = Dialect::from_key(meta)?;
+    if stated == Some(Dialect::Fairy2i) || stated.is_none() && is_fairy2i_fork(meta) {
+        let file_id = TypeId::FAIRY2I_TILE64.file_id();
+        for t in tensors.iter_mut().filter(|t| t.ty.0 == file_id) {
+            t.ty = TypeId::FAIRY2I_TILE64;
+        }
+        return Ok(Dialect::Fairy2i);
+    }
     let mut found = if tensors.iter().any(|t| is_ik(t.ty.0)) {
         Dialect::IkLlama
     } else {
@@ -390,6 +406,15 @@ fn decide(
             ))
         }
     }
+}
+
+/// The key that all files of the Fairy2i fork of llama.cpp have, and trine's of the same architecture do not.
+pub(crate) const FAIRY2I_SCHEMA: &str = "fairy2i.schema_version";
+
+/// Whether the Fairy2i fork of llama.cpp has written a file.
+pub(crate) fn is_fairy2i_fork(meta: &Metadata) -> bool {
+    let arch = meta.get_str("general.architecture");
+    matches!(arch, Ok(Some("fairy2i"))) && meta.get(FAIRY2I_SCHEMA).is_some()
 }
 
 /// Whether the architecture is one that bitnet.cpp runs.

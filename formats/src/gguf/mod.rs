@@ -21,6 +21,7 @@ pub mod write;
 
 pub use cursor::Limits;
 pub use dialect::{Dialect, KEY_DIALECT};
+pub(crate) use dialect::{FAIRY2I_SCHEMA, is_fairy2i_fork};
 pub use error::{ErrorKind, GgufError};
 pub use foreign::type_note;
 pub use metadata::{Array, Metadata, Value};

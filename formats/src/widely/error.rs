@@ -15,6 +15,10 @@ pub enum WidelyError {
         "key 'fairy2i.wl.version' is {0}, and only version 1 is known: the file was made by a newer program"
     )]
     Version(u32),
+    #[error(
+        "the file has the layout of the Fairy2i fork of llama.cpp: 'rquantize FILE OUT FAIRY2I' translates it"
+    )]
+    Fork,
     #[error("key '{0}' is missing")]
     MissingKey(&'static str),
     #[error("key '{key}' is '{found}', expected {expected}")]
@@ -44,6 +48,14 @@ pub enum WidelyError {
         expected: Vec<u64>,
         rows: usize,
         columns: usize,
+    },
+    #[error(
+        "tensor '{tensor}', row {row}, block {block}: the scales are not those of the first row of its tile: the file is damaged"
+    )]
+    TileScales {
+        tensor: String,
+        row: usize,
+        block: usize,
     },
     #[error(
         "tensor '{tensor}': {rows} rows and {columns} columns cannot be halved, so the matrix has no widely linear form"

@@ -1,7 +1,7 @@
 //! The keys `fairy2i.wl.*` of a file.
 
 use super::{ARCHITECTURE, MAX_STAGES, Profile, Rule, Scope, TieRule, VERSION, WidelyError};
-use crate::gguf::{Metadata, Value};
+use crate::gguf::{Metadata, Value, is_fairy2i_fork};
 
 macro_rules! keys {
     ($($name:ident = $key:literal;)*) => { $(const $name: &str = concat!("fairy2i.", $key);)* };
@@ -87,6 +87,11 @@ impl BaseArch {
     pub fn of_architecture(name: &str) -> Option<BaseArch> {
         BaseArch::of(name)
     }
+
+    /// What a file says.
+    pub(super) fn read(meta: &Metadata) -> Result<BaseArch, WidelyError> {
+        word(meta, KEY_BASE_ARCH)
+    }
 }
 
 /// What the keys say.
@@ -104,8 +109,12 @@ impl Header {
     /// Reads the keys.
     ///
     /// # Errors
-    /// Another version; keys that are missing, of another type, or have values that nobody knows.
+    /// Another version, or the layout of the fork; keys that are missing, of another type, or have values that nobody
+    /// knows.
     pub fn read(meta: &Metadata) -> Result<Header, WidelyError> {
+        if is_fairy2i_fork(meta) && meta.get(KEY_VERSION).is_none() {
+            return Err(WidelyError::Fork);
+        }
         let version = required(KEY_VERSION, meta.get_u32(KEY_VERSION)?)?;
         if version != VERSION {
             return Err(WidelyError::Version(version));

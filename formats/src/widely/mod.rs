@@ -15,6 +15,8 @@
 //!                                      each of G groups: the whole matrix, a row, or a tile of 64 x 64
 //! ```
 //!
+//! The Fairy2i fork of llama.cpp has a layout of its own ([`tile64`]), which is translated into this one.
+//!
 //! [`product`] is the definition of every bit of a product in single precision, [`int8`] that of products with 8-bit
 //! activations, [`dense`] the real matrix that the stages add up to.
 
@@ -26,6 +28,7 @@ mod keys;
 mod matrix;
 mod product;
 pub mod quantize;
+pub mod tile64;
 
 pub use codes::{CHUNK, Scope, Shape, axis_is_imaginary, is_positive, pack_row, unpack_row};
 pub use dense::dense_rows;

@@ -17,7 +17,7 @@ pub const TOKENS: usize = 16;
 /// Rows of a call, whose sums stay in the second-level cache.
 pub const ROWS: usize = 8;
 /// From so many tokens on it is faster than one token after the other.
-pub const WORTHWHILE: usize = 8;
+pub const WORTHWHILE: usize = 13;
 
 /// Floats of one column: real and imaginary parts of all tokens, with their own sign and with the other one.
 pub(crate) const COLUMN: usize = 4 * TOKENS;
@@ -32,9 +32,9 @@ pub struct Rows<'a> {
     pub shape: &'a Shape,
     /// Number of the first row in the matrix.
     pub first: usize,
-    /// [`Form::Words`] or [`Form::Planes`].
+    /// [`Form::Words`], [`Form::Planes`] or [`Form::Lanes`].
     pub form: Form,
-    /// Their words, `[row][chunk][stream]`.
+    /// The units that they stand in; all of them in one, where a unit has more than one row.
     pub weights: &'a [u8],
     /// The scales of the whole matrix.
     pub scales: &'a [f32],
@@ -94,7 +94,10 @@ pub fn multiply(isa: Isa, rows: &Rows<'_>, acts: &[f32], out: &mut [Outputs]) {
         out.len() <= ROWS && rows.first + out.len() <= shape.rows,
         "rows"
     );
-    let weights = size([out.len(), 4, shape.row_words()]);
+    let unit = rows.form.rows();
+    let units = (rows.first + out.len()).div_ceil(unit) - rows.first / unit;
+    assert!(unit == 1 || units <= 1, "rows of one unit");
+    let weights = size([units, rows.form.unit_bytes(shape)]);
     assert_eq!(rows.weights.len(), weights, "weights");
     let scales = size([shape.groups(), shape.group_scales()]);
     assert_eq!(rows.scales.len(), scales, "scales");

@@ -1,11 +1,11 @@
 //! The forms that weights stand in.
 
-use trine_formats::widely::{CHUNK, Shape, TILE};
+use trine_formats::widely::{CHUNK, Scope, Shape, TILE};
 
 use super::Path;
 use crate::{Isa, Level};
 
-/// Rows of a unit of [`Form::Rows16`].
+/// Rows of a unit of [`Form::Rows16`] and of [`Form::Lanes`].
 pub const ROWS: usize = 16;
 /// Bytes of a chunk of one stream of such a unit.
 pub(crate) const CHUNK_BYTES: usize = 4 * ROWS;
@@ -23,15 +23,21 @@ pub enum Form {
     /// Sixteen rows, `[block of 64 columns][stream][chunk][row]`: in byte `b` of a row's four bytes bits `2f` and `2f + 1`
     /// are the code of column `4f + b`, so that four bytes side by side meet four activations side by side.
     Rows16,
+    /// Sixteen rows, `[lane][stream][sixteen chunks][row]`: a word has the codes of one lane in sixteen chunks, that of
+    /// chunk `16w + k` in bits `2k` and `2k + 1`, so that sixteen rows side by side meet one activation.
+    Lanes,
 }
 
 impl Form {
     /// The form that products of a path read fastest; single precision reads the file's words where they need not be
-    /// `packed`.
-    pub fn of(isa: Isa, path: Path, packed: bool) -> Form {
+    /// `packed`, or where tiles, which are four chunks wide, leave nothing to be gained.
+    pub fn of(isa: Isa, path: Path, packed: bool, shape: &Shape) -> Form {
         match path {
             Path::Int8 => Form::Rows16,
             Path::Exact if packed && isa.has(Level::Avx512) => Form::Planes,
+            Path::Exact if packed && isa.has(Level::Avx2) && shape.scope != Scope::Tile64 => {
+                Form::Lanes
+            }
             Path::Exact => Form::Words,
         }
     }
@@ -39,7 +45,7 @@ impl Form {
     /// The path whose products read it.
     pub fn path(self) -> Path {
         match self {
-            Form::Words | Form::Planes => Path::Exact,
+            Form::Words | Form::Planes | Form::Lanes => Path::Exact,
             Form::Rows16 => Path::Int8,
         }
     }
@@ -48,7 +54,7 @@ impl Form {
     pub fn rows(self) -> usize {
         match self {
             Form::Words | Form::Planes => 1,
-            Form::Rows16 => ROWS,
+            Form::Rows16 | Form::Lanes => ROWS,
         }
     }
 
@@ -60,6 +66,7 @@ impl Form {
                 let blocks = shape.columns.div_ceil(TILE);
                 blocks * shape.streams() * BLOCK_CHUNKS * CHUNK_BYTES
             }
+            Form::Lanes => CHUNK * shape.streams() * lane_words(shape) * 4 * ROWS,
         }
     }
 
@@ -69,6 +76,7 @@ impl Form {
             Form::Words => None,
             Form::Planes => Some("planes of codes"),
             Form::Rows16 => Some("16 rows of codes"),
+            Form::Lanes => Some("16 rows of codes by lanes"),
         }
     }
 
@@ -99,6 +107,12 @@ impl Form {
                     interleave(shape, row, words, out);
                 }
             }
+            Form::Lanes => {
+                out.fill(0);
+                for (row, words) in words.chunks_exact(row_bytes).enumerate() {
+                    by_lanes(shape, row, words, out);
+                }
+            }
         }
     }
 }
@@ -121,6 +135,49 @@ fn interleave(shape: &Shape, row: usize, words: &[u8], out: &mut [u8]) {
                 let fields = word >> (2 * b) & 0x0303_0303;
                 *byte = (fields | fields >> 6 | fields >> 12 | fields >> 18) as u8;
             }
+        }
+    }
+}
+
+/// Words that a lane of one row and stream has in [`Form::Lanes`].
+pub(crate) fn lane_words(shape: &Shape) -> usize {
+    shape.chunks().div_ceil(CHUNK)
+}
+
+/// Puts a row into a unit of [`Form::Lanes`].
+fn by_lanes(shape: &Shape, row: usize, words: &[u8], out: &mut [u8]) {
+    let (streams, count) = (shape.streams(), lane_words(shape));
+    let out = out.as_chunks_mut::<4>().0;
+    for (w, words) in words.chunks(4 * streams * CHUNK).enumerate() {
+        let words = words.as_chunks::<4>().0;
+        for stream in 0..streams {
+            let mut codes = [0u32; CHUNK];
+            let of_stream = words[stream..].iter().step_by(streams);
+            for (codes, &word) in codes.iter_mut().zip(of_stream) {
+                *codes = u32::from_le_bytes(word);
+            }
+            transpose(&mut codes);
+            for (lane, codes) in codes.into_iter().enumerate() {
+                let at = ((lane * streams + stream) * count + w) * ROWS + row;
+                out[at] = codes.to_le_bytes();
+            }
+        }
+    }
+}
+
+/// Exchanges code `j` of word `i` with code `i` of word `j`: blocks of codes change places, from half the words down to
+/// single ones.
+fn transpose(words: &mut [u32; CHUNK]) {
+    for (half, low) in [
+        (8, 0x0000_FFFF),
+        (4, 0x00FF_00FF),
+        (2, 0x0F0F_0F0F),
+        (1, 0x3333_3333),
+    ] {
+        for i in (0..CHUNK).filter(|i| i & half == 0) {
+            let differ = (words[i] >> (2 * half) ^ words[i + half]) & low;
+            words[i + half] ^= differ;
+            words[i] ^= differ << (2 * half);
         }
     }
 }

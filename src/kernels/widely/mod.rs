@@ -2,11 +2,11 @@
 //!
 //! In single precision every weight adds an activation to an accumulator or takes it away: the inner loops select, change
 //! signs and add, and do not multiply; only the few sums of a row are multiplied by scales. Vector lanes are the sixteen
-//! columns of a chunk, as in the definition, or for many tokens the tokens ([`batch`]). With 8-bit activations lanes are
-//! sixteen rows, and what is summed is integers.
+//! columns of a chunk, as in the definition, sixteen rows ([`tables`]), or for many tokens the tokens ([`batch`]). With
+//! 8-bit activations lanes are sixteen rows, and what is summed is integers.
 //!
-//! Weights stand in one of three forms ([`Form`]): the words of the file, the same bits sorted into planes, or sixteen
-//! rows interleaved. A unit, one row or sixteen, is asked for at a time, with all tokens.
+//! Weights stand in one of four forms ([`Form`]): the words of the file, the same bits sorted into planes, or sixteen
+//! rows interleaved, by columns or by lanes. A unit, one row or sixteen, is asked for at a time, with all tokens.
 
 use trine_formats::widely::{CHUNK, Shape, combine, int8};
 
@@ -18,6 +18,7 @@ mod act;
 pub mod batch;
 mod form;
 mod scalar;
+pub mod tables;
 #[cfg(test)]
 mod tests;
 
@@ -26,7 +27,7 @@ pub use form::{Form, ROWS};
 #[cfg(target_arch = "x86_64")]
 pub(crate) use act::{Block, arrange_bytes, arrange_floats, block};
 #[cfg(target_arch = "x86_64")]
-pub(crate) use form::{BLOCK_CHUNKS, CHUNK_BYTES};
+pub(crate) use form::{BLOCK_CHUNKS, CHUNK_BYTES, lane_words};
 
 /// How products are computed; the two are different definitions and give different bits.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -59,8 +60,8 @@ pub struct Unit<'a> {
 }
 
 impl Unit<'_> {
-    /// Checks that all lengths fit each other.
-    fn check(&self, acts: &[u8], tokens: usize, out: &[f32]) {
+    /// Checks that the lengths of weights and scales fit the shape.
+    fn check_weights(&self) {
         let (shape, form) = (self.shape, self.form);
         assert!(
             0 < shape.columns && shape.columns <= MAX_COLUMNS,
@@ -74,7 +75,12 @@ impl Unit<'_> {
         assert_eq!(self.weights.len(), form.unit_bytes(shape), "weights");
         let scales = size([shape.groups(), shape.group_scales()]);
         assert_eq!(self.scales.len(), scales, "scales");
-        let row = form.path().act_bytes(shape);
+    }
+
+    /// Checks that all lengths fit each other.
+    fn check(&self, acts: &[u8], tokens: usize, out: &[f32]) {
+        self.check_weights();
+        let row = self.form.path().act_bytes(self.shape);
         assert_eq!(acts.len(), size([tokens, row]), "activations");
         assert_eq!(out.len(), size([2, self.rows, tokens]), "outputs");
         assert!(
@@ -118,7 +124,7 @@ impl Path {
 ///
 /// # Panics
 /// When lengths do not fit, `acts` are not aligned to 64 bytes, or the form is none of the instruction set
-/// ([`Form::of`]).
+/// ([`Form::of`]) or [`Form::Lanes`], whose products are in [`tables`].
 pub fn multiply(isa: Isa, unit: &Unit<'_>, acts: &[u8], tokens: usize, out: &mut [f32]) {
     unit.check(acts, tokens, out);
     if tokens == 0 {

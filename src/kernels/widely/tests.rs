@@ -3,7 +3,7 @@
 use trine_formats::widely::{Lanes, axis_is_imaginary, is_positive};
 use trine_formats::widely::{Rule, Scope, Shape, combine, int8, pack_row, product_row};
 
-use super::{Form, Path, ROWS, Unit, batch, multiply};
+use super::{Form, Path, ROWS, Unit, batch, multiply, tables};
 use crate::testing::{Random, isas, same};
 use crate::{AlignedBytes, Isa};
 
@@ -62,9 +62,26 @@ impl Matrix {
                 weights: &weights,
                 scales: &self.scales,
             };
-            multiply(isa, &unit, acts, tokens, out);
+            if form == Form::Lanes {
+                by_tables(isa, &unit, acts, tokens, out);
+            } else {
+                multiply(isa, &unit, acts, tokens, out);
+            }
         }
         out
+    }
+}
+
+/// [`multiply`] for a unit whose products are looked up.
+fn by_tables(isa: Isa, unit: &Unit<'_>, acts: &[u8], tokens: usize, out: &mut [f32]) {
+    let mut x = vec![f32::NAN; tables::floats(unit.shape)];
+    for (t, acts) in acts.chunks(acts.len() / tokens).enumerate() {
+        tables::arrange(unit.shape, acts, &mut x);
+        let mut sums = [[f32::NAN; ROWS]; 2];
+        tables::multiply(isa, unit, &x, &mut sums);
+        for (r, out) in out.chunks_exact_mut(2 * tokens).enumerate() {
+            (out[t], out[tokens + t]) = (sums[0][r], sums[1][r]);
+        }
     }
 }
 
@@ -98,9 +115,9 @@ fn arranged(isa: Isa, path: Path, shape: &Shape, xs: &[Vec<f32>]) -> AlignedByte
 }
 
 /// The forms of a path that an instruction set has kernels for.
-fn forms(isa: Isa, path: Path) -> Vec<Form> {
+fn forms(isa: Isa, path: Path, shape: &Shape) -> Vec<Form> {
     let mut forms = [false, true]
-        .map(|packed| Form::of(isa, path, packed))
+        .map(|packed| Form::of(isa, path, packed, shape))
         .to_vec();
     forms.dedup();
     forms
@@ -115,7 +132,7 @@ fn compare(path: Path, definition: impl Fn(&Matrix, usize, &[f32]) -> (f32, f32)
             .filter(move |&&rows| columns < 2048 || rows == 2);
         rows.map(move |&rows| (rows, columns))
     });
-    for (rows, columns) in shapes {
+    for (rows, columns) in shapes.chain([(2048, 17), (5504, 1)]) {
         for scope in SCOPES {
             let stages = 1 + random.below(4);
             let matrix = Matrix::random(shape(rows, columns, stages, scope), &mut random);
@@ -123,7 +140,7 @@ fn compare(path: Path, definition: impl Fn(&Matrix, usize, &[f32]) -> (f32, f32)
             let xs = wild.map(|wild| activations(columns, &mut random, wild));
             for isa in isas() {
                 let acts = arranged(isa, path, &matrix.shape, &xs);
-                for form in forms(isa, path) {
+                for form in forms(isa, path, &matrix.shape) {
                     let out = matrix.multiply(isa, form, &acts, xs.len());
                     for (i, &got) in out.iter().enumerate() {
                         let (row, part, token) = (i / 6, i / 3 % 2, i % 3);
@@ -203,7 +220,7 @@ fn fused_and_sixteen_separate_products_have_the_same_bits() {
 #[test]
 fn sixteen_tokens_at_once_have_the_bits_of_the_definition() {
     let mut random = Random(23);
-    for (rows, columns) in [(8, 16), (3, 100), (8, 1030), (1, 2048), (5, 1024)] {
+    for (rows, columns) in [(8, 16), (3, 100), (21, 1030), (1, 2048), (5, 1024)] {
         for scope in [Scope::Tensor, Scope::Row] {
             let stages = 1 + random.below(4);
             let matrix = Matrix::random(shape(rows, columns, stages, scope), &mut random);
@@ -213,26 +230,31 @@ fn sixteen_tokens_at_once_have_the_bits_of_the_definition() {
                 .map(|i| activations(columns, &mut random, wild(i)))
                 .collect();
             for isa in isas() {
-                for form in forms(isa, Path::Exact) {
+                for form in forms(isa, Path::Exact, shape) {
                     if !batch::serves(isa, form, shape) {
                         assert_eq!(isa, Isa::scalar());
                         continue;
                     }
                     let mut acts = vec![f32::NAN; batch::act_floats(shape)];
                     batch::arrange(shape, &arranged(isa, Path::Exact, shape, &xs), &mut acts);
-                    let mut weights = vec![0; matrix.words.len()];
-                    let row = 4 * shape.row_words();
-                    let packed = weights.chunks_mut(row).zip(matrix.words.chunks(row));
+                    let (unit, row) = (form.unit_bytes(shape), 4 * shape.row_words());
+                    let mut weights = vec![0; shape.rows.div_ceil(form.rows()) * unit];
+                    let words = matrix.words.chunks(row * form.rows());
+                    let packed = weights.chunks_mut(unit).zip(words);
                     packed.for_each(|(out, words)| form.pack(shape, words, out));
-                    let rows = batch::Rows {
-                        shape,
-                        first: 0,
-                        form,
-                        weights: &weights,
-                        scales: &matrix.scales,
-                    };
                     let mut out = vec![[[f32::NAN; 16]; 2]; shape.rows];
-                    batch::multiply(isa, &rows, &acts, &mut out);
+                    for (i, out) in out.chunks_mut(batch::ROWS).enumerate() {
+                        let first = i * batch::ROWS;
+                        let units = first / form.rows()..(first + out.len()).div_ceil(form.rows());
+                        let rows = batch::Rows {
+                            shape,
+                            first,
+                            form,
+                            weights: &weights[units.start * unit..units.end * unit],
+                            scales: &matrix.scales,
+                        };
+                        batch::multiply(isa, &rows, &acts, out);
+                    }
                     for (row, out) in out.iter().enumerate() {
                         for (t, x) in xs.iter().enumerate() {
                             let words = matrix.words(row);
@@ -271,5 +293,13 @@ fn packing_moves_the_bits_of_words() {
         let byte = rows[64 * (4 + j / 16) + j % 4];
         assert_eq!(byte >> (2 * (j % 16 / 4)) & 3, code, "column {j}");
     }
-    assert_eq!(Form::Rows16.rows(), ROWS);
+    let mut lanes = vec![0; Form::Lanes.unit_bytes(&shape)];
+    Form::Lanes.pack(&shape, &bytes, &mut lanes);
+    for (j, &code) in codes.iter().enumerate() {
+        // of sixteen rows the first, of two streams the second
+        let word = lanes[64 * (j % 16 * 2 + 1)..].as_chunks().0[0];
+        let word = u32::from_le_bytes(word);
+        assert_eq!((word >> (2 * (j / 16)) & 3) as u8, code, "column {j}");
+    }
+    assert_eq!([Form::Rows16.rows(), Form::Lanes.rows()], [ROWS; 2]);
 }

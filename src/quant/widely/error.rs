@@ -57,6 +57,10 @@ pub enum WidelyQuantError {
     },
     #[error("cannot start {threads} threads: {why}")]
     Threads { threads: usize, why: String },
+    #[error(
+        "tensor {tensor} has shape {shape:?}: the four matrices of a widely linear one are of one shape and made of tiles of 64 x 64"
+    )]
+    Tiles { tensor: String, shape: Vec<u64> },
     #[error("{0}")]
     Model(String),
     #[error("the architecture has no place for tensor '{0}'")]

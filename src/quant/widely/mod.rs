@@ -4,6 +4,7 @@
 //! again; [`run`] carries either out, a part of a matrix at a time.
 
 mod error;
+mod fork;
 mod matrices;
 mod plan;
 mod rows;

@@ -65,6 +65,13 @@ pub enum Content {
     },
     /// The scales of the matrix whose words come before.
     Scales,
+    /// The words of a matrix that the Fairy2i fork of llama.cpp has stored.
+    Tiles {
+        /// The matrix.
+        shape: Shape,
+    },
+    /// The token embedding of such a file.
+    Embeddings,
     /// The sums of the stages of a matrix.
     Dense {
         /// The matrix.
@@ -285,7 +292,10 @@ impl Plan {
     pub fn bits(&self) -> (u64, f64) {
         let (mut weights, mut bits) = (0, 0);
         for row in &self.rows {
-            if let Content::Codes { shape, .. } | Content::Dense { shape, .. } = row.content {
+            if let Content::Codes { shape, .. }
+            | Content::Dense { shape, .. }
+            | Content::Tiles { shape } = row.content
+            {
                 let complex = (shape.rows * shape.columns) as u64;
                 weights += 4 * complex;
                 bits += 4 * shape.stages as u64 * complex;
@@ -318,7 +328,7 @@ fn head_dim(meta: &Metadata, arch: &str) -> Result<Option<u64>, WidelyQuantError
     Ok(embd.and_then(|embd| embd.checked_div(heads?)))
 }
 
-fn without_split(meta: &Metadata) -> Metadata {
+pub(super) fn without_split(meta: &Metadata) -> Metadata {
     let mut meta = meta.clone();
     for key in [split::KEY_NO, split::KEY_COUNT, split::KEY_TENSORS] {
         meta.remove(key);
@@ -326,7 +336,7 @@ fn without_split(meta: &Metadata) -> Metadata {
     meta
 }
 
-fn copied(t: &TensorInfo, head: Option<u64>) -> Row {
+pub(super) fn copied(t: &TensorInfo, head: Option<u64>) -> Row {
     Row {
         name: t.name.clone(),
         source: t.name.clone(),

@@ -11,7 +11,7 @@ use trine_formats::widely::{Rule, Shape, WidelyMatrix, dense_rows, find};
 
 use super::plan::{Content, Plan, Row};
 use super::rows::Tensor;
-use super::{WidelyQuantError, plan};
+use super::{WidelyQuantError, fork, plan};
 use crate::arch::source_row;
 use crate::kernels::{self, Isa};
 use crate::quant::options::RunOptions;
@@ -73,6 +73,10 @@ pub fn run(
                     masters.release();
                     continue;
                 }
+                Content::Tiles { shape } => {
+                    scales = fork::write_codes(model, row, &shape, &mut writer)?;
+                }
+                Content::Embeddings => fork::write_embeddings(model, row, &mut writer)?,
                 Content::Scales => {
                     let bytes: Vec<u8> = scales.drain(..).flat_map(f32::to_le_bytes).collect();
                     writer.tensor(&row.name, &bytes)?;

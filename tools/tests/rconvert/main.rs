@@ -89,13 +89,16 @@ fn floats(tensor: &Tensor) -> Vec<f32> {
     }
 }
 
-/// What rquantize makes of the dense file: the same matrices, in the order of the checkpoint.
+/// What rquantize makes of the dense file: the same matrices, in the order of the checkpoint. The dense file has to hold
+/// the masters unrounded, in the type of the checkpoint: without `--outtype` rconvert keeps BF16 and makes F16 of F32, and
+/// the type also decides the numeric profile where none is asked for.
 #[test]
 fn widely_linear_matrices_are_those_of_rquantize() {
-    for (checkpoint, options) in [
-        (Checkpoint::llama(json!({})), &[][..]),
+    for (checkpoint, outtype, options) in [
+        (Checkpoint::llama(json!({})), "bf16", &[][..]),
         (
             llama3(),
+            "bf16",
             &[
                 "--wl-stages",
                 "1",
@@ -105,12 +108,25 @@ fn widely_linear_matrices_are_those_of_rquantize() {
                 "tile64",
             ],
         ),
+        (
+            qwen3(),
+            "f32",
+            &[
+                "--wl-stages",
+                "3",
+                "--wl-scope",
+                "row",
+                "--wl-profile",
+                "f32",
+            ],
+        ),
     ] {
         let dir = TempDir::new().unwrap();
         let folder = checkpoint.write(&dir, "model");
         let [dense, direct, both] = ["dense", "direct", "both"].map(|n| dir.path().join(n));
-        rconvert(&["--pre", "gpt-2"], &folder, &dense).success();
-        let args = [&["--pre", "gpt-2", "--fairy2i"], options].concat();
+        let masters = &["--pre", "gpt-2", "--outtype", outtype][..];
+        rconvert(masters, &folder, &dense).success();
+        let args = [masters, &["--fairy2i"], options].concat();
         rconvert(&args, &folder, &direct).success();
         Command::new(env!("CARGO_BIN_EXE_rquantize"))
             .args([&dense, &both])

@@ -12,7 +12,7 @@ use trine_formats::widely::{Shape, WidelyMatrix};
 use super::SharedArena;
 use crate::kernels::Floats;
 use crate::kernels::Isa;
-use crate::kernels::widely::{Form, Path, Unit, batch, multiply};
+use crate::kernels::widely::{Form, Path, Unit, batch, multiply, tables};
 use crate::pool::{self, Parts};
 
 /// Bytes of activations that a task reads again for every unit: they stay in the second-level cache.
@@ -43,7 +43,7 @@ impl WidelyLinear {
         WidelyLinear {
             shape: matrix.shape,
             path,
-            form: Form::of(isa, path, false),
+            form: Form::of(isa, path, false, &matrix.shape),
             packed: false,
             codes: matrix.codes,
             scales: matrix.scales,
@@ -56,7 +56,7 @@ impl WidelyLinear {
     /// # Errors
     /// The system has no memory.
     pub fn packed(self, arena: &SharedArena, isa: Isa) -> io::Result<WidelyLinear> {
-        let form = Form::of(isa, self.path, true);
+        let form = Form::of(isa, self.path, true, &self.shape);
         if self.packed || form.name().is_none() {
             return Ok(self);
         }
@@ -108,7 +108,8 @@ impl WidelyLinear {
         tokens >= batch::WORTHWHILE && batch::serves(isa, self.form, &self.shape)
     }
 
-    /// Outputs of some units, which are rows here, for some tokens, sixteen of them at once.
+    /// Outputs of some units for some tokens, sixteen of them at once: `put` is told the row, the first token and the
+    /// outputs.
     fn multiply_batches(
         &self,
         isa: Isa,
@@ -117,18 +118,20 @@ impl WidelyLinear {
         mut put: impl FnMut(usize, usize, &batch::Outputs),
     ) {
         let (shape, form) = (&self.shape, self.form);
-        let row_bytes = form.unit_bytes(shape);
+        let unit_bytes = form.unit_bytes(shape);
+        let last = shape.rows.min(units.end * form.rows());
         let mut x = Floats::scratch(batch::act_floats(shape));
         let sixteen = batch::TOKENS * self.path.act_bytes(shape);
         for (group, acts) in acts.chunks(sixteen).enumerate() {
             batch::arrange(shape, acts, &mut x);
-            for first in units.clone().step_by(batch::ROWS) {
-                let end = units.end.min(first + batch::ROWS);
+            for first in (units.start * form.rows()..last).step_by(batch::ROWS) {
+                let end = last.min(first + batch::ROWS);
+                let units = first / form.rows()..end.div_ceil(form.rows());
                 let rows = batch::Rows {
                     shape,
                     first,
                     form,
-                    weights: &self.codes[first * row_bytes..end * row_bytes],
+                    weights: &self.codes[units.start * unit_bytes..units.end * unit_bytes],
                     scales: &self.scales,
                 };
                 let mut out = [[[0.0; batch::TOKENS]; 2]; batch::ROWS];
@@ -137,6 +140,37 @@ impl WidelyLinear {
                 for (row, out) in (first..end).zip(out) {
                     put(row, batch::TOKENS * group, out);
                 }
+            }
+        }
+    }
+
+    /// Outputs of some units for some tokens, one after the other, by tables: `put` is told the first row, the token and
+    /// the outputs of as many rows as there are.
+    fn multiply_tables(
+        &self,
+        isa: Isa,
+        units: &Range<usize>,
+        acts: &[u8],
+        mut put: impl FnMut(usize, usize, [&[f32]; 2]),
+    ) {
+        let (shape, form) = (&self.shape, self.form);
+        let size = form.unit_bytes(shape);
+        let mut x = Floats::scratch(tables::floats(shape));
+        for (token, acts) in acts.chunks(self.path.act_bytes(shape)).enumerate() {
+            tables::arrange(shape, acts, &mut x);
+            for i in units.clone() {
+                let first = i * form.rows();
+                let unit = Unit {
+                    shape,
+                    first,
+                    rows: form.rows().min(shape.rows - first),
+                    form,
+                    weights: &self.codes[i * size..(i + 1) * size],
+                    scales: &self.scales,
+                };
+                let mut out = tables::Outputs::default();
+                tables::multiply(isa, &unit, &x, &mut out);
+                put(first, token, out.each_ref().map(|part| &part[..unit.rows]));
             }
         }
     }
@@ -233,6 +267,16 @@ pub fn multiply_all(isa: Isa, jobs: &mut [Job<'_>], tokens: usize) {
                 }
             });
         }
+        if w.form == Form::Lanes {
+            return w.multiply_tables(isa, units, acts, |row, token, y| {
+                for (part, y) in y.into_iter().enumerate() {
+                    let at = (tokens.start + token) * 2 * all + part * all + row;
+                    // SAFETY: tasks of a job differ in their units or their tokens, and units in their rows.
+                    let out = unsafe { out.part(at..at + y.len()) };
+                    out.copy_from_slice(y);
+                }
+            });
+        }
         TILE.with_borrow_mut(|tile| {
             for unit in units.clone() {
                 let rows = w.multiply(isa, unit, acts, tokens.len(), tile);
@@ -266,7 +310,7 @@ fn split(isa: Isa, job: usize, w: &WidelyLinear, tokens: usize, tasks: &mut Vec<
     let stream = if tokens == 1 { STREAM } else { 0 };
     // what is arranged for a batch is used by many rows
     let rows = if w.in_batches(isa, at_once) {
-        BATCH_ROWS
+        BATCH_ROWS / w.form.rows()
     } else {
         1
     };

@@ -52,7 +52,7 @@ fn wait_until_idle(to: SocketAddr) {
 
 /// A request of some kind, and the statuses that may answer it.
 fn body(i: usize) -> (&'static str, Value, &'static [u16]) {
-    let text = json!({"prompt": format!("{i} The game"), "max_tokens": 1 + i % 9, "seed": i, "stream": i % 2 == 0});
+    let text = json!({"prompt": format!("{i} The game"), "max_tokens": 1 + i % 9, "seed": i, "stream": i.is_multiple_of(2)});
     match i % 8 {
         0 => (
             "/v1/completions",

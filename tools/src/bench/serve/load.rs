@@ -8,6 +8,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
+use trine::math::log;
 
 use super::client::{Address, Served};
 
@@ -119,7 +120,7 @@ fn times(rate: f64, n: usize) -> Vec<Duration> {
         let z = (state ^ (state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
         let uniform = ((z ^ (z >> 31)) >> 11) as f64 / (1u64 << 53) as f64;
-        at += -(1.0 - uniform).ln() / rate;
+        at += -log(1.0 - uniform) / rate;
         Duration::from_secs_f64(at)
     };
     (0..n).map(|_| next()).collect()

@@ -7,8 +7,8 @@ use trine_formats::widely::{CHUNK, combine};
 
 use super::super::simd::{Avx2, Avx512};
 use crate::simd::{Simd, Vector};
-use crate::widely::Form;
 use crate::widely::batch::{COLUMN, Outputs, ROWS, Rows, TOKENS};
+use crate::widely::{Form, ROWS as UNIT, lane_words};
 use crate::{Isa, Level};
 
 /// Chunks that are sorted together: the activations of one lane are 16 KB, which stay in the first-level cache.
@@ -127,6 +127,11 @@ unsafe fn multiply<S: Simd>(
         let count = BLOCK.min(chunks - first);
         for (i, lists) in lists.chunks_exact_mut(CHUNK).enumerate() {
             let (row, stream) = (i / streams, i % streams);
+            if rows.form == Form::Lanes {
+                // SAFETY: the caller says that the processor has AVX2.
+                unsafe { sort_lanes(rows, row, stream, first, count, lists) };
+                continue;
+            }
             let mut words = [0u32; BLOCK];
             let at = (row * chunks + first) * streams + stream;
             let all = rows.weights.as_chunks::<4>().0[at..]
@@ -221,17 +226,71 @@ unsafe fn sort(form: Form, words: &[u32; BLOCK], count: usize, lists: &mut [List
             words = _mm256_add_epi32(words, words);
         }
     }
-    let valid = u64::MAX >> (BLOCK - count);
     for (j, list) in lists.iter_mut().enumerate() {
         let (negative, axis) = match form {
             Form::Planes => (bits[j], bits[CHUNK + j]),
             _ => (bits[2 * j].map(|b| !b), bits[2 * j + 1]),
         };
-        let axis = u64::from_le_bytes(axis) & valid;
-        let real = put(!axis & valid, &negative, 0, list);
-        list.real = real as u8;
-        list.all = put(axis, &negative, real, list) as u8;
+        // SAFETY: the caller says that the processor has AVX2.
+        unsafe { fill(negative, u64::from_le_bytes(axis), count, list) };
     }
+}
+
+/// The lists of the sixteen lanes of row number `row` in [`Form::Lanes`], of `count` chunks from `first` on.
+///
+/// # Safety
+/// The processor has AVX2.
+#[inline]
+#[target_feature(enable = "avx2")]
+unsafe fn sort_lanes(
+    rows: &Rows<'_>,
+    row: usize,
+    stream: usize,
+    first: usize,
+    count: usize,
+    lists: &mut [List],
+) {
+    let (streams, of_lane) = (rows.shape.streams(), lane_words(rows.shape));
+    let words = rows.weights.as_chunks::<4>().0;
+    let row = (rows.first + row) % UNIT;
+    for (lane, list) in lists.iter_mut().enumerate() {
+        let at = ((lane * streams + stream) * of_lane + first / CHUNK) * UNIT + row;
+        let (mut positive, mut axis) = (0, 0);
+        for i in 0..count.div_ceil(CHUNK) {
+            let word = u32::from_le_bytes(words[at + i * UNIT]);
+            positive |= even_bits(word) << (CHUNK * i);
+            axis |= even_bits(word >> 1) << (CHUNK * i);
+        }
+        // SAFETY: the caller says that the processor has AVX2.
+        unsafe { fill((!positive).to_le_bytes(), axis, count, list) };
+    }
+}
+
+/// Bits 0, 2, 4 … of a word side by side.
+fn even_bits(word: u32) -> u64 {
+    let mut bits = word & 0x5555_5555;
+    for (distance, kept) in [
+        (1, 0x3333_3333),
+        (2, 0x0F0F_0F0F),
+        (4, 0x00FF_00FF),
+        (8, 0xFFFF),
+    ] {
+        bits = (bits | bits >> distance) & kept;
+    }
+    bits.into()
+}
+
+/// Fills a list from the bits of up to 64 chunks: which are negative, and which are on the imaginary axis.
+///
+/// # Safety
+/// The processor has AVX2.
+#[inline]
+#[target_feature(enable = "avx2")]
+unsafe fn fill(negative: [u8; BLOCK / 8], axis: u64, count: usize, list: &mut List) {
+    let valid = u64::MAX >> (BLOCK - count);
+    let real = put(!axis & valid, &negative, 0, list);
+    list.real = real as u8;
+    list.all = put(axis & valid, &negative, real, list) as u8;
 }
 
 /// Puts the columns whose bits are set in `chosen` into a list from `at` on; where the next one goes.

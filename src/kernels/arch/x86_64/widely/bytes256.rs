@@ -73,7 +73,8 @@ unsafe fn half(codes: &[u8], half: usize, x: &Block<'_>, sums: &mut [[f32; ROWS]
     ];
     let nibble = _mm256_set1_epi8(15);
     let mut pairs = [_mm256_setzero_si256(); 4];
-    for chunk in 0..BLOCK_CHUNKS {
+    // Of a loop that it could unroll the compiler would put off additions and keep what they add on the stack.
+    for chunk in 0..std::hint::black_box(BLOCK_CHUNKS) {
         // SAFETY: half of a chunk that the caller says is there, and four activations of each of four fields: 64 real and
         // 64 imaginary parts are there.
         unsafe {

@@ -14,9 +14,11 @@ mod batch;
 mod bytes256;
 mod bytes512;
 mod planes512;
+mod tables256;
 mod words256;
 
 pub(crate) use batch::batch;
+pub(crate) use tables256::multiply as tables;
 
 /// [`Path::arrange`], once lengths were checked.
 #[target_feature(enable = "avx2,fma")]

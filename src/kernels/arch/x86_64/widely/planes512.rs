@@ -88,14 +88,16 @@ unsafe fn add_words(word: *const u8, re: __m512, im: __m512, sums: &mut Sums) {
     let positive = _pext_u32(word, 0x5555_5555) as __mmask16;
     let imaginary = _pext_u32(word, 0xAAAA_AAAA) as __mmask16;
     let [rr, ri, ir, ii] = sums;
-    let parts = [(rr, re, !imaginary), (ri, im, !imaginary)];
-    for (sum, x, axis) in parts
-        .into_iter()
-        .chain([(ir, re, imaginary), (ii, im, imaginary)])
-    {
-        *sum = _mm512_mask_add_ps(*sum, axis & positive, *sum, x);
-        *sum = _mm512_mask_sub_ps(*sum, axis & !positive, *sum, x);
-    }
+    let (plus, minus) = (!imaginary & positive, !imaginary & !positive);
+    *rr = _mm512_mask_add_ps(*rr, plus, *rr, re);
+    *rr = _mm512_mask_sub_ps(*rr, minus, *rr, re);
+    *ri = _mm512_mask_add_ps(*ri, plus, *ri, im);
+    *ri = _mm512_mask_sub_ps(*ri, minus, *ri, im);
+    let (plus, minus) = (imaginary & positive, imaginary & !positive);
+    *ir = _mm512_mask_add_ps(*ir, plus, *ir, re);
+    *ir = _mm512_mask_sub_ps(*ir, minus, *ir, re);
+    *ii = _mm512_mask_add_ps(*ii, plus, *ii, im);
+    *ii = _mm512_mask_sub_ps(*ii, minus, *ii, im);
 }
 
 streams!(

@@ -1,6 +1,8 @@
-//! Words of codes on AVX2: masks come from comparing the bits of a word with a bit for each lane.
+//! Words of codes on AVX2: masks come from comparing the bits of a word with a bit for each lane. It reads the file as it is;
+//! [`super::tables256`] is faster with words that were sorted.
 
 use std::arch::x86_64::*;
+use std::hint::black_box;
 
 /// The sum of sixteen lanes, halves first.
 #[inline]
@@ -35,10 +37,10 @@ pub(super) unsafe fn word_sums_avx2(
         let b = |l: i32| bit(8 * h + l).wrapping_shl(axis as u32);
         _mm256_setr_epi32(b(0), b(1), b(2), b(3), b(4), b(5), b(6), b(7))
     };
-    let positive = [lanes(0, 0), lanes(1, 0)];
-    let imaginary = [lanes(0, 1), lanes(1, 1)];
-    // of a constant the compiler would make a shift
-    let sign = std::hint::black_box(_mm256_set1_epi32(i32::MIN));
+    // of bits that it knows the compiler would make shifts
+    let positive = black_box([lanes(0, 0), lanes(1, 0)]);
+    let imaginary = black_box([lanes(0, 1), lanes(1, 1)]);
+    let sign = black_box(_mm256_set1_epi32(i32::MIN));
     let zero = _mm256_setzero_si256();
     for (stream, out) in out.iter_mut().enumerate() {
         // rr, ri, ir, ii of either half

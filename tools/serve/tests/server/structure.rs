@@ -238,10 +238,8 @@ fn a_form_is_that_of_the_library() {
         grammar: Some(Grammar::json_schema(&vocabulary, &schema()).expect("a grammar")),
         ..GenerateOptions::default()
     };
-    let text = model
-        .generate("Move: ", &options)
-        .and_then(|g| g.complete());
-    let text = text.expect("a text").text;
+    let generation = model.generate("Move: ", &options).expect("a generation");
+    let text = generation.complete().expect("a text").text;
     fits(&text);
     let body = json!({"prompt": "Move: ", "max_tokens": 200, "seed": 4, "json_schema": schema()});
     assert_eq!(

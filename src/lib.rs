@@ -45,6 +45,7 @@ pub mod convert;
 pub mod eval;
 pub mod fisher;
 pub mod generate;
+pub mod grammar;
 pub mod isolate;
 pub mod model;
 pub mod open;
@@ -80,6 +81,7 @@ pub use generate::{
     Answer, Chat, Chunk, Completion, Context, ContextOptions, DraftOptions, End, GenerateError,
     GenerateOptions, Generation, Prompt,
 };
+pub use grammar::Grammar;
 pub use handle::Model;
 pub use kernels::{Isa, IsaError, Level};
 pub use model::{Model as Weights, NumberPath};

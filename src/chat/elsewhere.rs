@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{ChatError, ChatTemplate, Message, Role, run};
+use super::{ChatError, ChatTemplate, Message, Role, ToolCall, run};
 use crate::isolate::{Failure, Isolate, Job, Limits};
 
 /// Whether `source` is a template.
@@ -15,14 +15,19 @@ pub(super) fn render(
     other: &dyn Isolate,
     template: &ChatTemplate,
     messages: &[Message],
+    tools: &[Value],
     answer: bool,
 ) -> Result<String, ChatError> {
-    let messages = messages.iter().map(|m| json!([m.role.name(), m.content]));
+    let messages = messages.iter().map(|m| {
+        let calls: Vec<Value> = m.calls.iter().map(ToolCall::to_json).collect();
+        json!([m.role.name(), m.content, calls, m.answers])
+    });
     let request = json!({
         "source": template.source,
         "bos": template.bos,
         "eos": template.eos,
         "messages": messages.collect::<Vec<Value>>(),
+        "tools": tools,
         "answer": answer,
     });
     ask(other, &request)
@@ -85,9 +90,19 @@ fn rendered(request: &[u8]) -> Result<String, ChatError> {
     let messages = messages.iter().map(|m| {
         let role = m.get(0).and_then(Value::as_str).and_then(Role::from_name);
         let content = m.get(1).and_then(Value::as_str);
-        Some(Message::new(role?, content?))
+        let calls = m.get(2).and_then(Value::as_array)?;
+        Some(Message {
+            calls: calls
+                .iter()
+                .map(ToolCall::from_json)
+                .collect::<Option<_>>()?,
+            answers: m.get(3).and_then(Value::as_str).map(str::to_owned),
+            ..Message::new(role?, content?)
+        })
     });
     let messages: Option<Vec<Message>> = messages.collect();
     let answer = request.get("answer").and_then(Value::as_bool);
-    template.render(&messages.ok_or_else(broken)?, answer.ok_or_else(broken)?)
+    let tools = request.get("tools").and_then(Value::as_array);
+    let (messages, tools) = (messages.ok_or_else(broken)?, tools.ok_or_else(broken)?);
+    template.render_with_tools(&messages, tools, answer.ok_or_else(broken)?)
 }

@@ -17,6 +17,7 @@ mod strftime;
 
 use std::sync::Arc;
 
+use minijinja::value::Serde;
 use minijinja::{Value, context};
 use trine_formats::gguf::{GgufError, Metadata};
 
@@ -35,20 +36,23 @@ pub enum Role {
     User,
     /// The model.
     Assistant,
+    /// A function that the model called, with what it returned.
+    Tool,
 }
 
 impl Role {
-    /// The name that templates know: "system", "user" or "assistant".
+    /// The name that templates know: "system", "user", "assistant" or "tool".
     pub fn name(self) -> &'static str {
         match self {
             Role::System => "system",
             Role::User => "user",
             Role::Assistant => "assistant",
+            Role::Tool => "tool",
         }
     }
 
     fn from_name(name: &str) -> Option<Role> {
-        let all = [Role::System, Role::User, Role::Assistant];
+        let all = [Role::System, Role::User, Role::Assistant, Role::Tool];
         all.into_iter().find(|role| role.name() == name)
     }
 }
@@ -60,6 +64,21 @@ pub struct Message {
     pub role: Role,
     /// What was said.
     pub content: String,
+    /// The functions that the model called with it.
+    pub calls: Vec<ToolCall>,
+    /// Of a function's answer: the call that it answers.
+    pub answers: Option<String>,
+}
+
+/// A call of a function by the model.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ToolCall {
+    /// What the answer names it by.
+    pub id: String,
+    /// The function.
+    pub name: String,
+    /// What it is called with, an object as a rule.
+    pub arguments: serde_json::Value,
 }
 
 impl Message {
@@ -68,6 +87,8 @@ impl Message {
         Message {
             role,
             content: content.into(),
+            calls: Vec::new(),
+            answers: None,
         }
     }
 
@@ -104,9 +125,10 @@ pub enum ChatError {
     /// program that gets this should end.
     #[error("the chat template was stopped: {0}")]
     Stopped(#[from] Failure),
-    /// A message has the text of a control token and the template takes the message apart.
+    /// A message has the text of a control token and the template takes the message apart; or a call or the description
+    /// of a function has one.
     #[error(
-        "a message contains the text of a control token, and the chat template changes messages in a way that does not allow to keep it apart; leave that text out"
+        "a message or a function contains the text of a control token that cannot be kept apart from the control tokens of the chat template; leave that text out"
     )]
     Unprotected,
     /// The rendered conversation cannot be encoded.
@@ -198,24 +220,46 @@ impl ChatTemplate {
     /// # Errors
     /// Whatever the template does wrong.
     pub fn render(&self, messages: &[Message], answer: bool) -> Result<String, ChatError> {
+        self.render_with_tools(messages, &[], answer)
+    }
+
+    /// [`ChatTemplate::render`], with functions that the model may call, each described as OpenAI does it.
+    ///
+    /// # Errors
+    /// As [`ChatTemplate::render`].
+    pub fn render_with_tools(
+        &self,
+        messages: &[Message],
+        tools: &[serde_json::Value],
+        answer: bool,
+    ) -> Result<String, ChatError> {
         if let Some(other) = &self.elsewhere {
-            return elsewhere::render(&**other, self, messages, answer);
+            return elsewhere::render(&**other, self, messages, tools, answer);
         }
-        let size = messages.iter().map(|m| m.content.len()).sum();
-        let messages: Vec<Value> = messages
-            .iter()
-            .map(|m| context! { role => m.role.name(), content => m.content.as_str() })
-            .collect();
-        run::render(
-            &self.source,
-            size,
-            context! {
-                messages,
-                bos_token => self.bos.as_str(),
-                eos_token => self.eos.as_str(),
-                add_generation_prompt => answer,
-            },
-        )
+        let size = messages.iter().map(|m| m.content.len()).sum::<usize>();
+        let size = size + structure(messages, tools).len();
+        let messages: Vec<Value> = messages.iter().map(as_value).collect();
+        let own = context! {
+            messages,
+            bos_token => self.bos.as_str(),
+            eos_token => self.eos.as_str(),
+            add_generation_prompt => answer,
+        };
+        let context = match tools {
+            [] => own,
+            tools => context! { tools => Value::from(Serde(tools)), ..own },
+        };
+        run::render(&self.source, size, context)
+    }
+
+    /// Whether the template does anything with functions.
+    pub fn knows_tools(&self) -> bool {
+        self.source.contains("tools")
+    }
+
+    /// The template, without what marks the assistant's text for training.
+    pub fn source(&self) -> &str {
+        &self.source
     }
 
     /// The tokens of a conversation, with BOS in front if the model wants it.
@@ -228,20 +272,37 @@ impl ChatTemplate {
         messages: &[Message],
         answer: bool,
     ) -> Result<Vec<u32>, ChatError> {
-        let plain = |m: &Message| -> Result<bool, ChatError> {
-            let as_text = tokenizer.encode(&m.content, false, false)?;
-            Ok(as_text == tokenizer.encode(&m.content, false, true)?)
+        self.encode_with_tools(tokenizer, messages, &[], answer)
+    }
+
+    /// [`ChatTemplate::encode`], with functions that the model may call.
+    ///
+    /// # Errors
+    /// As [`ChatTemplate::encode`]; a function or a call with the text of a control token.
+    pub fn encode_with_tools(
+        &self,
+        tokenizer: &Tokenizer,
+        messages: &[Message],
+        tools: &[serde_json::Value],
+        answer: bool,
+    ) -> Result<Vec<u32>, ChatError> {
+        let plain = |text: &str| -> Result<bool, ChatError> {
+            let as_text = tokenizer.encode(text, false, false)?;
+            Ok(as_text == tokenizer.encode(text, false, true)?)
         };
+        if !plain(&structure(messages, tools))? {
+            return Err(ChatError::Unprotected);
+        }
         let mut suspect = Vec::new();
         for (i, m) in messages.iter().enumerate() {
-            if !plain(m)? {
+            if !plain(&m.content)? {
                 suspect.push(i);
             }
         }
         if !suspect.is_empty() {
-            return protect::encode(self, tokenizer, messages, &suspect, answer);
+            return protect::encode(self, tokenizer, messages, tools, &suspect, answer);
         }
-        let text = self.render(messages, answer)?;
+        let text = self.render_with_tools(messages, tools, answer)?;
         Ok(tokenizer.encode(self.without_bos(tokenizer, &text), true, true)?)
     }
 
@@ -252,6 +313,57 @@ impl ChatTemplate {
         } else {
             text
         }
+    }
+}
+
+/// A message as templates see it.
+fn as_value(m: &Message) -> Value {
+    let mut all: Vec<(&str, Value)> = vec![
+        ("role", m.role.name().into()),
+        ("content", m.content.as_str().into()),
+    ];
+    if !m.calls.is_empty() {
+        let calls: Vec<Value> = m
+            .calls
+            .iter()
+            .map(|c| Value::from(Serde(c.to_json())))
+            .collect();
+        all.push(("tool_calls", calls.into()));
+    }
+    if let Some(call) = &m.answers {
+        all.push(("tool_call_id", call.as_str().into()));
+    }
+    Value::from_pairs(all)
+}
+
+/// All that is neither a message's text nor the template's: calls, and the descriptions of functions.
+fn structure(messages: &[Message], tools: &[serde_json::Value]) -> String {
+    let calls = messages.iter().flat_map(|m| &m.calls);
+    let calls = calls.map(|c| c.to_json().to_string());
+    let answers = messages.iter().filter_map(|m| m.answers.clone());
+    calls
+        .chain(answers)
+        .chain(tools.iter().map(|t| t.to_string()))
+        .collect()
+}
+
+impl ToolCall {
+    /// The call as OpenAI writes it, but for the arguments, which are no text here.
+    fn to_json(&self) -> serde_json::Value {
+        serde_json::json!({
+            "id": self.id,
+            "type": "function",
+            "function": {"name": self.name, "arguments": self.arguments},
+        })
+    }
+
+    fn from_json(value: &serde_json::Value) -> Option<ToolCall> {
+        let text = |v: &serde_json::Value| v.as_str().map(str::to_owned);
+        Some(ToolCall {
+            id: text(&value["id"])?,
+            name: text(&value["function"]["name"])?,
+            arguments: value["function"]["arguments"].clone(),
+        })
     }
 }
 

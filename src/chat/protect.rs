@@ -19,6 +19,7 @@ pub fn encode(
     template: &ChatTemplate,
     tokenizer: &Tokenizer,
     messages: &[Message],
+    tools: &[serde_json::Value],
     suspect: &[usize],
     answer: bool,
 ) -> Result<Vec<u32>, ChatError> {
@@ -36,7 +37,7 @@ pub fn encode(
         let (before, after) = (&content[..start], &content[start + inner.len()..]);
         marked[i].content = format!("{before}{open}{inner}{close}{after}");
     }
-    let rendered = template.render(&marked, answer)?;
+    let rendered = template.render_with_tools(&marked, tools, answer)?;
     let rendered = template.without_bos(tokenizer, &rendered);
     let parts = unmark(rendered, open, close, suspect.len()).ok_or(ChatError::Unprotected)?;
 

@@ -233,3 +233,39 @@ fn templates_that_take_such_messages_apart_are_refused() {
         );
     }
 }
+
+/// Expected: Jinja2 3.1.6, as above.
+#[test]
+fn functions_and_their_calls_are_rendered() {
+    let source = "{% if tools %}{% for t in tools %}{{ t | tojson }}{% endfor %}{% endif %}\
+        {% for m in messages %}<{{ m.role }}{% if m.tool_call_id is defined %} {{ m.tool_call_id }}{% endif %}>{{ m.content }}\
+        {% for c in m.tool_calls %}[{{ c.function.name }} {{ c.function.arguments | tojson }} {{ c.id }}]{% endfor %}{% endfor %}";
+    let tool = serde_json::json!({"type": "function", "function": {"name": "f", "parameters": {"z": 1, "a": [true]}}});
+    let call = super::ToolCall {
+        id: "c1".to_owned(),
+        name: "f".to_owned(),
+        arguments: serde_json::json!({"z": 2, "a": "é"}),
+    };
+    let talk = [
+        Message::user("Hi"),
+        Message {
+            calls: vec![call],
+            ..Message::assistant("")
+        },
+        Message {
+            answers: Some("c1".to_owned()),
+            ..Message::new(super::Role::Tool, "3")
+        },
+    ];
+    let template = ChatTemplate::with_tokens(source, String::new(), String::new(), None).unwrap();
+    assert!(template.knows_tools());
+    assert_eq!(
+        template
+            .render_with_tools(&talk, std::slice::from_ref(&tool), true)
+            .unwrap(),
+        "{\"type\": \"function\", \"function\": {\"name\": \"f\", \"parameters\": {\"z\": 1, \"a\": [true]}}}\
+         <user>Hi<assistant>[f {\"z\": 2, \"a\": \"é\"} c1]<tool c1>3"
+    );
+    // Without functions the name is not defined.
+    assert!(template.render(&talk[..1], true).unwrap() == "<user>Hi");
+}

@@ -4,9 +4,8 @@ use std::time::Instant;
 
 use super::drafts::Drafts;
 use super::speculate::Speculator;
-use super::{ContextOptions, GenerateError, GenerateOptions, Prompt, Stats};
+use super::{Chooser, ContextOptions, GenerateError, GenerateOptions, Prompt, Stats};
 use crate::handle::Model;
-use crate::sample::Sampler;
 use crate::step::{Session, SessionOptions};
 
 /// Room that a prompt leaves in the context, as in llama.cpp.
@@ -231,19 +230,19 @@ impl Context {
         Ok(())
     }
 
-    /// Appends a generated token, of which at most `left` more are to follow. Drafts are chosen as `sampler` would.
+    /// Appends a generated token, of which at most `left` more are to follow. Drafts are chosen as `chooser` would.
     pub(super) fn advance(
         &mut self,
         id: u32,
         left: usize,
-        sampler: &Sampler,
+        chooser: &Chooser,
     ) -> Result<(), GenerateError> {
         let start = Instant::now();
         let (session, eog) = (&mut self.session, self.model.end_tokens());
         let logits = &mut self.logits;
         if self
             .drafts
-            .advance(session, id, left, sampler, eog, logits)?
+            .advance(session, id, left, chooser, eog, logits)?
         {
             self.tokens.push(id);
             if let Some(observer) = &mut self.observer {

@@ -1,8 +1,7 @@
 //! The drafts of a context: on or off from one text to the next.
 
-use super::DraftOptions;
 use super::speculate::{SpeculateError, Speculator};
-use crate::sample::Sampler;
+use super::{Chooser, DraftOptions};
 use crate::step::{EvalError, Session};
 
 /// A speculator while drafts are wanted. It is kept from text to text, because it measures whether drafts pay.
@@ -49,14 +48,14 @@ impl Drafts {
     /// Evaluates the next token of the text, of which at most `left` more are to follow, and puts the logits after it into
     /// `logits`; `false`: no drafts are wanted, and nothing was done.
     ///
-    /// Drafts are chosen as `sampler` would choose, with the random numbers that the text will draw, up to a token of
+    /// Drafts are chosen as `chooser` would choose, with the random numbers that the text will draw, up to a token of
     /// `eog`, which ends a text.
     pub fn advance(
         &mut self,
         session: &mut Session,
         id: u32,
         left: usize,
-        sampler: &Sampler,
+        chooser: &Chooser,
         eog: &[u32],
         logits: &mut Vec<f32>,
     ) -> Result<bool, EvalError> {
@@ -65,10 +64,9 @@ impl Drafts {
         };
         let mut drafting = None;
         let mut guess = |logits: &[f32]| {
-            // The sampler is copied for the first guess only: most calls find their token evaluated already.
-            let sampler = drafting.get_or_insert_with(|| sampler.clone());
-            let id = sampler.sample(logits).ok()?;
-            sampler.accept(id);
+            // The chooser is copied for the first guess only: most calls find their token evaluated already.
+            let chooser = drafting.get_or_insert_with(|| chooser.clone());
+            let id = chooser.choose(logits).ok()??;
             (!eog.contains(&id)).then_some(id)
         };
         speculator.advance(session, id, left, &mut guess, logits)?;

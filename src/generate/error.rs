@@ -6,6 +6,7 @@ use crate::sample::SampleError;
 use crate::step::{EvalError, StepError};
 use crate::tokenizer::TokenizerError;
 
+use super::ChooseError;
 use super::speculate::SpeculateError;
 
 /// Why a text cannot be generated, or not go on. The context is still usable.
@@ -57,7 +58,7 @@ pub enum GenerateError {
         /// Position of the token whose logits they are.
         position: usize,
         /// Why.
-        error: SampleError,
+        error: Box<ChooseError>,
     },
     /// The model refused tokens.
     #[error(transparent)]

@@ -5,10 +5,10 @@ use std::time::Instant;
 
 use super::text::TextStream;
 use super::{
-    Chunk, Completion, Context, ContextOptions, End, GenerateError, GenerateOptions, Prompt,
+    Chooser, Chunk, Completion, Context, ContextOptions, End, GenerateError, GenerateOptions,
+    Prompt,
 };
 use crate::handle::Model;
-use crate::sample::Sampler;
 
 /// A text that is being generated: an iterator of [`Chunk`]s, one for every token. The last one says why the text ended.
 ///
@@ -18,7 +18,7 @@ pub struct Generation<C: BorrowMut<Context> = Context> {
     context: C,
     options: GenerateOptions,
     prompt: Vec<u32>,
-    sampler: Sampler,
+    chooser: Chooser,
     text: TextStream,
     /// Tokens that may still be chosen.
     left: usize,
@@ -102,11 +102,12 @@ impl<C: BorrowMut<Context>> Generation<C> {
         let prompt = context.encode(prompt)?;
         context.check_room(prompt.len(), options.max_tokens != Some(0))?;
         context.prepare(options)?;
-        let sampler = sampler(context.model(), options)?;
+        let (sampler, grammar) = (options.sampler.clone(), options.grammar.as_ref());
+        let chooser = Chooser::new(context.model(), sampler, options.ignore_eos, grammar);
         Ok(Generation {
             context: held,
             prompt,
-            sampler,
+            chooser: chooser.map_err(GenerateError::Sampler)?,
             text: TextStream::new(options.stop.clone()),
             left: options.max_tokens.unwrap_or(usize::MAX),
             options: options.clone(),
@@ -155,7 +156,7 @@ impl<C: BorrowMut<Context>> Generation<C> {
         let stats = context.stats_mut();
         stats.prompt.add(self.prompt.len() - kept, start.elapsed());
         stats.reused += kept;
-        self.prompt.iter().for_each(|&id| self.sampler.accept(id));
+        self.prompt.iter().for_each(|&id| self.chooser.read(id));
         self.next = Step::Sample;
         Ok(true)
     }
@@ -189,7 +190,7 @@ impl<C: BorrowMut<Context>> Generation<C> {
             }
             Step::Evaluate(id) => {
                 let context = self.context.borrow_mut();
-                match context.advance(id, self.left, &self.sampler) {
+                match context.advance(id, self.left, &self.chooser) {
                     Err(e) if e.is_cancelled() => {
                         return Ok(self.last(String::new(), None, End::Cancelled));
                     }
@@ -205,7 +206,9 @@ impl<C: BorrowMut<Context>> Generation<C> {
         if self.options.cancel.is_cancelled() {
             return Ok(self.last(String::new(), None, End::Cancelled));
         }
-        let id = self.sample()?;
+        let Some(id) = self.choose()? else {
+            return Ok(self.last(String::new(), None, End::Eos));
+        };
         self.left -= 1;
         let model = self.context.borrow().model();
         let ends = model.end_tokens().contains(&id);
@@ -233,18 +236,18 @@ impl<C: BorrowMut<Context>> Generation<C> {
         })
     }
 
-    /// Chooses a token from the logits.
-    fn sample(&mut self) -> Result<u32, GenerateError> {
+    /// Chooses a token from the logits; `None` when only the end may follow and has no token.
+    fn choose(&mut self) -> Result<Option<u32>, GenerateError> {
         let context = self.context.borrow_mut();
         let start = Instant::now();
-        let id = match self.sampler.sample(context.logits()) {
+        let id = match self.chooser.choose(context.logits()) {
             Ok(id) => id,
             Err(error) => {
                 let position = context.tokens().len().saturating_sub(1);
+                let error = Box::new(error);
                 return Err(GenerateError::Sample { position, error });
             }
         };
-        self.sampler.accept(id);
         context.stats_mut().sample.add(1, start.elapsed());
         Ok(id)
     }
@@ -281,13 +284,3 @@ impl<C: BorrowMut<Context>> Iterator for Generation<C> {
 }
 
 impl<C: BorrowMut<Context>> std::iter::FusedIterator for Generation<C> {}
-
-/// A sampler that never chooses what the file or the caller forbids.
-fn sampler(model: &Model, options: &GenerateOptions) -> Result<Sampler, GenerateError> {
-    let mut sampler = options.sampler.clone();
-    sampler.banned.extend(model.suppressed_tokens());
-    if options.ignore_eos {
-        sampler.banned.extend(model.end_tokens());
-    }
-    Sampler::new(sampler).map_err(GenerateError::Sampler)
-}

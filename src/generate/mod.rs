@@ -1,6 +1,6 @@
 //! From a prompt to text, token by token.
 //!
-//! One concern a file: [`Generation`] is the loop that samples and evaluates, [`Context`] holds what was evaluated and
+//! One concern a file: [`Generation`] is the loop that chooses and evaluates, [`Chooser`] says which token comes next, [`Context`] holds what was evaluated and
 //! reuses it for the next prompt, [`stop`] holds text back that may become a stop string, [`speculate`] drafts tokens at
 //! fewer bits, [`Chat`] keeps a conversation.
 //!
@@ -9,6 +9,7 @@
 //! evaluated at another width of an any-precision model stays as it is; see [`GenerateOptions::bits`].)
 
 mod chat;
+mod chooser;
 mod chunk;
 mod context;
 mod drafts;
@@ -21,6 +22,7 @@ pub mod stop;
 mod text;
 
 pub use chat::{Answer, Chat};
+pub use chooser::{ChooseError, Chooser};
 pub use chunk::{Chunk, Completion, End};
 pub use context::{Context, Evaluated, LogitsObserver};
 pub use error::GenerateError;

@@ -2,6 +2,7 @@
 
 use super::GenerateError;
 use crate::cancel::CancelToken;
+use crate::grammar::Grammar;
 use crate::sample::{Sampler, SamplerOptions};
 
 /// What a text begins with.
@@ -79,6 +80,8 @@ pub struct GenerateOptions {
     pub max_tokens: Option<usize>,
     /// How tokens are chosen, and the seed.
     pub sampler: SamplerOptions,
+    /// The form that the text must have; `None`: any.
+    pub grammar: Option<Grammar>,
     /// Texts that end the generation; neither they nor what follows is part of the text.
     pub stop: Vec<String>,
     /// Never choose a token that ends the text.

@@ -100,6 +100,30 @@ impl Sampler {
     /// # Errors
     /// A NaN or +inf among the logits.
     pub fn sample(&mut self, logits: &[f32]) -> Result<u32, SampleError> {
+        let list = self.candidates(logits)?;
+        Ok(self.choose_from(list, logits.len()))
+    }
+
+    /// Chooses one of the tokens that `allowed` names; `None` when it names none that may be chosen.
+    ///
+    /// # Errors
+    /// As [`Sampler::sample`].
+    pub fn sample_among(
+        &mut self,
+        logits: &[f32],
+        allowed: impl Fn(u32) -> bool,
+    ) -> Result<Option<u32>, SampleError> {
+        let mut list = self.candidates(logits)?;
+        list.items
+            .retain(|c| c.logit > f32::NEG_INFINITY && allowed(c.id));
+        if list.items.is_empty() {
+            return Ok(None);
+        }
+        Ok(Some(self.choose_from(list, logits.len())))
+    }
+
+    /// All tokens with their logits, biased and banned.
+    fn candidates(&self, logits: &[f32]) -> Result<Candidates, SampleError> {
         if logits.is_empty() {
             return Err(SampleError::Empty);
         }
@@ -120,14 +144,19 @@ impl Sampler {
                 c.logit = f32::NEG_INFINITY;
             }
         }
+        Ok(list)
+    }
+
+    /// The steps of the chain, and the draw from what they leave of `n_vocab` tokens.
+    fn choose_from(&mut self, mut list: Candidates, n_vocab: usize) -> u32 {
         for stage in &mut self.chain {
             stage.apply(&self.options, &mut list);
         }
-        Ok(match &mut self.draw {
+        match &mut self.draw {
             Draw::ByProbability(rng) => draw::draw(&list, rng),
-            Draw::Mirostat(surprise) => surprise.draw(&mut list, logits.len()),
+            Draw::Mirostat(surprise) => surprise.draw(&mut list, n_vocab),
             Draw::Adaptive(adaptive) => adaptive.draw(&mut list),
-        })
+        }
     }
 
     /// Remembers a token of the text, prompt or generated, for the penalties.

@@ -26,9 +26,13 @@ const OWN_MEMORY: u64 = 64 << 20;
 /// How much longer than the job may run the process is waited for.
 const GRACE: Duration = Duration::from_secs(1);
 
-/// Starts a process for each job.
+/// Starts this program once more for each job.
 #[derive(Clone, Copy, Debug)]
 pub struct OtherProcess;
+
+/// Starts another program of this crate for each job: for those that do not call [`serve`] themselves, such as tests.
+#[derive(Clone, Debug)]
+pub struct OtherProgram(pub PathBuf);
 
 fn name(job: Job) -> &'static str {
     match job {
@@ -91,31 +95,41 @@ fn program() -> std::io::Result<PathBuf> {
 
 impl Isolate for OtherProcess {
     fn run(&self, job: Job, request: &[u8], limits: Limits) -> Result<Vec<u8>, Failure> {
-        let broken = |what: String| Failure::Broken(what);
-        let started = program().and_then(|program| {
-            Command::new(program)
-                .arg(MARK)
-                .arg(name(job))
-                .arg((limits.memory + STACK as u64 + OWN_MEMORY).to_string())
-                .env_remove("RUST_BACKTRACE")
-                .env("RAYON_NUM_THREADS", "1")
-                .stdin(Stdio::piped())
-                .stdout(Stdio::piped())
-                .stderr(Stdio::null())
-                .spawn()
-        });
-        let mut child = started.map_err(|e| broken(format!("cannot start a process: {e}")))?;
-        let answer = exchange(&mut child, request, limits.time + GRACE);
-        if !matches!(answer, Ok(Some(_))) {
-            // It may have ended by itself, which is as good.
-            let _ = child.kill();
-        }
-        let status = child.wait().map_err(|e| broken(e.to_string()))?;
-        match answer.map_err(|e| broken(format!("cannot start a thread: {e}")))? {
-            None => Err(Failure::Time(limits.time)),
-            Some(answer) if status.success() => Ok(answer),
-            Some(_) => Err(broken(describe(status))),
-        }
+        let program = program().map_err(|e| Failure::Broken(e.to_string()))?;
+        run(&program, job, request, limits)
+    }
+}
+
+impl Isolate for OtherProgram {
+    fn run(&self, job: Job, request: &[u8], limits: Limits) -> Result<Vec<u8>, Failure> {
+        run(&self.0, job, request, limits)
+    }
+}
+
+/// Does a job in a process of `program`.
+fn run(program: &Path, job: Job, request: &[u8], limits: Limits) -> Result<Vec<u8>, Failure> {
+    let broken = |what: String| Failure::Broken(what);
+    let started = Command::new(program)
+        .arg(MARK)
+        .arg(name(job))
+        .arg((limits.memory + STACK as u64 + OWN_MEMORY).to_string())
+        .env_remove("RUST_BACKTRACE")
+        .env("RAYON_NUM_THREADS", "1")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn();
+    let mut child = started.map_err(|e| broken(format!("cannot start a process: {e}")))?;
+    let answer = exchange(&mut child, request, limits.time + GRACE);
+    if !matches!(answer, Ok(Some(_))) {
+        // It may have ended by itself, which is as good.
+        let _ = child.kill();
+    }
+    let status = child.wait().map_err(|e| broken(e.to_string()))?;
+    match answer.map_err(|e| broken(format!("cannot start a thread: {e}")))? {
+        None => Err(Failure::Time(limits.time)),
+        Some(answer) if status.success() => Ok(answer),
+        Some(_) => Err(broken(describe(status))),
     }
 }
 

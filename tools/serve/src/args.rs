@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Result, bail};
-use clap::{Parser, ValueEnum};
+use clap::{Arg, Parser, ValueEnum};
 use trine_tools::load::{ModelArgs, positive};
 
 use crate::engine::Options;
@@ -21,6 +21,7 @@ pub const SHORT: &[(&str, &str)] = &[("-np", "--parallel"), ("-ub", "--ubatch-si
     name = "rserve",
     version,
     args_override_self = true,
+    mut_args(from_environment),
     after_help = "See --help for examples.",
     after_long_help = "\
 Examples:
@@ -31,7 +32,9 @@ Examples:
   rserve -m model.gguf --host 0.0.0.0 --api-key-file keys.txt      other machines may ask, with a key
   rserve -m model.gguf -np 4 -c 2048 --kv-memory 2G                four texts at once, 2048 tokens each
 
-Give keys in a file or as RSERVE_API_KEY: other users of the machine can read a command line.
+Every option may also stand in the environment: --max-queue 8 as RSERVE_MAX_QUEUE=8, --metrics as RSERVE_METRICS=true.
+The command line goes before it. Give keys in a file or as RSERVE_API_KEY: other users of the machine can read a command
+line.
 SIGTERM lets running texts end (--drain-timeout) and takes new ones for a moment more (--drain-delay); Ctrl-C leaves
 out that moment; a second one ends at once."
 )]
@@ -68,7 +71,7 @@ pub struct Args {
     #[arg(long, value_name = "PORT", default_value_t = 8080)]
     pub port: u16,
 
-    /// Keys of which a request must give one, separated by commas; also RSERVE_API_KEY
+    /// Keys of which a request must give one, separated by commas
     #[arg(long, value_name = "KEYS", value_delimiter = ',')]
     pub api_key: Vec<String>,
 
@@ -195,6 +198,17 @@ pub struct Args {
     pub log_format: LogFormat,
 }
 
+/// The same option, which may also stand in the environment. Its value there is not shown: it may be a key.
+fn from_environment(arg: Arg) -> Arg {
+    match arg.get_long() {
+        Some("help" | "version") | None => arg,
+        Some(long) => {
+            let name = format!("RSERVE_{}", long.to_ascii_uppercase().replace('-', "_"));
+            arg.env(name).hide_env_values(true)
+        }
+    }
+}
+
 /// What is written for each request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 #[allow(missing_docs)]
@@ -283,6 +297,25 @@ mod tests {
         }
         for text in ["", "M", "-1", "1T", "1.5G", "99999999999G", "0"] {
             assert!(size(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn every_option_has_a_name_in_the_environment() {
+        use clap::CommandFactory;
+        let command = Args::command();
+        let named = command.get_arguments().filter_map(|a| {
+            let name = a.get_env()?.to_str()?.to_owned();
+            Some((a.get_long()?.to_owned(), name))
+        });
+        let named: Vec<(String, String)> = named.collect();
+        assert!(named.len() > 40, "{named:?}");
+        for pair in [
+            ("model", "RSERVE_MODEL"),
+            ("max-queue-tokens", "RSERVE_MAX_QUEUE_TOKENS"),
+            ("api-key", "RSERVE_API_KEY"),
+        ] {
+            assert!(named.iter().any(|(l, n)| (l.as_str(), n.as_str()) == pair));
         }
     }
 

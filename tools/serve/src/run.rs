@@ -2,14 +2,17 @@
 
 use std::io::{self, IsTerminal};
 use std::process;
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
 use tokio::runtime::Builder;
+use trine_tools::isolate::OtherProcess;
 use trine_tools::{interrupt, note};
 
 use crate::args::Args;
 use crate::http::Server;
+use crate::notify::{self, notify};
 
 /// Threads that carry HTTP, and threads for tokenizing and templates.
 const CARRIERS: usize = 2;
@@ -40,11 +43,12 @@ pub fn run(args: &Args) -> Result<()> {
 }
 
 async fn serve(args: &Args) -> Result<()> {
-    let mut server = Server::start(args).await?;
+    let mut server = Server::start(args, Arc::new(OtherProcess)).await?;
     // Until here nothing was admitted, and a request to end is followed at once.
     server.ready().await?;
     interrupt::listen();
     note!("rserve: {}", server.greeting());
+    notify(notify::READY);
     while !interrupt::asked() {
         if server.has_failed() {
             note!("rserve: error: the engine has failed");
@@ -58,6 +62,7 @@ async fn serve(args: &Args) -> Result<()> {
         false => args.drain_delay,
     };
     note!("rserve: ending when all texts are done; another request to end is followed at once");
+    notify(notify::STOPPING);
     server.drain(delay, args.drain_timeout).await;
     Ok(())
 }

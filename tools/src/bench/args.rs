@@ -43,11 +43,18 @@ Examples:
   rbench --batched -m model.gguf -npl 1,2,4,8           several texts at once, as a server runs them
   rbench --batched -m model.gguf -npp 8,128 -npl 1,8    and a step of 8 texts beside a prompt of 8 tokens
   rbench --roofline -m model.gguf                       how near the speed is to what memory allows
+  rbench --serve http://127.0.0.1:8080 --clients 1,4,16 a server with 1, 4 and 16 clients, each of which asks again
+  rbench --serve http://127.0.0.1:8080 --rate 0.5,1,2   and with requests at random times, so many a second
   rbench --kernels                                      products of matrices and vectors, by type
 
 --batched has llama-batched-bench's options and columns: B prompts of PP tokens in one step (T_PP seconds, S_PP tokens per
 second), then TG steps of one token of each of the B texts (T_TG, S_TG), and both together (T, S); N_KV positions are in the
 cache at the end. Times are medians of -r repetitions; llama-batched-bench has one, -r 1.
+
+--serve measures a server that speaks OpenAI's /v1/completions, rserve or llama-server. TTFT is the time to the first text, ITL that
+between parts of it, TPOT that from the first part to the last by the tokens after the first, each at the 50th, 90th and
+99th of a hundred; t/s and req/s are of all clients together. Requests that were refused (429, 503) or failed are counted and
+not timed. Prompts are random tokens, nothing is taken from the server's cache.
 
 --synthetic takes ARCH:SIZE:TYPE.
   ARCH   any architecture that trine runs, such as llama; a name that is none lists them
@@ -182,6 +189,43 @@ pub struct Args {
     #[arg(long, requires = "batched")]
     pub pps: bool,
 
+    /// Measure a server at this URL instead of a model
+    #[arg(long, value_name = "URL", conflicts_with_all = ["model", "synthetic", "roofline", "batched", "kernels", "n_prompt", "n_gen", "prompt_gen", "n_depth"])]
+    pub serve: Option<String>,
+
+    /// With --serve, clients each of which asks again when it has its answer
+    #[arg(long, value_name = "N,...", value_delimiter = ',', value_parser = sequences, requires = "serve")]
+    pub clients: Vec<usize>,
+
+    /// With --serve, requests a second that come at random times, whatever the server does
+    #[arg(long, value_name = "R,...", value_delimiter = ',', value_parser = rate, requires = "serve")]
+    pub rate: Vec<f64>,
+
+    /// With --serve, requests of each row
+    #[arg(long, value_name = "N", default_value = "64", value_parser = sequences, requires = "serve")]
+    pub requests: usize,
+
+    /// With --serve, tokens of each prompt
+    #[arg(long, value_name = "N", default_value = "256", value_parser = length, requires = "serve")]
+    pub prompt_tokens: usize,
+
+    /// With --serve, tokens that are asked for
+    #[arg(long, value_name = "N", default_value = "64", value_parser = length, requires = "serve")]
+    pub new_tokens: usize,
+
+    /// With --serve, the name of the model to ask for, such as NAME:4bit
+    #[arg(long, value_name = "NAME", requires = "serve")]
+    pub model_name: Option<String>,
+
+    /// With --serve, the key to show; also OPENAI_API_KEY
+    #[arg(
+        long,
+        value_name = "KEY",
+        env = "OPENAI_API_KEY",
+        hide_env_values = true
+    )]
+    pub key: Option<String>,
+
     /// Measure kernels instead of models: products of matrices by type and instruction set
     #[arg(long, conflicts_with_all = ["model", "synthetic", "roofline", "batched"])]
     pub kernels: bool,
@@ -259,6 +303,15 @@ fn sequences(text: &str) -> Result<usize, String> {
 
 fn repetitions(text: &str) -> Result<usize, String> {
     at_most(text, 1, MAX_REPETITIONS)
+}
+
+fn length(text: &str) -> Result<usize, String> {
+    at_most(text, 1, MAX_TOKENS)
+}
+
+fn rate(text: &str) -> Result<f64, String> {
+    let rate = text.parse().ok().filter(|r| (0.001..=10_000.0).contains(r));
+    rate.ok_or_else(|| "give a number from 0.001 to 10000".to_owned())
 }
 
 fn at_most(text: &str, least: usize, most: usize) -> Result<usize, String> {

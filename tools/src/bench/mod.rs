@@ -9,6 +9,7 @@ mod machine;
 mod models;
 mod output;
 mod roofline;
+pub mod serve;
 mod synth;
 
 use std::io::Write;
@@ -29,6 +30,10 @@ pub fn run(args: &Args) -> Result<()> {
     let mut out = signals::stdout();
     if args.kernels {
         kernels::run(args, &mut out)?;
+        return Ok(out.flush()?);
+    }
+    if let Some(url) = &args.serve {
+        serve::run(args, url, &mut out)?;
         return Ok(out.flush()?);
     }
     // Weights are made up and packed by as many threads as the most that are measured.

@@ -189,6 +189,7 @@ impl Args {
             always: self.draft_always,
         });
         GenerateOptions {
+            grammar: None,
             max_tokens: usize::try_from(self.predict).ok(),
             sampler: self.sampling.options(model, n_ctx, !self.no_escape),
             stop: Vec::new(),

@@ -4,24 +4,15 @@
 //! are ignored, `null` means absent, a wrong type is an error that names the field, and what is known but cannot be
 //! done is refused by name.
 
-pub mod asked;
-pub mod chat;
-pub mod error;
-pub mod fields;
+pub mod answer;
 pub mod models;
-pub mod native;
-pub mod probabilities;
-pub mod prompt;
 pub mod props;
-pub mod reply;
-pub mod sampling;
-pub mod shapes;
-pub mod text;
+pub mod request;
 pub mod tokens;
-pub mod unsupported;
 
-pub use error::ApiError;
-pub use reply::Reply;
+pub use answer::reply::Reply;
+
+pub use crate::error::ApiError;
 
 /// The routes that generate texts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,4 +23,15 @@ pub enum Route {
     Text,
     /// `/v1/chat/completions`.
     Chat,
+    /// `/v1/responses`.
+    Responses,
+    /// `/v1/messages`.
+    Messages,
+}
+
+impl Route {
+    /// Whether the request is a chat, in whatever form.
+    pub fn is_chat(self) -> bool {
+        matches!(self, Route::Chat | Route::Responses | Route::Messages)
+    }
 }

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::shapes;
+use super::answer::shapes;
 use crate::engine::Request;
 use crate::service::Service;
 

@@ -2,9 +2,11 @@
 
 use serde_json::{Value, json};
 
-use super::chat::{self, Conversation};
-use super::error::ApiError;
-use super::fields::{Fields, id, wrong};
+use super::request::fields::{Fields, id, wrong};
+use super::request::messages::{self, Conversation};
+use super::request::tools::Tools;
+use super::request::{anthropic, responses};
+use crate::error::ApiError;
 use crate::service::Service;
 
 /// The tokens of `content`, a text or an array of texts and token ids.
@@ -71,7 +73,9 @@ pub fn detokenize(service: &Service, body: &Value) -> Result<Value, ApiError> {
 /// # Errors
 /// Names the field; the model has no template, or one that fails.
 pub fn apply_template(service: &Service, body: &Value) -> Result<Value, ApiError> {
-    let conversation = Conversation::read(&Fields::of(body)?)?;
+    let f = Fields::of(body)?;
+    let tools = described(&f, service)?;
+    let conversation = Conversation::read(&f, &tools)?;
     Ok(json!({ "prompt": conversation.render(service.template()?)? }))
 }
 
@@ -80,6 +84,38 @@ pub fn apply_template(service: &Service, body: &Value) -> Result<Value, ApiError
 /// # Errors
 /// As [`apply_template`].
 pub fn count(service: &Service, body: &Value) -> Result<Value, ApiError> {
-    let prompt = chat::prompt(&Fields::of(body)?, service)?;
-    Ok(json!({"object": "response.input_tokens", "input_tokens": prompt.tokens.len()}))
+    let tokens = chat_tokens(service, body)?;
+    Ok(json!({"object": "response.input_tokens", "input_tokens": tokens}))
+}
+
+/// The same in the form of `/v1/responses`.
+///
+/// # Errors
+/// As [`apply_template`].
+pub fn count_response(service: &Service, body: &Value) -> Result<Value, ApiError> {
+    count(service, &responses::to_chat(body)?)
+}
+
+/// The same in the form of `/v1/messages`, where the number of tokens that an answer may have is left out.
+///
+/// # Errors
+/// As [`apply_template`].
+pub fn count_messages(service: &Service, body: &Value) -> Result<Value, ApiError> {
+    let mut body = body.clone();
+    if let Value::Object(map) = &mut body {
+        map.insert("max_tokens".into(), 0.into());
+    }
+    let tokens = chat_tokens(service, &anthropic::to_chat(&body)?)?;
+    Ok(json!({ "input_tokens": tokens }))
+}
+
+fn chat_tokens(service: &Service, body: &Value) -> Result<usize, ApiError> {
+    let f = Fields::of(body)?;
+    let prompt = messages::prompt(&f, &described(&f, service)?, service)?;
+    Ok(prompt.tokens.len())
+}
+
+/// The functions of a chat, as its template gets them.
+fn described(f: &Fields<'_>, service: &Service) -> Result<Vec<Value>, ApiError> {
+    Ok(Tools::read(f, service)?.map_or(Vec::new(), |t| t.described))
 }

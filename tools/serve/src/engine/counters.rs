@@ -4,8 +4,6 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
 
-use super::queue::Admission;
-
 /// Numbers that only grow, and what runs now.
 #[derive(Debug, Default)]
 pub struct Counters {
@@ -63,11 +61,6 @@ impl Counters {
     /// Sequences that run.
     pub fn running(&self) -> usize {
         self.lock().iter().filter(|s| s.busy).count()
-    }
-
-    pub(super) fn is_idle(&self, admission: &Admission) -> bool {
-        // In this order: a request is in a slot before it has left the queue.
-        admission.waiting() == 0 && self.running() == 0
     }
 
     pub(super) fn set_slots(&self, running: impl Iterator<Item = Slot>) {

@@ -9,6 +9,7 @@ use tokio::sync::mpsc as channel;
 use trine::{CancelToken, Model};
 
 use super::counters::{Counters, Slot};
+use super::job::{Command, Job, chooser};
 use super::options::Options;
 use super::queue::Admission;
 use super::request::{Event, Refused, Request};
@@ -29,22 +30,6 @@ struct Inner {
     admission: Arc<Admission>,
     counters: Arc<Counters>,
     commands: SyncSender<Command>,
-}
-
-/// What the engine's thread is told.
-pub(super) enum Command {
-    /// A request that was admitted to the queue.
-    New(Box<Job>),
-    /// Something changed; look.
-    Wake,
-}
-
-/// A request with the way back to its client.
-pub(super) struct Job {
-    pub request: Request,
-    pub events: channel::Sender<Event>,
-    pub cancel: CancelToken,
-    pub admitted: Instant,
 }
 
 /// The events of a request. Dropping it cancels the request at the next step.
@@ -97,19 +82,21 @@ impl Handle {
         Ok((handle, thread))
     }
 
-    /// Puts a request into the queue.
+    /// Puts a request into the queue. Where tokens are resumed within a grammar this takes a processor for a while.
     ///
     /// # Errors
     /// It is not taken: all that can be checked is checked here.
     pub fn submit(&self, request: Request) -> Result<Answer, Refused> {
         let inner = &*self.inner;
         inner.options.check(&inner.model, &request)?;
+        let chooser = chooser(&request, &inner.model)?;
         let tokens = request.prompt.len() + request.resume.len();
         inner.admission.enter(tokens, &inner.counters)?;
         let (events, receiver) = channel::channel(EVENTS);
         let cancel = CancelToken::new();
         let job = Job {
             request,
+            chooser,
             events,
             cancel: cancel.clone(),
             admitted: Instant::now(),
@@ -171,13 +158,18 @@ impl Handle {
     /// Waits until no request runs or waits; false when it took too long.
     pub fn wait_until_idle(&self, most: Duration) -> bool {
         let end = Instant::now() + most;
-        while !self.inner.counters.is_idle(&self.inner.admission) {
+        while !self.is_idle() {
             if Instant::now() >= end {
                 return false;
             }
             std::thread::sleep(Duration::from_millis(5));
         }
         true
+    }
+
+    fn is_idle(&self) -> bool {
+        // In this order: a request is in a slot before it has left the queue.
+        self.waiting() == 0 && self.inner.counters.running() == 0
     }
 
     fn wake(&self) {

@@ -5,8 +5,10 @@
 //! and samples. What a step consists of depends on time and load; what comes out does not, because the model's logits
 //! have the same bits in any step (contract N7 of `docs/determinism.md`).
 
+mod backend;
 mod counters;
 mod handle;
+mod job;
 mod memory;
 mod options;
 mod pace;

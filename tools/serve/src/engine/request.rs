@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use trine::SamplerOptions;
 use trine::generate::End;
+use trine::{Grammar, SamplerOptions};
 
 /// A text to be continued.
 ///
@@ -19,6 +19,8 @@ pub struct Request {
     pub max_tokens: Option<usize>,
     /// How tokens are chosen; the seed is the effective one.
     pub sampler: SamplerOptions,
+    /// The form that the text must have; `None`: any.
+    pub grammar: Option<Grammar>,
     /// Added to the logits of tokens before they are sampled.
     pub logit_bias: Vec<(u32, f32)>,
     /// Texts that end the text, none of them empty.
@@ -46,6 +48,7 @@ impl Request {
             resume: Vec::new(),
             max_tokens: None,
             sampler: SamplerOptions::default(),
+            grammar: None,
             logit_bias: Vec::new(),
             stop: Vec::new(),
             ignore_eos: false,
@@ -59,8 +62,7 @@ impl Request {
 }
 
 /// What the client of a request hears, in this order: `Prompt` once or several times, `PromptLogprobs` if asked for,
-/// `Token` for every token, and at the end one `Done`, `Failed` or
-/// `Refused`.
+/// `Token` for every token, and at the end one `Done`, `Failed` or `Refused`.
 #[derive(Clone, Debug)]
 pub enum Event {
     /// How much of the prompt was read. The first tells what was found in the cache, the last has `processed == total`.
@@ -73,7 +75,7 @@ pub enum Event {
     Done(Done),
     /// The text ended by a fault of the model or the server; the message is for the client.
     Failed(String),
-    /// The request was taken but never begun.
+    /// The request was taken and cannot be followed: it waited too long, or its grammar leads nowhere.
     Refused(Refused),
 }
 

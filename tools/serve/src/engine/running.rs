@@ -4,14 +4,14 @@ use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 use tokio::sync::mpsc::error::TrySendError;
+use trine::Model;
 use trine::eval::LogProbabilities;
-use trine::generate::{End, TextStream};
+use trine::generate::{ChooseError, End, TextStream};
 use trine::step::Kind;
-use trine::{Model, Sampler};
 
 use super::counters::Slot;
-use super::handle::Job;
-use super::request::{Done, Ended, Event, Progress, Token, TokenLogprobs};
+use super::job::Job;
+use super::request::{Done, Ended, Event, Progress, Refused, Token, TokenLogprobs};
 
 /// Tokens of one text, evaluated and not.
 pub(super) struct Running {
@@ -23,7 +23,6 @@ pub(super) struct Running {
     /// Tokens generated, resumed ones included.
     generated: usize,
     pub bits: u8,
-    sampler: Sampler,
     text: TextStream,
     n_ctx: usize,
     /// Found in the cache when the request was begun first.
@@ -52,34 +51,19 @@ pub(super) enum Fate {
 
 impl Running {
     /// A request at its beginning.
-    ///
-    /// # Errors
-    /// Sampler options that no chain can follow; they were checked before.
-    pub fn new(job: Job, model: &Model, bits: u8, n_ctx: usize) -> Result<Running, String> {
+    pub fn new(job: Job, model: &Model, bits: u8, n_ctx: usize) -> Running {
         let r = &job.request;
-        let mut options = r.sampler.clone();
-        options.banned.extend(model.suppressed_tokens());
-        if r.ignore_eos {
-            options.banned.extend(model.end_tokens());
-        }
-        let banned = |bias: &&(u32, f32)| bias.1 == f32::NEG_INFINITY;
-        let banned = r.logit_bias.iter().filter(banned).map(|(id, _)| *id);
-        options.banned.extend(banned);
-        let mut sampler = Sampler::new(options).map_err(|e| e.to_string())?;
         let mut text = TextStream::new(r.stop.clone());
-        r.prompt.iter().for_each(|&id| sampler.accept(id));
         for &id in &r.resume {
-            sampler.replay(id);
             // The client has that text already.
             text.push(&model.tokenizer().piece(id, false));
         }
         let tokens = [&r.prompt[..], &r.resume[..]].concat();
-        Ok(Running {
+        Running {
             given: tokens.len(),
             generated: r.resume.len(),
             tokens,
             bits,
-            sampler,
             text,
             n_ctx,
             cached: 0,
@@ -90,7 +74,7 @@ impl Running {
             over: false,
             begun: false,
             job,
-        })
+        }
     }
 
     /// All tokens so far.
@@ -182,11 +166,12 @@ impl Running {
                 logits[id as usize] += bias;
             }
         }
-        let id = match self.sampler.sample(logits) {
-            Ok(id) => id,
+        let id = match self.job.chooser.choose(logits) {
+            Ok(Some(id)) => id,
+            Ok(None) => return self.end(String::new(), Ended::Text(End::Eos), now),
+            Err(ChooseError::Grammar(e)) => return self.refuse(Refused::Invalid(e.to_string())),
             Err(e) => return self.fail(e.to_string()),
         };
-        self.sampler.accept(id);
         let evaluated = self.tokens.len();
         self.tokens.push(id);
         self.generated += 1;
@@ -241,8 +226,8 @@ impl Running {
         self.over = true;
     }
 
-    /// Ends a request that was not begun.
-    pub fn refuse(&mut self, why: super::Refused) {
+    /// Ends a request that cannot be followed.
+    pub fn refuse(&mut self, why: Refused) {
         self.send(Event::Refused(why));
         self.over = true;
     }

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use trine::{Engine, Model};
 
 use super::counters::Counters;
-use super::handle::Command;
+use super::job::Command;
 use super::options::Options;
 use super::queue::Admission;
 use super::scheduler::Scheduler;

@@ -11,8 +11,8 @@ use super::events::Events;
 use super::guard::Known;
 use super::state::State;
 use super::{body, reply, stream};
-use crate::api::asked::{Asked, Caller};
-use crate::api::{ApiError, Reply, Route};
+use crate::api::request::{Asked, Caller};
+use crate::api::{ApiError, Reply, Route, answer as shape};
 use crate::engine::Event;
 
 /// How long a stream waits for its first token before it begins, so that an error until then has a status of its own.
@@ -51,13 +51,14 @@ async fn answer(
     let asked = service.blocking(move |service| {
         let body = parse(&bytes)?;
         drop(bytes);
-        Asked::read(route, service, &body, &caller)
+        let asked = Asked::read(route, service, &body, &caller)?;
+        let mut texts = Vec::with_capacity(asked.requests.len());
+        for request in &asked.requests {
+            texts.push(service.engine.submit(request.clone())?);
+        }
+        Ok((asked, texts))
     });
-    let asked = asked.await?;
-    let mut texts = Vec::with_capacity(asked.requests.len());
-    for request in &asked.requests {
-        texts.push(service.engine.submit(request.clone())?);
-    }
+    let (asked, texts) = asked.await?;
     let mut events = Events::of(texts);
     let mut reply = Reply::new(service, asked)?;
     let entry = known.entry;
@@ -70,7 +71,7 @@ async fn answer(
         stream::take(&mut reply, event, &entry)?;
     }
     // Probabilities of thousands of tokens take their time.
-    let work = service.blocking(move |_| Ok(reply::json(200, &reply.whole())));
+    let work = service.blocking(move |_| Ok(reply::json(200, &shape::whole(&reply))));
     work.await
 }
 

@@ -9,9 +9,6 @@ use trine_tools::text;
 
 use crate::args::Args;
 
-/// The environment variable that may hold keys.
-const VARIABLE: &str = "RSERVE_API_KEY";
-
 /// The keys of a server, as digests: how long a comparison takes tells nothing of a key, not even its length.
 #[derive(Clone, Default)]
 pub struct Keys {
@@ -19,15 +16,12 @@ pub struct Keys {
 }
 
 impl Keys {
-    /// The keys that the command line, the file and the environment give.
+    /// The keys that the options and the file give.
     ///
     /// # Errors
     /// The file cannot be read, or others can read it.
     pub fn gather(args: &Args) -> Result<Keys> {
         let mut keys = args.api_key.clone();
-        if let Ok(listed) = std::env::var(VARIABLE) {
-            keys.extend(listed.split(',').map(str::to_owned));
-        }
         if let Some(path) = &args.api_key_file {
             check_mode(path)?;
             let from = format!("'{}'", path.display());

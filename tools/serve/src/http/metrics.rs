@@ -5,8 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use super::state::State;
 use crate::engine::Counters;
-use crate::meters::Histogram;
-use crate::service::Service;
+use crate::service::{Histogram, Service};
 
 /// A page of metrics.
 #[derive(Default)]

@@ -25,10 +25,6 @@ const ELSEWHERE: &[&str] = &[
     "/v1/embeddings",
     "/embeddings",
     "/embedding",
-    "/v1/responses",
-    "/v1/responses/input_tokens",
-    "/v1/messages",
-    "/v1/messages/count_tokens",
     "/infill",
     "/rerank",
     "/reranking",
@@ -81,6 +77,14 @@ pub fn router(state: &Arc<State>) -> Router {
         .route(
             "/v1/chat/completions/input_tokens",
             post(|s: Shared, b: Body| convert(s, b, tokens::count)),
+        )
+        .route(
+            "/v1/responses/input_tokens",
+            post(|s: Shared, b: Body| convert(s, b, tokens::count_response)),
+        )
+        .route(
+            "/v1/messages/count_tokens",
+            post(|s: Shared, b: Body| convert(s, b, tokens::count_messages)),
         );
     for (path, route) in [
         ("/completion", Route::Native),
@@ -88,6 +92,8 @@ pub fn router(state: &Arc<State>) -> Router {
         ("/v1/completions", Route::Text),
         ("/v1/chat/completions", Route::Chat),
         ("/chat/completions", Route::Chat),
+        ("/v1/responses", Route::Responses),
+        ("/v1/messages", Route::Messages),
     ] {
         let handler = move |s: Shared,
                             Extension(known): Extension<Known>,

@@ -6,6 +6,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, anyhow};
 use tokio::sync::{oneshot, watch};
 use tokio::task::JoinHandle;
+use trine::isolate::Isolate;
 
 use super::accept::accept;
 use super::keys::Keys;
@@ -30,11 +31,12 @@ pub struct Server {
 }
 
 impl Server {
-    /// Begins to listen, and to load the model: requests are told to wait meanwhile.
+    /// Begins to listen, and to load the model: requests are told to wait meanwhile. `isolate` renders chat templates,
+    /// which come with models and which nobody has to trust.
     ///
     /// # Errors
     /// The address cannot be had, the keys cannot be read.
-    pub async fn start(args: &Args) -> Result<Server> {
+    pub async fn start(args: &Args, isolate: Arc<dyn Isolate>) -> Result<Server> {
         args.check()?;
         let keys = Keys::gather(args)?;
         let listener = Listener::bind(args, !keys.is_empty()).await?;
@@ -47,7 +49,7 @@ impl Server {
         let (args, at) = (args.clone(), state.clone());
         let thread = std::thread::Builder::new().name("load".into());
         let load = move || {
-            let result = Service::load(&args).map(|(service, engine)| {
+            let result = Service::load(&args, isolate).map(|(service, engine)| {
                 at.set_service(service);
                 engine
             });

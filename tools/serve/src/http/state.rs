@@ -8,8 +8,7 @@ use super::hosts::Hosts;
 use super::keys::Keys;
 use crate::api::ApiError;
 use crate::args::{Args, LogFormat};
-use crate::meters::Meters;
-use crate::service::Service;
+use crate::service::{Meters, Service};
 
 /// What all connections share.
 pub struct State {

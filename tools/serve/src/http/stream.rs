@@ -16,7 +16,7 @@ use tokio::sync::mpsc;
 use super::events::Events;
 use super::log::Entry;
 use super::reply::with_type;
-use crate::api::{ApiError, Reply, Route};
+use crate::api::{ApiError, Reply, Route, answer};
 
 /// Frames that wait for a slow client; after that its text waits too.
 const WAITING: usize = 16;
@@ -68,6 +68,15 @@ pub fn respond(
 
 struct Gone;
 
+/// An error as an event of a stream.
+fn failed(route: Route, error: &ApiError) -> Value {
+    let mut body = error.body();
+    if matches!(route, Route::Responses | Route::Messages) {
+        body["type"] = "error".into();
+    }
+    body
+}
+
 async fn pump(
     mut reply: Reply,
     mut events: Events,
@@ -75,8 +84,8 @@ async fn pump(
     to: mpsc::Sender<Bytes>,
     entry: &Entry,
 ) -> Result<(), Gone> {
-    send_all(&to, begun).await?;
-    let ping = reply.asked.ping;
+    let (ping, route) = (reply.asked.ping, reply.asked.route);
+    send_all(&to, route, begun).await?;
     while !reply.is_done() {
         let event = tokio::select! {
             event = events.next() => event,
@@ -86,13 +95,13 @@ async fn pump(
             }
         };
         match take(&mut reply, event, entry) {
-            Ok(parts) => send_all(&to, parts).await?,
+            Ok(parts) => send_all(&to, route, parts).await?,
             // The headers are sent, so the error comes as an event, and nothing after it.
-            Err(e) => return send_all(&to, vec![e.body()]).await,
+            Err(e) => return send_all(&to, route, vec![failed(route, &e)]).await,
         }
     }
-    send_all(&to, reply.tail()).await?;
-    if reply.asked.route != Route::Native {
+    send_all(&to, route, answer::tail(&reply)).await?;
+    if matches!(route, Route::Text | Route::Chat) {
         send(&to, Bytes::from_static(b"data: [DONE]\n\n")).await?;
     }
     Ok(())
@@ -110,7 +119,7 @@ pub fn take(
     let Some((index, event)) = event else {
         return Err(ApiError::server("the engine has ended"));
     };
-    let parts = reply.take(index, event);
+    let parts = answer::take(reply, index, event);
     if let Some(done) = &reply.choices[index].done {
         entry.text(done);
     }
@@ -124,9 +133,14 @@ async fn silence(ping: Option<Duration>) {
     }
 }
 
-async fn send_all(to: &mpsc::Sender<Bytes>, objects: Vec<Value>) -> Result<(), Gone> {
+async fn send_all(to: &mpsc::Sender<Bytes>, route: Route, objects: Vec<Value>) -> Result<(), Gone> {
     for object in objects {
-        send(to, Bytes::from(format!("data: {object}\n\n"))).await?;
+        // Clients of these routes look at the names of events.
+        let name = match (route, object["type"].as_str()) {
+            (Route::Responses | Route::Messages, Some(name)) => format!("event: {name}\n"),
+            _ => String::new(),
+        };
+        send(to, Bytes::from(format!("{name}data: {object}\n\n"))).await?;
     }
     Ok(())
 }

@@ -170,14 +170,17 @@ fn widths_side_by_side() {
     assert_eq!(a["choices"], expected[1]);
     assert_eq!(a["trine"]["bits"], 2);
     assert_eq!(a["model"], "ap:2bit");
-    let ids = crate::client::get(local.to, "/v1/models").json();
-    let ids: Vec<&Value> = ids["data"]
+    let listed = crate::client::get(local.to, "/v1/models").json();
+    let ids: Vec<&Value> = listed["data"]
         .as_array()
         .expect("a list")
         .iter()
         .map(|m| &m["id"])
         .collect();
     assert_eq!(ids, ["ap", "ap:1bit", "ap:2bit", "ap:3bit"]);
+    // The same weights as before, whatever planes and tables they are made of.
+    let weights = file.tensors().map(|t| t.elements()).sum::<u64>();
+    assert_eq!(listed["data"][0]["meta"]["n_params"], weights);
     named["bits"] = 8.into();
     named["model"] = "ap".into();
     crate::client::post(local.to, "/v1/completions", &named).error(400);

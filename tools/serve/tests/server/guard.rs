@@ -7,7 +7,7 @@ use serde_json::json;
 use trine_serve::args::Args;
 
 use crate::client::{Response, get, raw, request};
-use crate::local::{shared, start};
+use crate::local::{isolate, shared, start};
 
 #[track_caller]
 fn with(to: std::net::SocketAddr, method: &str, path: &str, headers: &[(&str, &str)]) -> Response {
@@ -156,7 +156,7 @@ fn other_machines_need_a_key() {
         ];
         let args = Args::try_parse_from(own.iter().chain(more)).expect("options");
         runtime.block_on(async {
-            let server = trine_serve::http::Server::start(&args).await;
+            let server = trine_serve::http::Server::start(&args, isolate()).await;
             match server {
                 Err(e) => Some(format!("{e:#}")),
                 Ok(mut server) => {
@@ -251,8 +251,8 @@ fn paths_methods_and_codings() {
     with(to, "DELETE", "/health", &[]).error(405);
     for path in [
         "/v1/embeddings",
-        "/v1/responses",
-        "/v1/messages",
+        "/v1/rerank",
+        "/infill",
         "/props",
         "/slots/0?action=save",
     ] {

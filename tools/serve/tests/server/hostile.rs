@@ -70,7 +70,7 @@ fn prompts_that_are_none() {
         json!([1]),
         json!([{"content": "x"}]),
         json!([{"role": "user"}]),
-        json!([{"role": "tool", "content": "x"}]),
+        json!([{"role": "bird", "content": "x"}]),
         json!([{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "http://127.0.0.1:1/"}}]}]),
         json!([{"role": "assistant", "content": "a"}, {"role": "assistant", "content": "b"}]),
     ] {

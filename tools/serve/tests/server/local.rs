@@ -1,13 +1,14 @@
 //! Servers in this process.
 
 use std::net::SocketAddr;
-use std::sync::{LazyLock, OnceLock};
+use std::sync::{Arc, LazyLock, OnceLock};
 use std::time::Duration;
 
 use clap::Parser;
 use tokio::runtime::Runtime;
 use trine_serve::args::Args;
 use trine_serve::http::Server;
+use trine_tools::isolate::OtherProgram;
 
 /// A template for a model that has none.
 const TEMPLATE: &str = "{% for m in messages %}{{ m.role }}: {{ m.content }}\n{% endfor %}{% if add_generation_prompt %}assistant:{% endif %}";
@@ -49,7 +50,7 @@ pub fn start_with(model: &str, more: &[&str]) -> Local {
     ];
     let args = Args::try_parse_from(own.iter().chain(more)).expect("options");
     RUNTIME.block_on(async {
-        let mut server = Server::start(&args).await.expect("a server");
+        let mut server = Server::start(&args, isolate()).await.expect("a server");
         server.ready().await.expect("a model");
         let to = server
             .url()
@@ -61,6 +62,11 @@ pub fn start_with(model: &str, more: &[&str]) -> Local {
             server: Some(server),
         }
     })
+}
+
+/// What renders chat templates: the program, because these tests are none of this crate's programs.
+pub fn isolate() -> Arc<OtherProgram> {
+    Arc::new(OtherProgram(env!("CARGO_BIN_EXE_rserve").into()))
 }
 
 impl Local {

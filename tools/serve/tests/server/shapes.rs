@@ -251,7 +251,7 @@ const FIELDS: &[(&str, &str)] = &[
     ("echo", "\"x\""),
     ("response_format", "\"json\""),
     ("grammar", "\"root ::= 'a'\""),
-    ("json_schema", "{\"type\": \"object\"}"),
+    ("json_schema", "7"),
     ("best_of", "2"),
     ("dry_multiplier", "0.5"),
     ("xtc_probability", "0.5"),

@@ -1,26 +1,34 @@
 //! A loaded model with all that answers need of it.
 
-use std::fs::File;
-use std::io::Read;
-use std::path::Path;
+mod about;
+mod encoder;
+mod forms;
+mod meters;
+mod names;
+
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use sha2::{Digest, Sha256};
 use tokio::sync::Semaphore;
-use trine::formats::gguf::TensorInfo;
-use trine::{ChatTemplate, Model, NumberPath};
+use trine::grammar::GrammarError;
+use trine::isolate::Isolate;
+use trine::{ChatTemplate, Grammar, NumberPath};
 use trine_tools::{load, text};
 
-use crate::api::ApiError;
-use crate::api::models::Names;
-use crate::api::prompt::{Encoder, longest_token};
-use crate::api::reply::now;
 use crate::args::Args;
 use crate::engine::Handle;
-use crate::meters::Meters;
+use crate::error::ApiError;
+
+pub use about::{About, now};
+pub use encoder::Encoder;
+pub use forms::Form;
+pub use meters::{Histogram, Meters};
+pub use names::Names;
+
+use encoder::longest_token;
+use forms::Forms;
 
 /// A loaded model with all that answers need of it.
 pub struct Service {
@@ -38,24 +46,9 @@ pub struct Service {
     pub template_source: Option<String>,
     template: Option<ChatTemplate>,
     longest_token: Option<usize>,
+    forms: Forms,
     /// For work that takes a processor: tokenizing, templates.
     work: Arc<Semaphore>,
-}
-
-/// What is told of a model.
-pub struct About {
-    /// The name of its file.
-    pub file: String,
-    /// SHA-256 of the bytes of its file, or of its files one after another.
-    pub sha256: String,
-    /// Version, model and number path: servers with the same give the same texts.
-    pub fingerprint: String,
-    /// Bytes of its file.
-    pub size: u64,
-    /// Number of weights.
-    pub n_params: u64,
-    /// When it was loaded, in seconds since 1970.
-    pub created: u64,
 }
 
 /// What requests may ask for, apart from what the engine says.
@@ -71,27 +64,30 @@ pub struct Limits {
 }
 
 impl Service {
-    /// Loads the model that `args` name and starts its engine.
+    /// Loads the model that `args` name and starts its engine. Chat templates are rendered by `isolate`.
     ///
     /// # Errors
     /// The model cannot be used, or not with these options.
-    pub fn load(args: &Args) -> Result<(Service, JoinHandle<()>)> {
+    pub fn load(args: &Args, isolate: Arc<dyn Isolate>) -> Result<(Service, JoinHandle<()>)> {
         let model = load::load(&args.model)?;
         let file = model.path().file_name().unwrap_or_default();
         let file = file.to_string_lossy().into_owned();
-        let (template, template_source) = match &args.chat_template_file {
+        let (from, template_source) = match &args.chat_template_file {
             Some(path) => {
                 let from = format!("'{}'", path.display());
                 let source = text::utf8(text::read_file(path)?, &from)?;
-                let template = ChatTemplate::new(&source, model.tokenizer()).context(from)?;
-                (Some(template), Some(source))
+                (from, Some(source))
             }
             None => {
                 const KEY: &str = "tokenizer.chat_template";
                 let source = model.metadata().get_str(KEY)?.map(str::to_owned);
-                (model.chat_template().context(KEY)?, source)
+                (KEY.to_owned(), source)
             }
         };
+        let template = template_source
+            .as_ref()
+            .map(|source| ChatTemplate::isolated(source, model.tokenizer(), isolate).context(from));
+        let template = template.transpose()?;
         // These tokenizers change a text before they look for tokens, so its length says nothing.
         let normalizes = model.metadata().get_str("tokenizer.ggml.model")? == Some("t5");
         let longest_token = longest_token(model.tokenizer(), normalizes);
@@ -121,6 +117,7 @@ impl Service {
             template_source,
             template,
             longest_token,
+            forms: Forms::default(),
             work: Arc::new(Semaphore::new(trine_tools::args::threads(None))),
             engine,
         };
@@ -137,6 +134,14 @@ impl Service {
                 "the model has no chat template, so it was not made to chat: use /v1/completions, or start the server with --chat-template-file",
             )
         })
+    }
+
+    /// The grammar of a form, which texts are asked to have.
+    ///
+    /// # Errors
+    /// It cannot be followed.
+    pub fn grammar(&self, form: &Form) -> Result<Grammar, GrammarError> {
+        self.forms.grammar(self.engine.model().tokenizer(), form)
     }
 
     /// Text to tokens, within the context.
@@ -175,47 +180,4 @@ impl Service {
         work.await
             .unwrap_or_else(|_| Err(ApiError::server("the request could not be read")))
     }
-}
-
-impl About {
-    fn of(model: &Model, file: String, path: NumberPath) -> Result<About> {
-        let shards = model.file().shards();
-        let sha256 = sha256(shards.iter().map(|s| s.path.as_path()))?;
-        let weights = model.weights();
-        let path = match (weights.any_precision(), weights.widely_linear(), path) {
-            (_, Some(_), NumberPath::I8) => "i8",
-            (None, ..) => "exact",
-            (Some(_), _, NumberPath::F32) => "f32",
-            (Some(_), ..) => "i16",
-        };
-        Ok(About {
-            fingerprint: format!("b{}-{}-{path}", env!("CARGO_PKG_VERSION"), &sha256[..12]),
-            file,
-            sha256,
-            size: shards
-                .iter()
-                .map(|s| (*s.bytes).as_ref().len() as u64)
-                .sum(),
-            n_params: model.file().tensors().map(TensorInfo::elements).sum(),
-            created: now(),
-        })
-    }
-}
-
-/// The hash of files one after another. They are read anew: where they are mapped, looking at the bytes there would
-/// make all of them resident again.
-fn sha256<'a>(paths: impl Iterator<Item = &'a Path>) -> Result<String> {
-    let mut hash = Sha256::new();
-    let mut buffer = vec![0; 1 << 20];
-    for path in paths {
-        let context = || format!("cannot read '{}'", path.display());
-        let mut file = File::open(path).with_context(context)?;
-        loop {
-            match file.read(&mut buffer).with_context(context)? {
-                0 => break,
-                n => hash.update(&buffer[..n]),
-            }
-        }
-    }
-    Ok(text::hex(&hash.finalize()))
 }

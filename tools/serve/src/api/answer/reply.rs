@@ -1,15 +1,16 @@
-//! From the events of a request's texts to its answer, whole or in parts.
+//! What is known of the texts of a request while they come into being.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use super::asked::Asked;
-use super::error::ApiError;
-use super::{Route, chat, native, text};
+use super::items::Items;
+use crate::api::request::Asked;
+use crate::api::request::tools::reader::Reader;
 use crate::engine::{Done, Ended, Event, Progress, Request, TokenLogprobs};
-use crate::service::Service;
+use crate::error::ApiError;
+use crate::service::{Service, now};
 
 /// A text that comes into being.
 #[derive(Clone, Debug)]
@@ -36,6 +37,14 @@ pub struct Choice {
     pub begun: bool,
     /// See `begun`.
     pub chars: usize,
+    /// In a stream: finds calls of functions in the text.
+    pub reader: Reader,
+    /// In a stream of items: those so far, the ones that are whole, and how many events were sent.
+    pub items: Items,
+    /// See `items`.
+    pub output: Vec<Value>,
+    /// See `items`.
+    pub sent: u64,
     /// The end.
     pub done: Option<Done>,
     read_at: Option<Instant>,
@@ -96,6 +105,10 @@ impl Reply {
             has_newline: false,
             begun: false,
             chars: 0,
+            reader: Reader::default(),
+            items: Items::default(),
+            output: Vec::new(),
+            sent: 0,
             done: None,
             read_at: None,
         });
@@ -108,14 +121,14 @@ impl Reply {
         })
     }
 
-    /// Takes the next event of a choice, and returns what a stream sends for it.
+    /// Takes the next event of a choice, and returns what it is to a stream.
     ///
     /// # Errors
     /// The text ended by a fault, or because the server ends.
-    pub fn take(&mut self, index: usize, event: Event) -> Result<Vec<Value>, ApiError> {
+    pub fn take(&mut self, index: usize, event: Event) -> Result<Option<Part>, ApiError> {
         let stream = self.asked.stream;
         let choice = &mut self.choices[index];
-        let part = match event {
+        Ok(Some(match event {
             Event::Prompt(progress) => {
                 if progress.processed == progress.total {
                     choice.read_at = Some(Instant::now());
@@ -125,7 +138,7 @@ impl Reply {
             }
             Event::PromptLogprobs(list) => {
                 choice.prompt_logprobs.extend(list);
-                return Ok(Vec::new());
+                return Ok(None);
             }
             Event::Token(token) => {
                 choice.generated += 1;
@@ -155,15 +168,7 @@ impl Reply {
             }
             Event::Refused(why) => return Err(why.into()),
             Event::Failed(why) => return Err(ApiError::server(why)),
-        };
-        if !stream {
-            return Ok(Vec::new());
-        }
-        Ok(match self.asked.route {
-            Route::Native => native::parts(self, index, part),
-            Route::Text => text::parts(self, index, part),
-            Route::Chat => chat::parts(self, index, part),
-        })
+        }))
     }
 
     /// Whether all texts have ended.
@@ -171,22 +176,10 @@ impl Reply {
         self.choices.iter().all(|c| c.done.is_some())
     }
 
-    /// The whole answer, once all texts have ended.
-    pub fn whole(&self) -> Value {
-        match self.asked.route {
-            Route::Native => native::whole(self),
-            Route::Text => text::whole(self),
-            Route::Chat => chat::whole(self),
-        }
-    }
-
-    /// What a stream sends after all texts have ended.
-    pub fn tail(&self) -> Vec<Value> {
-        match self.asked.route {
-            Route::Native => Vec::new(),
-            Route::Text => text::tail(self),
-            Route::Chat => chat::tail(self),
-        }
+    /// A name for a call of a function: that of the answer, which is random, and the places of the choice and of the call.
+    pub fn call_id(&self, choice: usize, call: usize) -> String {
+        let random: String = self.id.chars().rev().take(18).collect();
+        format!("call_{random}{choice:03}{call:03}")
     }
 
     /// What all objects of an answer in OpenAI's shapes have.
@@ -200,12 +193,6 @@ impl Reply {
             "object": kind,
         })
     }
-}
-
-/// Seconds since 1970.
-pub fn now() -> u64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH);
-    since.unwrap_or_default().as_secs()
 }
 
 /// A random name of letters and digits.

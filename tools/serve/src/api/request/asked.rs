@@ -1,15 +1,18 @@
 //! A request for texts, read.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::Value;
+use trine::Grammar;
 
-use super::Route;
-use super::error::ApiError;
+use super::super::Route;
 use super::fields::Fields;
 use super::prompt::{self, Prompt};
-use super::{chat, sampling, unsupported};
+use super::tools::{Calls, Tools};
+use super::{anthropic, messages, responses, sampling, structure, unsupported};
 use crate::engine::Request;
+use crate::error::ApiError;
 use crate::service::Service;
 
 /// Who asks, apart from what the body says.
@@ -32,6 +35,8 @@ pub struct Asked {
     pub listed: bool,
     /// Texts for each prompt.
     pub choices: usize,
+    /// How calls of functions are written in the texts, where they may be.
+    pub calls: Option<Arc<Calls>>,
     /// The texts: all choices of the first prompt, then those of the second.
     pub requests: Vec<Request>,
     /// Send tokens as they come.
@@ -70,12 +75,23 @@ impl Asked {
         body: &Value,
         caller: &Caller,
     ) -> Result<Asked, ApiError> {
-        let f = Fields::of(body)?;
+        let converted = match route {
+            Route::Responses => Some(responses::to_chat(body)?),
+            Route::Messages => Some(anthropic::to_chat(body)?),
+            Route::Native | Route::Text | Route::Chat => None,
+        };
+        let f = Fields::of(converted.as_ref().unwrap_or(body))?;
         unsupported::check(&f, route)?;
-        let (model, bits) = service.names.resolve(&f)?;
-        let (prompts, listed) = match route {
-            Route::Chat => (vec![chat::prompt(&f, service)?], false),
-            _ => {
+        let bits = f.integer("bits", 1..=8)?.map(|b| b as u8);
+        let (model, bits) = service.names.resolve(f.short_text("model", NAME)?, bits)?;
+        let tools = match route.is_chat() {
+            true => Tools::read(&f, service)?,
+            false => None,
+        };
+        let described = tools.as_ref().map_or(&[][..], |t| &t.described);
+        let (prompts, listed) = match route.is_chat() {
+            true => (vec![messages::prompt(&f, described, service)?], false),
+            false => {
                 let value = f
                     .get("prompt")
                     .ok_or_else(|| ApiError::field("prompt", "is required"))?;
@@ -83,8 +99,12 @@ impl Asked {
             }
         };
         let choices = choices(&f, service)?;
+        if choices > 1 && matches!(route, Route::Responses | Route::Messages) {
+            return Err(ApiError::field("n", "this route has one answer"));
+        }
         let one = Request {
             bits,
+            grammar: grammar(&f, tools.as_ref(), service)?,
             ..request(&f, route, service, caller)?
         };
         if !one.resume.is_empty() && prompts.len() * choices > 1 {
@@ -108,6 +128,7 @@ impl Asked {
         Ok(Asked {
             requests: requests.collect(),
             route,
+            calls: tools.and_then(|t| t.calls),
             prompts,
             listed,
             choices,
@@ -128,6 +149,23 @@ impl Asked {
     }
 }
 
+/// The form that the texts must have.
+fn grammar(
+    f: &Fields<'_>,
+    tools: Option<&Tools>,
+    service: &Service,
+) -> Result<Option<Grammar>, ApiError> {
+    let form = structure::grammar(f, service)?;
+    let calls = tools.map(|t| t.grammar(service)).transpose()?.flatten();
+    if form.is_some() && calls.is_some() {
+        return Err(ApiError::field(
+            "tools",
+            "contradicts 'response_format', 'json_schema' and 'grammar', unless 'tool_choice' is \"none\"",
+        ));
+    }
+    Ok(form.or(calls))
+}
+
 fn choices(f: &Fields<'_>, service: &Service) -> Result<usize, ApiError> {
     let most = service.limits.max_choices as i64;
     let n = f.integer("n", 1..=most)?;
@@ -135,7 +173,7 @@ fn choices(f: &Fields<'_>, service: &Service) -> Result<usize, ApiError> {
     Ok(n.unwrap_or(1) as usize)
 }
 
-/// The request but for its prompt and bits.
+/// The request but for its prompt, bits and grammar.
 fn request(
     f: &Fields<'_>,
     route: Route,
@@ -155,6 +193,7 @@ fn request(
         resume: f.ids("resume_tokens")?.unwrap_or_default(),
         max_tokens: max_tokens(f, service)?,
         sampler,
+        grammar: None,
         logit_bias: biases.added,
         stop: stops(f)?,
         ignore_eos: f.is_set("ignore_eos")?,
@@ -217,7 +256,7 @@ fn logprobs(f: &Fields<'_>, route: Route) -> Result<Option<usize>, ApiError> {
     let most = i64::from(i32::MAX);
     let native = f.integer("n_probs", 0..=most)?.filter(|n| *n > 0);
     let asked = match route {
-        Route::Chat => {
+        Route::Chat | Route::Responses | Route::Messages => {
             let top = f.integer("top_logprobs", 0..=most)?;
             match (f.is_set("logprobs")?, top) {
                 (true, top) => Some(top.unwrap_or(20)),

@@ -1,27 +1,24 @@
-//! `/v1/chat/completions`: messages in, OpenAI's shape out.
+//! The messages of a chat: JSON to a prompt, by the template of the model.
 
-use serde_json::{Value, json};
-use trine::chat::ChatError;
+use serde_json::Value;
+use trine::chat::{ChatError, ToolCall};
 use trine::{ChatTemplate, Message, Role};
 
-use super::error::ApiError;
 use super::fields::{Fields, wrong};
-use super::probabilities::entry;
 use super::prompt::Prompt;
-use super::reply::{Choice, Part, Reply};
-use super::{native, shapes};
-use crate::engine::TokenLogprobs;
+use crate::error::ApiError;
 use crate::service::Service;
-
-const WHOLE: &str = "chat.completion";
-const CHUNK: &str = "chat.completion.chunk";
 
 /// Most messages of a chat.
 const MOST: usize = 4096;
+/// Longest id of a call, in bytes.
+const ID: usize = 256;
 
 /// A chat as it is to be rendered.
 pub struct Conversation {
     messages: Vec<Message>,
+    /// The functions that the model may call, as the template gets them.
+    tools: Vec<Value>,
     /// The beginning of the answer, which the model goes on with.
     begun: Option<String>,
     /// Whether the answer follows.
@@ -29,11 +26,11 @@ pub struct Conversation {
 }
 
 impl Conversation {
-    /// Reads the messages of a request.
+    /// Reads the messages of a request whose functions are `tools`.
     ///
     /// # Errors
     /// Names the field.
-    pub fn read(f: &Fields<'_>) -> Result<Conversation, ApiError> {
+    pub fn read(f: &Fields<'_>, tools: &[Value]) -> Result<Conversation, ApiError> {
         let list = f
             .list("messages")?
             .ok_or_else(|| ApiError::field("messages", "is required"))?;
@@ -61,7 +58,9 @@ impl Conversation {
                 "contradicts 'add_generation_prompt': true",
             ));
         }
-        let goes_on = assistant(messages.last()) && answer != Some(true) && go_on != Some(false);
+        let calls = messages.last().is_some_and(|m| !m.calls.is_empty());
+        let goes_on =
+            assistant(messages.last()) && !calls && answer != Some(true) && go_on != Some(false);
         let begun = if goes_on { messages.pop() } else { None };
         if go_on == Some(true) && begun.is_none() {
             return Err(ApiError::field(
@@ -73,6 +72,7 @@ impl Conversation {
             answer: begun.is_some() || answer.unwrap_or(true),
             begun: begun.map(|m| m.content),
             messages,
+            tools: tools.to_vec(),
         })
     }
 
@@ -82,7 +82,7 @@ impl Conversation {
     /// The template fails, or refuses the messages.
     pub fn render(&self, template: &ChatTemplate) -> Result<String, ApiError> {
         let text = template
-            .render(&self.messages, self.answer)
+            .render_with_tools(&self.messages, &self.tools, self.answer)
             .map_err(failed)?;
         Ok(text + self.begun.as_deref().unwrap_or_default())
     }
@@ -95,17 +95,18 @@ impl Conversation {
         let tokenizer = service.engine.model().tokenizer();
         let Some(begun) = &self.begun else {
             return template
-                .encode(tokenizer, &self.messages, self.answer)
+                .encode_with_tools(tokenizer, &self.messages, &self.tools, self.answer)
                 .map_err(failed);
         };
         // The beginning of the answer is encoded together with what stands before it, as one text; so nothing in it
         // and in the messages may look like a control token.
-        let texts = self
-            .messages
-            .iter()
-            .map(|m| m.content.as_str())
-            .chain([begun.as_str()]);
-        for text in texts {
+        let calls = self.messages.iter().flat_map(|m| &m.calls);
+        let calls = calls.map(|c| format!("{} {} {}", c.id, c.name, c.arguments));
+        let others = calls.chain(self.tools.iter().map(Value::to_string));
+        let others: Vec<String> = others.collect();
+        let texts = self.messages.iter().map(|m| m.content.as_str());
+        let texts = texts.chain([begun.as_str()]);
+        for text in texts.chain(others.iter().map(String::as_str)) {
             let plain = tokenizer.encode(text, false, false);
             if plain.ok() != tokenizer.encode(text, false, true).ok() {
                 return Err(failed(ChatError::Unprotected));
@@ -121,12 +122,12 @@ impl Conversation {
     }
 }
 
-/// The prompt of a chat.
+/// The prompt of a chat in which the model may call `tools`.
 ///
 /// # Errors
 /// Names the field; the model has no template, or one that fails.
-pub fn prompt(f: &Fields<'_>, service: &Service) -> Result<Prompt, ApiError> {
-    let conversation = Conversation::read(f)?;
+pub fn prompt(f: &Fields<'_>, tools: &[Value], service: &Service) -> Result<Prompt, ApiError> {
+    let conversation = Conversation::read(f, tools)?;
     let template = service.template()?;
     let bytes = conversation
         .messages
@@ -151,21 +152,31 @@ fn message(value: &Value) -> Result<Message, ApiError> {
     };
     let f = Fields::members(map);
     let role = match f.text("role")? {
-        Some("system") => Role::System,
+        // The newer name for it.
+        Some("system" | "developer") => Role::System,
         Some("user") => Role::User,
         Some("assistant") => Role::Assistant,
+        Some("tool") => Role::Tool,
         Some(other) => {
             let other: String = other.chars().take(40).collect();
             return Err(ApiError::field(
                 "role",
-                format!("'{other}' is not supported; use system, user or assistant"),
+                format!("'{other}' is not supported; use system, user, assistant or tool"),
             ));
         }
         None => return Err(ApiError::field("role", "every message needs one")),
     };
-    if f.list("tool_calls")?.is_some_and(|calls| !calls.is_empty()) {
-        return Err(ApiError::unsupported("tool_calls"));
+    let calls = f.list("tool_calls")?.unwrap_or_default();
+    if !calls.is_empty() && role != Role::Assistant {
+        return Err(ApiError::field(
+            "tool_calls",
+            "only the assistant calls functions",
+        ));
     }
+    let calls: Vec<ToolCall> = calls.iter().map(call).collect::<Result<_, _>>()?;
+    let answers = f
+        .short_text("tool_call_id", ID)?
+        .filter(|_| role == Role::Tool);
     let content = match f.get("content") {
         Some(Value::String(text)) => text.clone(),
         Some(Value::Array(parts)) => {
@@ -176,7 +187,35 @@ fn message(value: &Value) -> Result<Message, ApiError> {
         None => return Err(ApiError::field("content", "every message needs one")),
         Some(other) => return Err(wrong("content", "a string or an array of parts", other)),
     };
-    Ok(Message { role, content })
+    Ok(Message {
+        calls,
+        answers: answers.map(str::to_owned),
+        ..Message::new(role, content)
+    })
+}
+
+/// A call that the assistant made before.
+fn call(value: &Value) -> Result<ToolCall, ApiError> {
+    let (function, id) = (&value["function"], value["id"].as_str().unwrap_or_default());
+    let Some(name) = function["name"].as_str().filter(|_| id.len() <= ID) else {
+        return Err(ApiError::field(
+            "tool_calls",
+            "each is {\"id\": ..., \"type\": \"function\", \"function\": {\"name\": ..., \"arguments\": ...}}",
+        ));
+    };
+    let arguments = match &function["arguments"] {
+        // OpenAI's are a text that holds an object. Templates want the object.
+        Value::String(text) => match serde_json::from_str(text) {
+            Ok(object @ Value::Object(_)) => object,
+            _ => text.as_str().into(),
+        },
+        other => other.clone(),
+    };
+    Ok(ToolCall {
+        id: id.to_owned(),
+        name: name.to_owned(),
+        arguments,
+    })
 }
 
 fn part(value: &Value) -> Result<&str, ApiError> {
@@ -191,109 +230,4 @@ fn part(value: &Value) -> Result<&str, ApiError> {
 
 fn failed(e: ChatError) -> ApiError {
     ApiError::field("messages", e)
-}
-
-/// The whole answer.
-pub fn whole(reply: &Reply) -> Value {
-    let choice = |(i, c): (usize, &Choice)| {
-        let mut out = json!({
-            "finish_reason": c.done.as_ref().map(shapes::finish_reason),
-            "index": i,
-            "message": {"role": "assistant", "content": c.text},
-        });
-        if c.request.logprobs.is_some() {
-            out["logprobs"] = logprobs(reply, &c.logprobs);
-        }
-        if reply.asked.return_tokens {
-            out["tokens"] = json!(c.tokens);
-        }
-        out
-    };
-    let choices = reply.choices.iter().enumerate().map(choice).collect();
-    let mut out = reply.object(WHOLE, choices);
-    out["usage"] = shapes::usage(&reply.choices, reply.asked.choices);
-    if let [first, ..] = &reply.choices[..] {
-        out["timings"] = shapes::timings(first);
-        out["trine"] = first.done.as_ref().map_or(Value::Null, shapes::effective);
-    }
-    if reply.asked.verbose {
-        out["__verbose"] = native::whole(reply);
-    }
-    out
-}
-
-fn logprobs(reply: &Reply, list: &[TokenLogprobs]) -> Value {
-    let tokenizer = reply.service.engine.model().tokenizer();
-    let content: Vec<Value> = list.iter().map(|t| entry(tokenizer, t)).collect();
-    json!({ "content": content })
-}
-
-/// What a stream sends for a part of the text `index`.
-pub fn parts(reply: &mut Reply, index: usize, part: Part) -> Vec<Value> {
-    let mut out = Vec::new();
-    if !reply.choices[index].begun {
-        reply.choices[index].begun = true;
-        let delta = json!({"role": "assistant", "content": null});
-        out.push(chunk(reply, index, delta, Value::Null));
-    }
-    match part {
-        Part::Progress(p) if reply.asked.return_progress => {
-            let mut object = reply.object(CHUNK, Vec::new());
-            object["prompt_progress"] = shapes::progress(&p);
-            out.push(object);
-        }
-        Part::Progress(_) => {}
-        Part::Token { text, .. } => content(reply, index, &text, &mut out),
-        Part::Done(rest) => {
-            content(reply, index, &rest, &mut out);
-            let done = reply.choices[index].done.clone();
-            let reason = done.as_ref().map(shapes::finish_reason);
-            let mut object = chunk(reply, index, json!({}), reason.into());
-            // Tokens without a text of their own, such as the one that ended it.
-            told(reply, index, &mut object);
-            object["trine"] = done.as_ref().map_or(Value::Null, shapes::effective);
-            if !reply.asked.include_usage {
-                object["timings"] = shapes::timings(&reply.choices[index]);
-            }
-            out.push(object);
-        }
-    }
-    out
-}
-
-fn content(reply: &mut Reply, index: usize, text: &str, out: &mut Vec<Value>) {
-    // A delta is never empty: what is held back comes with a later one.
-    if text.is_empty() {
-        return;
-    }
-    let mut object = chunk(reply, index, json!({ "content": text }), Value::Null);
-    told(reply, index, &mut object);
-    if reply.asked.timings_per_token {
-        object["timings"] = shapes::timings(&reply.choices[index]);
-    }
-    out.push(object);
-}
-
-/// Adds the probabilities that were not sent yet.
-fn told(reply: &mut Reply, index: usize, object: &mut Value) {
-    let list = std::mem::take(&mut reply.choices[index].logprobs);
-    if !list.is_empty() {
-        object["choices"][0]["logprobs"] = logprobs(reply, &list);
-    }
-}
-
-fn chunk(reply: &Reply, index: usize, delta: Value, reason: Value) -> Value {
-    let choice = json!({"finish_reason": reason, "index": index, "delta": delta});
-    reply.object(CHUNK, vec![choice])
-}
-
-/// What a stream sends after all texts have ended.
-pub fn tail(reply: &Reply) -> Vec<Value> {
-    if !reply.asked.include_usage {
-        return Vec::new();
-    }
-    let mut out = reply.object(CHUNK, Vec::new());
-    out["usage"] = shapes::usage(&reply.choices, reply.asked.choices);
-    out["timings"] = reply.choices.first().map_or(Value::Null, shapes::timings);
-    vec![out]
 }

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use serde_json::{Value, json};
+use trine::Grammar;
 use trine::generate::End;
 
 use super::probabilities;
@@ -154,7 +155,7 @@ pub fn settings(service: &Service, r: &Request, stream: bool) -> Value {
         "logit_bias": biases,
         "n_probs": r.logprobs.unwrap_or(0),
         "min_keep": 0,
-        "grammar": "",
+        "grammar": r.grammar.as_ref().map_or("", Grammar::source),
         "samplers": ["penalties", "top_k", "typ_p", "top_p", "min_p", "temperature"],
         "timings_per_token": false,
         "post_sampling_probs": false,

@@ -2,9 +2,9 @@
 
 use serde_json::Value;
 
-use super::Route;
-use super::error::ApiError;
+use super::super::Route;
 use super::fields::Fields;
+use crate::error::ApiError;
 
 /// Refuses what this server does not do.
 ///
@@ -13,9 +13,8 @@ use super::fields::Fields;
 pub fn check(f: &Fields<'_>, route: Route) -> Result<(), ApiError> {
     numbers(f)?;
     texts(f)?;
-    structure(f)?;
     match route {
-        Route::Chat => chat(f),
+        Route::Chat | Route::Responses | Route::Messages => chat(f),
         Route::Text => text(f),
         Route::Native => Ok(()),
     }
@@ -74,40 +73,14 @@ fn numbers(f: &Fields<'_>) -> Result<(), ApiError> {
 }
 
 fn texts(f: &Fields<'_>) -> Result<(), ApiError> {
-    for name in [
-        "grammar",
-        "json_schema",
-        "lora",
-        "chat_template",
-        "chat_template_kwargs",
-    ] {
+    for name in ["lora", "chat_template", "chat_template_kwargs"] {
         refuse(name, f.get(name).is_some_and(|v| !is_empty(v)))?;
     }
     refuse("post_sampling_probs", f.is_set("post_sampling_probs")?)?;
     refuse("backend_sampling", f.is_set("backend_sampling")?)
 }
 
-fn structure(f: &Fields<'_>) -> Result<(), ApiError> {
-    let Some(format) = f.object("response_format")? else {
-        return Ok(());
-    };
-    match format.text("type")? {
-        Some("text") => Ok(()),
-        Some("json_object" | "json_schema") => Err(ApiError::unsupported("response_format")),
-        _ => Err(ApiError::field(
-            "response_format",
-            "'type' must be \"text\", \"json_object\" or \"json_schema\"",
-        )),
-    }
-}
-
 fn chat(f: &Fields<'_>) -> Result<(), ApiError> {
-    let tools = f.list("tools")?.is_some_and(|t| !t.is_empty());
-    refuse("tools", tools)?;
-    let choice = f.get("tool_choice");
-    let none = choice.is_none_or(|c| c == "none" || c == "auto");
-    refuse("tool_choice", !none)?;
-    f.flag("parallel_tool_calls")?;
     f.text("reasoning_effort")?;
     f.text("reasoning_format")?;
     for name in ["audio", "prediction"] {
@@ -155,8 +128,8 @@ mod tests {
     fn what_is_switched_off_is_no_request() {
         let off = json!({
             "xtc_probability": 0.0, "xtc_threshold": 0.1, "dry_multiplier": 0, "mirostat": 0, "top_n_sigma": -1,
-            "min_keep": 1, "grammar": "", "json_schema": null, "lora": [], "response_format": {"type": "text"},
-            "tools": [], "tool_choice": "auto", "n_discard": 0, "adaptive_target": -1.0, "draft_bits": 3,
+            "min_keep": 1, "lora": [],
+            "n_discard": 0, "adaptive_target": -1.0, "draft_bits": 3,
         });
         assert_eq!(checked(off), Ok(()));
     }
@@ -168,12 +141,6 @@ mod tests {
             ("dry_multiplier", json!(0.8)),
             ("mirostat", json!(2)),
             ("top_n_sigma", json!(1.0)),
-            ("grammar", json!("root ::= \"a\"")),
-            ("json_schema", json!({"type": "object"})),
-            ("response_format", json!({"type": "json_object"})),
-            ("response_format", json!({"type": "xml"})),
-            ("tools", json!([{"type": "function"}])),
-            ("tool_choice", json!("required")),
             ("n_discard", json!(-1)),
             ("chat_template", json!("{{ x }}")),
         ] {

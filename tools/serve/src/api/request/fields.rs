@@ -4,7 +4,7 @@ use std::ops::RangeInclusive;
 
 use serde_json::{Map, Value};
 
-use super::error::ApiError;
+use crate::error::ApiError;
 
 type Read<T> = Result<Option<T>, ApiError>;
 

@@ -3,8 +3,8 @@
 use serde_json::Value;
 use trine::{SamplerOptions, Tokenizer};
 
-use super::error::ApiError;
 use super::fields::{Fields, id, wrong};
+use crate::error::ApiError;
 
 /// The steps of the chain by their names, in the only order that the engine has.
 const CHAIN: &[&str] = &[

@@ -1,0 +1,111 @@
+//! Which token comes next: the sampler's choice among what a grammar allows.
+
+use crate::grammar::{Grammar, GrammarError, Matcher};
+use crate::handle::Model;
+use crate::sample::{SampleError, Sampler, SamplerOptions};
+
+/// Chooses the tokens of one text.
+///
+/// Where there is a grammar, what it does not allow is left out before the sampler's chain begins. (llama.cpp samples first
+/// and samples again when the grammar does not allow the choice, which draws other random numbers.)
+#[derive(Clone)]
+pub struct Chooser {
+    sampler: Sampler,
+    matcher: Option<Matcher>,
+    /// The tokens that end a text.
+    ends: Vec<u32>,
+}
+
+/// Why no token can be chosen.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ChooseError {
+    /// The sampler cannot.
+    #[error(transparent)]
+    Sample(#[from] SampleError),
+    /// The grammar allows nothing, or takes too much.
+    #[error(transparent)]
+    Grammar(#[from] GrammarError),
+}
+
+impl Chooser {
+    /// For a text of `model` that has read nothing yet. Tokens that the file suppresses are never chosen; with
+    /// `ignore_eos` neither are those that end a text.
+    ///
+    /// # Errors
+    /// Options that no sampler can follow.
+    pub fn new(
+        model: &Model,
+        mut options: SamplerOptions,
+        ignore_eos: bool,
+        grammar: Option<&Grammar>,
+    ) -> Result<Chooser, SampleError> {
+        options.banned.extend(model.suppressed_tokens());
+        if ignore_eos {
+            options.banned.extend(model.end_tokens());
+        }
+        Ok(Chooser {
+            sampler: Sampler::new(options)?,
+            matcher: grammar.map(Grammar::matcher),
+            ends: model.end_tokens().to_vec(),
+        })
+    }
+
+    /// Remembers a token of the prompt.
+    pub fn read(&mut self, id: u32) {
+        self.sampler.accept(id);
+    }
+
+    /// As if `id` had been chosen: what comes next is chosen as after it.
+    ///
+    /// # Errors
+    /// The grammar does not allow it.
+    pub fn replay(&mut self, id: u32) -> Result<(), GrammarError> {
+        self.sampler.replay(id);
+        if let Some(matcher) = &mut self.matcher {
+            // Looked at as well, so that the matcher has done all that it did where the token was chosen.
+            matcher.allowed()?;
+            if !self.ends.contains(&id) {
+                matcher.accept(id)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Chooses the next token and remembers it. `None`: the grammar lets nothing follow but the end of the text, for
+    /// which the model has no token that may be chosen.
+    ///
+    /// # Errors
+    /// A NaN or +inf among the logits; the grammar takes too much.
+    pub fn choose(&mut self, logits: &[f32]) -> Result<Option<u32>, ChooseError> {
+        let id = match &mut self.matcher {
+            None => self.sampler.sample(logits)?,
+            Some(matcher) => {
+                let allowed = matcher.allowed()?;
+                let ends = &self.ends;
+                let may = |id| {
+                    if ends.contains(&id) {
+                        allowed.end()
+                    } else {
+                        allowed.token(id)
+                    }
+                };
+                let Some(id) = self.sampler.sample_among(logits, may)? else {
+                    return match allowed.end() {
+                        true => Ok(None),
+                        false => {
+                            let why = "every token that it allows is banned";
+                            Err(GrammarError::Stopped(why.to_owned()).into())
+                        }
+                    };
+                };
+                if !ends.contains(&id) {
+                    matcher.accept(id)?;
+                }
+                id
+            }
+        };
+        self.sampler.accept(id);
+        Ok(Some(id))
+    }
+}

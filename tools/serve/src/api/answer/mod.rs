@@ -1,0 +1,56 @@
+//! The shape of an answer, by the route that was asked.
+
+pub mod anthropic;
+pub mod chat;
+pub mod items;
+pub mod native;
+pub mod probabilities;
+pub mod reply;
+pub mod responses;
+pub mod shapes;
+pub mod text;
+
+use serde_json::Value;
+
+use super::Route;
+use crate::engine::Event;
+use crate::error::ApiError;
+use reply::Reply;
+
+/// Takes the next event of a choice, and returns what a stream sends for it.
+///
+/// # Errors
+/// The text ended by a fault, or because the server ends.
+pub fn take(reply: &mut Reply, index: usize, event: Event) -> Result<Vec<Value>, ApiError> {
+    let part = reply.take(index, event)?;
+    let Some(part) = part.filter(|_| reply.asked.stream) else {
+        return Ok(Vec::new());
+    };
+    Ok(match reply.asked.route {
+        Route::Native => native::parts(reply, index, part),
+        Route::Text => text::parts(reply, index, part),
+        Route::Chat => chat::parts(reply, index, part),
+        Route::Responses => responses::parts(reply, part),
+        Route::Messages => anthropic::parts(reply, part),
+    })
+}
+
+/// The whole answer, once all texts have ended.
+pub fn whole(reply: &Reply) -> Value {
+    match reply.asked.route {
+        Route::Native => native::whole(reply),
+        Route::Text => text::whole(reply),
+        Route::Chat => chat::whole(reply),
+        Route::Responses => responses::whole(reply),
+        Route::Messages => anthropic::whole(reply),
+    }
+}
+
+/// What a stream sends after all texts have ended.
+pub fn tail(reply: &Reply) -> Vec<Value> {
+    match reply.asked.route {
+        Route::Native | Route::Responses | Route::Messages => Vec::new(),
+        Route::Text => text::tail(reply),
+        Route::Chat => chat::tail(reply),
+    }
+}

@@ -1,0 +1,14 @@
+//! JSON in, requests for the engine out.
+
+pub mod anthropic;
+pub mod asked;
+pub mod fields;
+pub mod messages;
+pub mod prompt;
+pub mod responses;
+pub mod sampling;
+pub mod structure;
+pub mod tools;
+pub mod unsupported;
+
+pub use asked::{Asked, Caller};

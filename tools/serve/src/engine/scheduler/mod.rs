@@ -1,0 +1,234 @@
+//! What the next step consists of, and what follows from it.
+//!
+//! Nothing here can be seen in a text: a sequence's logits are the same in any step, so all choices are made for time and
+//! memory alone. Every running sequence that has all but its last token evaluated gets its next token in every step of
+//! its width; prompts are read in portions beside that. When pages run short, what the cache holds goes first, then the
+//! youngest sequence gives its pages back and begins again later, with the same tokens.
+
+mod plan;
+mod step;
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Instant;
+
+use trine::Model;
+use trine::step::{PrefixTree, Sequence};
+
+use super::backend::Backend;
+use super::counters::Counters;
+use super::job::Job;
+use super::options::Options;
+use super::pace::Pace;
+use super::queue::Admission;
+use super::request::{Ended, Refused};
+use super::running::{Fate, Running};
+
+/// A request that holds pages.
+struct Active {
+    run: Running,
+    seq: Sequence,
+    /// Its client does not read.
+    stalled: bool,
+}
+
+impl Active {
+    /// Tokens that are not evaluated.
+    fn rest(&self) -> usize {
+        self.run.tokens().len() - self.seq.len()
+    }
+
+    /// Leaves its first positions to those that begin alike.
+    fn remember(&self, positions: usize, tree: &mut PrefixTree) {
+        if let Some(kind) = self.run.kind() {
+            let tokens = &self.run.tokens()[..positions];
+            tree.insert(&kind, tokens, &self.seq.fork(positions));
+        }
+    }
+}
+
+/// The requests of a server.
+pub(super) struct Scheduler<B> {
+    backend: B,
+    model: Model,
+    options: Options,
+    admission: Arc<Admission>,
+    counters: Arc<Counters>,
+    waiting: VecDeque<Running>,
+    active: Vec<Active>,
+    tree: PrefixTree,
+    pace: Pace,
+    /// Width of the last step.
+    width: u8,
+}
+
+impl<B: Backend> Scheduler<B> {
+    pub fn new(
+        backend: B,
+        model: &Model,
+        options: &Options,
+        admission: &Arc<Admission>,
+        counters: &Arc<Counters>,
+    ) -> Scheduler<B> {
+        Scheduler {
+            tree: PrefixTree::new(backend.pages()),
+            pace: Pace::new(options),
+            backend,
+            model: model.clone(),
+            options: options.clone(),
+            admission: admission.clone(),
+            counters: counters.clone(),
+            waiting: VecDeque::new(),
+            active: Vec::new(),
+            width: 0,
+        }
+    }
+
+    /// Takes a request from the queue's door.
+    pub fn take(&mut self, job: Job) {
+        let bits = job.request.bits.or(self.options.bits).unwrap_or(0);
+        let run = Running::new(job, &self.model, bits, self.options.n_ctx());
+        self.waiting.push_back(run);
+    }
+
+    /// Whether there is any request.
+    pub fn is_empty(&self) -> bool {
+        self.waiting.is_empty() && self.active.is_empty()
+    }
+
+    /// Ends all requests, because the server does.
+    pub fn shut_down(&mut self, now: Instant) {
+        let active = self.active.drain(..).map(|a| a.run);
+        for mut run in active.chain(self.waiting.drain(..)) {
+            run.end(String::new(), Ended::Shutdown, now);
+            let _ = run.fate(now, self.options.stall_timeout);
+        }
+    }
+
+    /// Ends all requests that hold pages, because a step failed.
+    pub fn fail_all(&mut self, why: &str) {
+        for active in &mut self.active {
+            active.run.fail(why.to_owned());
+        }
+        // Nothing is known of pages that were being written.
+        self.tree.clear();
+    }
+
+    /// Everything between two steps, and one step. False when there was nothing to evaluate.
+    pub fn round(&mut self, clock: &dyn Fn() -> Instant) -> bool {
+        self.sweep(clock());
+        self.admit(clock());
+        let stepped = self.step(clock);
+        self.sweep(clock());
+        self.count();
+        stepped
+    }
+
+    /// Lets go of requests that ended.
+    fn sweep(&mut self, now: Instant) {
+        let (patience, timeout) = (self.options.stall_timeout, self.options.queue_timeout);
+        self.waiting.retain_mut(|run| {
+            let waited = now.duration_since(run.admitted());
+            if !run.begun && waited > timeout {
+                let seconds = timeout.as_secs();
+                run.refuse(Refused::WaitedTooLong { seconds });
+            }
+            let stays = !matches!(run.fate(now, patience), Fate::Over);
+            if !stays && !run.begun {
+                self.admission.leave(run.tokens().len());
+            }
+            stays
+        });
+        let mut i = 0;
+        while i < self.active.len() {
+            let active = &mut self.active[i];
+            match active.run.fate(now, patience) {
+                Fate::Over => {
+                    let active = self.active.remove(i);
+                    self.counters.ended.fetch_add(1, Relaxed);
+                    active.remember(active.seq.len(), &mut self.tree);
+                    continue;
+                }
+                Fate::Stalled => active.stalled = true,
+                Fate::Lives => active.stalled = false,
+            }
+            i += 1;
+        }
+    }
+
+    /// Gives pages to requests that wait, as long as there are some.
+    fn admit(&mut self, now: Instant) {
+        let mut i = 0;
+        while i < self.waiting.len() && self.active.len() < self.options.parallel {
+            if self.is_being_read(&self.waiting[i]) {
+                i += 1;
+                continue;
+            }
+            let run = &self.waiting[i];
+            let known = run.tokens().len() - 1;
+            let seq = match run.kind().filter(|_| run.may_reuse()) {
+                Some(kind) => self.tree.find(&kind, &run.tokens()[..known]),
+                None => self.backend.pages().sequence(),
+            };
+            // One more for each sequence, so that the next ones to grow need not give way at once.
+            let needed = seq.pages_for(run.tokens().len() - seq.len()) + self.active.len() + 1;
+            let all = self.backend.pages().budget();
+            if !self.make_room(needed.min(all)) && !self.active.is_empty() {
+                return;
+            }
+            let Some(mut run) = self.waiting.remove(i) else {
+                return;
+            };
+            let queued = (!run.begun).then(|| run.tokens().len());
+            run.begin(seq.len(), now);
+            self.counters
+                .cached_tokens
+                .fetch_add(seq.len() as u64, Relaxed);
+            self.active.push(Active {
+                run,
+                seq,
+                stalled: false,
+            });
+            if let Some(tokens) = queued {
+                // Counted as running before it is no more counted as waiting: whoever waits for the end sees one of both.
+                self.count();
+                self.admission.leave(tokens);
+            }
+        }
+    }
+
+    /// Whether an active request is reading a page that this one begins with too: then it is worth waiting for it.
+    fn is_being_read(&self, run: &Running) -> bool {
+        let Some(kind) = run.kind().filter(|_| run.may_reuse()) else {
+            return false;
+        };
+        let page = self.backend.pages().layout().positions;
+        self.active.iter().any(|a| {
+            let pairs = a.run.tokens().iter().zip(run.tokens());
+            let same = || pairs.take_while(|(x, y)| x == y).count();
+            let next = (a.seq.len() / page + 1) * page;
+            a.rest() > 1 && !a.stalled && a.run.kind().as_ref() == Some(&kind) && same() >= next
+        })
+    }
+
+    /// Frees pages of the cache until `pages` are free.
+    fn make_room(&mut self, pages: usize) -> bool {
+        while self.backend.pages().free() < pages {
+            if !self.tree.evict() {
+                return false;
+            }
+        }
+        true
+    }
+
+    fn count(&self) {
+        let c = &self.counters;
+        c.set_slots(self.active.iter().map(|a| a.run.slot()));
+        let longest = self.active.iter().map(|a| a.seq.len()).max();
+        c.longest.fetch_max(longest.unwrap_or(0) as u64, Relaxed);
+        c.pages.store(self.backend.pages().budget() as u64, Relaxed);
+        c.free_pages
+            .store(self.backend.pages().free() as u64, Relaxed);
+    }
+}

@@ -1,0 +1,82 @@
+//! How many tokens of which request the next step takes, and who gives way when pages run short.
+
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Instant;
+
+use trine::generate::End;
+
+use super::super::backend::Backend;
+use super::super::request::Ended;
+use super::{Active, Scheduler};
+
+/// Active requests by their index, ascending, each with how many of its tokens are evaluated.
+pub(super) type Plan = Vec<(usize, usize)>;
+
+impl<B: Backend> Scheduler<B> {
+    /// How many tokens of which active request the next step takes; ascending, nothing of requests that are left out.
+    pub(super) fn plan(&mut self) -> Plan {
+        let ready = |a: &Active| !a.stalled && a.rest() > 0;
+        let widths = self.active.iter().filter(|a| ready(a)).map(|a| a.run.bits);
+        // The next width in the round.
+        let Some(width) = widths.min_by_key(|&w| (w <= self.width, w)) else {
+            return Vec::new();
+        };
+        self.width = width;
+        let active = &self.active;
+        let group = (0..active.len()).filter(|&i| ready(&active[i]) && active[i].run.bits == width);
+        let (decoding, mut reading): (Vec<_>, Vec<_>) = group.partition(|&i| active[i].rest() == 1);
+        let mut budget = self.pace.budget(decoding.len());
+        let half = budget.div_ceil(2);
+        let mut plan: Plan = decoding.into_iter().map(|i| (i, 1)).collect();
+        let mut read = |i: usize, most: usize| {
+            let n = active[i].rest().min(most).min(budget);
+            budget -= n;
+            if n > 0 {
+                plan.push((i, n));
+            }
+        };
+        reading.sort_by_key(|&i| active[i].run.admitted());
+        if reading.len() > 1 {
+            // Half for the oldest, the rest first for the one that is through soonest.
+            read(reading.remove(0), half);
+            reading.sort_by_key(|&i| active[i].rest());
+        }
+        reading.into_iter().for_each(|i| read(i, usize::MAX));
+        plan.sort_unstable();
+        plan
+    }
+
+    /// Sees to pages for all of a plan; what gives way leaves it.
+    pub(super) fn fit(&mut self, mut plan: Plan, now: Instant) -> Plan {
+        let mut forgotten = false;
+        loop {
+            let pages = plan.iter().map(|&(i, n)| self.active[i].seq.pages_for(n));
+            if self.make_room(pages.sum()) {
+                return plan;
+            }
+            let youngest = (0..self.active.len()).max_by_key(|&i| self.active[i].run.admitted());
+            let Some(youngest) = youngest.filter(|_| self.active.len() > 1) else {
+                if !forgotten {
+                    // A page that the cache shares with the sequence would be copied; without the cache it need not be.
+                    self.tree.clear();
+                    forgotten = true;
+                    continue;
+                }
+                // Alone, with all pages there are: the memory is its context.
+                for &(i, _) in &plan {
+                    let run = &mut self.active[i].run;
+                    run.end(String::new(), Ended::Text(End::Context), now);
+                }
+                return Vec::new();
+            };
+            let active = self.active.remove(youngest);
+            active.remember(active.seq.len(), &mut self.tree);
+            self.counters.preemptions.fetch_add(1, Relaxed);
+            self.waiting.push_front(active.run);
+            plan.retain(|&(i, _)| i != youngest);
+            for (i, _) in &mut plan {
+                *i -= usize::from(*i > youngest);
+            }
+        }
+    }
+}

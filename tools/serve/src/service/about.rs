@@ -1,0 +1,96 @@
+//! What is told of a model.
+
+use std::fs::File;
+use std::io::Read;
+use std::path::Path;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use anyhow::{Context, Result};
+use sha2::{Digest, Sha256};
+use trine::formats::anyprec::Part;
+use trine::formats::gguf::TensorInfo;
+use trine::{Model, NumberPath};
+use trine_tools::inspect::AnyPrecReport;
+use trine_tools::text;
+
+/// What is told of a model.
+pub struct About {
+    /// The name of its file.
+    pub file: String,
+    /// SHA-256 of the bytes of its file, or of its files one after another.
+    pub sha256: String,
+    /// Version, model and number path: servers with the same give the same texts.
+    pub fingerprint: String,
+    /// Bytes of its file.
+    pub size: u64,
+    /// Number of weights.
+    pub n_params: u64,
+    /// When it was loaded, in seconds since 1970.
+    pub created: u64,
+}
+
+impl About {
+    /// Reads the file once more, for its hash.
+    ///
+    /// # Errors
+    /// It cannot be read.
+    pub fn of(model: &Model, file: String, path: NumberPath) -> Result<About> {
+        let shards = model.file().shards();
+        let sha256 = sha256(shards.iter().map(|s| s.path.as_path()))?;
+        let weights = model.weights();
+        let path = match (weights.any_precision(), weights.widely_linear(), path) {
+            (_, Some(_), NumberPath::I8) => "i8",
+            (None, ..) => "exact",
+            (Some(_), _, NumberPath::F32) => "f32",
+            (Some(_), ..) => "i16",
+        };
+        Ok(About {
+            fingerprint: format!("b{}-{}-{path}", env!("CARGO_PKG_VERSION"), &sha256[..12]),
+            file,
+            sha256,
+            size: shards
+                .iter()
+                .map(|s| (*s.bytes).as_ref().len() as u64)
+                .sum(),
+            n_params: n_params(model),
+            created: now(),
+        })
+    }
+}
+
+/// The hash of files one after another. They are read anew: where they are mapped, looking at the bytes there would
+/// make all of them resident again.
+fn sha256<'a>(paths: impl Iterator<Item = &'a Path>) -> Result<String> {
+    let mut hash = Sha256::new();
+    let mut buffer = vec![0; 1 << 20];
+    for path in paths {
+        let context = || format!("cannot read '{}'", path.display());
+        let mut file = File::open(path).with_context(context)?;
+        loop {
+            match file.read(&mut buffer).with_context(context)? {
+                0 => break,
+                n => hash.update(&buffer[..n]),
+            }
+        }
+    }
+    Ok(text::hex(&hash.finalize()))
+}
+
+/// The weights of a model, as many as it had before it was quantized: the planes and tables of any-precision matrices
+/// are no weights.
+fn n_params(model: &Model) -> u64 {
+    let file = model.file();
+    match model.weights().any_precision() {
+        None => file.tensors().map(TensorInfo::elements).sum(),
+        Some(planes) => {
+            let copied = file.tensors().filter(|t| !t.name.contains(Part::INFIX));
+            AnyPrecReport::of(planes, file).weights + copied.map(TensorInfo::elements).sum::<u64>()
+        }
+    }
+}
+
+/// Seconds since 1970.
+pub fn now() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    since.unwrap_or_default().as_secs()
+}

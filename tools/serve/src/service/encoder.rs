@@ -1,0 +1,40 @@
+//! Text to tokens, within the context of a request.
+
+use trine::Tokenizer;
+
+use crate::error::ApiError;
+
+/// Text to tokens, within the context of a request.
+#[derive(Clone, Copy)]
+pub struct Encoder<'a> {
+    /// Of the model.
+    pub tokenizer: &'a Tokenizer,
+    /// Tokens of a context.
+    pub n_ctx: usize,
+    /// Most bytes that a token stands for; `None` where the tokenizer may leave something out.
+    pub longest: Option<usize>,
+}
+
+impl Encoder<'_> {
+    /// The tokens of `text`; with `first` it is the beginning of a prompt.
+    ///
+    /// # Errors
+    /// The text cannot have so few tokens that they fit the context, which is found without looking for them.
+    pub fn encode(&self, text: &str, first: bool) -> Result<Vec<u32>, ApiError> {
+        let fewest = self
+            .longest
+            .map_or(0, |most| text.len().div_ceil(most.max(1)));
+        if fewest > self.n_ctx {
+            return Err(ApiError::too_long(fewest, self.n_ctx));
+        }
+        let tokens = self.tokenizer.encode(text, first, true);
+        tokens.map_err(|e| ApiError::invalid(e.to_string()))
+    }
+}
+
+/// Bytes of the longest token, where a text cannot have fewer tokens than its bytes divided by that.
+pub fn longest_token(tokenizer: &Tokenizer, normalizes: bool) -> Option<usize> {
+    let ids = 0..tokenizer.n_vocab() as u32;
+    let longest = ids.map(|id| tokenizer.token_text(id).len()).max();
+    longest.filter(|_| !normalizes)
+}

@@ -1,0 +1,216 @@
+//! The program as a supervisor sees it: its environment, its exit codes, its word that it is ready.
+
+use std::io::{BufRead, BufReader, Read};
+use std::os::unix::net::UnixDatagram;
+use std::process::{Child, Command, Output, Stdio};
+use std::time::Duration;
+
+use serde_json::json;
+
+use crate::client::{ask, get, raw, request};
+
+pub fn program() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_rserve"));
+    let own = std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("RSERVE_"));
+    for (name, _) in own {
+        command.env_remove(name);
+    }
+    command.stdin(Stdio::null());
+    command
+}
+
+#[track_caller]
+fn fails(command: &mut Command, code: i32, why: &str) {
+    let Output { status, stderr, .. } = command.output().expect("an end");
+    let stderr = String::from_utf8_lossy(&stderr);
+    assert_eq!(status.code(), Some(code), "{stderr}");
+    assert!(stderr.contains(why), "{stderr}");
+}
+
+/// A running server, with its address.
+pub struct Running {
+    pub child: Child,
+    pub to: std::net::SocketAddr,
+}
+
+impl Running {
+    /// Starts the program on the bundled model and any port, and waits until it says that it is ready.
+    pub fn start(command: &mut Command) -> Running {
+        let model = trine_testkit::trilm();
+        let command = command.env("RSERVE_MODEL", model).env("RSERVE_PORT", "0");
+        let mut child = command.stderr(Stdio::piped()).spawn().expect("a process");
+        let mut lines = BufReader::new(child.stderr.take().expect("a pipe")).lines();
+        let to = lines.find_map(|line| {
+            let line = line.expect("a line");
+            let (_, url) = line.split_once(" is ready at http://")?;
+            url.split(' ').next()?.parse().ok()
+        });
+        // What it says after that is read, so that it is never in the way.
+        std::thread::spawn(move || lines.for_each(drop));
+        Running {
+            child,
+            to: to.expect("an address"),
+        }
+    }
+
+    fn terminate(&mut self) -> i32 {
+        let kill = Command::new("kill")
+            .arg(self.child.id().to_string())
+            .status();
+        assert!(kill.expect("kill").success());
+        self.child.wait().expect("an end").code().expect("a code")
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+#[test]
+fn options_may_stand_in_the_environment() {
+    fails(
+        program().env("RSERVE_MODEL", "/nowhere/x.gguf"),
+        1,
+        "/nowhere/x.gguf",
+    );
+    fails(
+        program()
+            .env("RSERVE_MODEL", "x")
+            .env("RSERVE_PORT", "99999"),
+        2,
+        "--port",
+    );
+    fails(
+        program()
+            .env("RSERVE_MODEL", "x")
+            .env("RSERVE_METRICS", "perhaps"),
+        2,
+        "--metrics",
+    );
+    fails(&mut program(), 2, "--model");
+    let mut server = Running::start(
+        program()
+            .env("RSERVE_ALIAS", "from-the-environment")
+            .env("RSERVE_API_KEY", "k1,k2")
+            .env("RSERVE_DRAIN_DELAY", "0")
+            .args(["--alias", "from-the-line"]),
+    );
+    get(server.to, "/v1/models").error(401);
+    let key = [("authorization", "Bearer k2")];
+    let models = raw(server.to, &request("GET", "/v1/models", &key, b"")).json();
+    assert_eq!(models["data"][0]["id"], "from-the-line");
+    assert_eq!(server.terminate(), 0);
+}
+
+#[test]
+fn systemd_is_told() {
+    let folder = trine_testkit::folder();
+    let path = folder.path().join("notify");
+    let socket = UnixDatagram::bind(&path).expect("a socket");
+    socket
+        .set_read_timeout(Some(Duration::from_secs(60)))
+        .expect("a timeout");
+    let mut server = Running::start(
+        program()
+            .env("NOTIFY_SOCKET", &path)
+            .env("RSERVE_DRAIN_DELAY", "0"),
+    );
+    let told = || {
+        let mut buffer = [0; 64];
+        let n = socket.recv(&mut buffer).expect("a word");
+        String::from_utf8_lossy(&buffer[..n]).into_owned()
+    };
+    assert_eq!(told(), "READY=1");
+    assert_eq!(server.terminate(), 0);
+    assert_eq!(told(), "STOPPING=1");
+}
+
+#[test]
+fn a_killed_server_serves_again() {
+    let body = json!({"prompt": "The game", "max_tokens": 12, "seed": 1});
+    let mut texts = Vec::new();
+    for _ in 0..2 {
+        let mut server = Running::start(&mut program());
+        texts.push(ask(server.to, "/v1/completions", &body)["choices"].clone());
+        server.child.kill().expect("a signal");
+        server.child.wait().expect("an end");
+    }
+    assert_eq!(texts[0], texts[1]);
+}
+
+#[test]
+fn two_servers_on_one_port() {
+    let server = Running::start(&mut program());
+    let port = server.to.port().to_string();
+    let model = trine_testkit::trilm();
+    fails(
+        program()
+            .env("RSERVE_MODEL", &model)
+            .args(["--port", &port]),
+        1,
+        &port,
+    );
+    let long = format!("/tmp/{}.sock", "x".repeat(200));
+    fails(
+        program()
+            .env("RSERVE_MODEL", &model)
+            .args(["--host", &long]),
+        1,
+        "about 100 characters",
+    );
+    assert_eq!(get(server.to, "/health").status, 200);
+}
+
+/// Neither what was asked nor the key that was shown is in the log.
+#[test]
+fn the_log_keeps_secrets() {
+    let model = trine_testkit::trilm();
+    let command = &mut program();
+    let command = command
+        .env("RSERVE_MODEL", model)
+        .env("RSERVE_PORT", "0")
+        .env("RSERVE_DRAIN_DELAY", "0");
+    let command = command.args(["--api-key", "secret-canary", "--log-format", "json"]);
+    let mut child = command.stderr(Stdio::piped()).spawn().expect("a process");
+    let mut stderr = BufReader::new(child.stderr.take().expect("a pipe"));
+    let mut line = String::new();
+    let to = loop {
+        line.clear();
+        assert!(stderr.read_line(&mut line).expect("a line") > 0);
+        if let Some((_, url)) = line.split_once(" is ready at http://") {
+            break url
+                .split(' ')
+                .next()
+                .and_then(|a| a.parse().ok())
+                .expect("an address");
+        }
+    };
+    let body =
+        json!({"prompt": "prompt canary", "max_tokens": 3, "stop": ["stop canary"]}).to_string();
+    for key in ["secret-canary", "wrong-canary"] {
+        let key = format!("Bearer {key}");
+        raw(
+            to,
+            &request(
+                "POST",
+                "/v1/completions",
+                &[("authorization", &key)],
+                body.as_bytes(),
+            ),
+        );
+    }
+    let kill = Command::new("kill").arg(child.id().to_string()).status();
+    assert!(kill.expect("kill").success());
+    let mut log = String::new();
+    stderr.read_to_string(&mut log).expect("a log");
+    assert!(child.wait().expect("an end").success());
+    let entries = log
+        .lines()
+        .filter_map(|l| serde_json::from_str::<serde_json::Value>(l).ok());
+    let codes: Vec<_> = entries.map(|e| e["code"].clone()).collect();
+    assert_eq!(codes, [200, 401]);
+    assert!(!log.contains("canary"), "{log}");
+}

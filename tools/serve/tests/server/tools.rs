@@ -1,0 +1,299 @@
+//! Functions that the model may call.
+
+use std::path::PathBuf;
+
+use serde_json::{Value, json};
+
+use crate::client::{ask, get, post};
+use crate::local::{Local, start};
+
+/// A template in the manner of Hermes and Qwen.
+const HERMES: &str = "{% if tools %}tools:{% for t in tools %} {{ t | tojson }}{% endfor %}{{ '\\n' }}{% endif %}\
+    {% for m in messages %}{{ m.role }}: {{ m.content }}{% for c in m.tool_calls %}<tool_call>\n\
+    {{ {'name': c.function.name, 'arguments': c.function.arguments} | tojson }}\n</tool_call>{% endfor %}{{ '\\n' }}{% endfor %}\
+    {% if add_generation_prompt %}assistant:{% endif %}";
+
+/// One that gives functions to a model of which nobody knows how it calls them.
+const OTHER: &str = "{{ tools | length }}{% for m in messages %}{{ m.content }}\n{% endfor %}";
+
+fn with_template(template: &str) -> Local {
+    let folder = trine_testkit::folder();
+    let path: PathBuf = folder.path().join("tools.jinja");
+    std::fs::write(&path, template).expect("a file");
+    start(&["--chat-template-file", path.to_str().expect("a path")])
+}
+
+fn functions() -> Value {
+    let kind = json!({"type": "object", "properties": {"kind": {"enum": ["rain", "wind"]}}, "required": ["kind"], "additionalProperties": false});
+    // A schema with definitions of its own.
+    let place = json!({
+        "type": "object",
+        "properties": {"at": {"$ref": "#/$defs/at"}},
+        "required": ["at"],
+        "additionalProperties": false,
+        "$defs": {"at": {"type": "integer", "minimum": 0, "maximum": 9}},
+    });
+    json!([
+        {"type": "function", "function": {"name": "get_weather", "description": "Tell it", "parameters": kind}},
+        {"type": "function", "function": {"name": "go-to", "parameters": place}},
+        {"type": "function", "function": {"name": "stop"}},
+    ])
+}
+
+fn body(choice: Value, seed: usize) -> Value {
+    json!({
+        "messages": [{"role": "user", "content": "Is it raining?"}],
+        "tools": functions(), "tool_choice": choice, "seed": seed, "temperature": 1.3, "max_tokens": 160,
+        "parallel_tool_calls": false,
+    })
+}
+
+/// A call as it must be.
+#[track_caller]
+fn fits(call: &Value) {
+    assert_eq!(call["type"], "function");
+    let id = call["id"].as_str().expect("an id");
+    assert!(id.starts_with("call_") && id.len() == 29, "{id}");
+    let arguments = call["function"]["arguments"].as_str().expect("a text");
+    let arguments: Value = serde_json::from_str(arguments).expect("JSON");
+    match call["function"]["name"].as_str() {
+        Some("get_weather") => {
+            assert!(
+                ["rain", "wind"]
+                    .map(Value::from)
+                    .contains(&arguments["kind"]),
+                "{call}"
+            );
+        }
+        Some("go-to") => assert!(arguments["at"].as_u64().is_some_and(|n| n < 10), "{call}"),
+        Some("stop") => assert!(arguments.is_object(), "{call}"),
+        _ => panic!("{call}"),
+    }
+}
+
+/// The calls that the deltas of a stream add up to, and its content.
+fn streamed(local: &Local, body: &Value) -> (Vec<Value>, String, Value) {
+    let mut body = body.clone();
+    body["stream"] = true.into();
+    let (events, done) = post(local.to, "/v1/chat/completions", &body).events();
+    assert!(done);
+    let (mut calls, mut content, mut reason): (Vec<Value>, _, _) =
+        (Vec::new(), String::new(), Value::Null);
+    for event in &events {
+        let choice = &event["choices"][0];
+        content += choice["delta"]["content"].as_str().unwrap_or_default();
+        for part in choice["delta"]["tool_calls"]
+            .as_array()
+            .into_iter()
+            .flatten()
+        {
+            let index = part["index"].as_u64().expect("an index") as usize;
+            if index == calls.len() {
+                // The first delta of a call names it, the others do not.
+                assert!(
+                    part["id"].is_string() && part["function"]["name"].is_string(),
+                    "{part}"
+                );
+                calls.push(
+                    json!({"id": part["id"], "type": part["type"], "function": part["function"]}),
+                );
+                continue;
+            }
+            assert_eq!(index + 1, calls.len());
+            assert!(part.get("id").is_none(), "{part}");
+            let more = part["function"]["arguments"].as_str().expect("a text");
+            let call = &mut calls[index]["function"]["arguments"];
+            *call = format!("{}{more}", call.as_str().expect("a text")).into();
+        }
+        if !choice["finish_reason"].is_null() {
+            reason = choice["finish_reason"].clone();
+        }
+    }
+    (calls, content, reason)
+}
+
+#[test]
+fn calls_that_must_come() {
+    for template in [
+        HERMES,
+        OTHER,
+        "{{ tools }}<|python_tag|>{{ messages[0].content }}",
+    ] {
+        let local = with_template(template);
+        for seed in 0..6 {
+            let required = body(json!("required"), seed);
+            let a = ask(local.to, "/v1/chat/completions", &required);
+            let message = &a["choices"][0]["message"];
+            if a["choices"][0]["finish_reason"] == "length" {
+                continue;
+            }
+            assert_eq!(a["choices"][0]["finish_reason"], "tool_calls", "{a}");
+            assert_eq!(message["content"], Value::Null);
+            let calls = message["tool_calls"].as_array().expect("calls");
+            assert_eq!(calls.len(), 1);
+            fits(&calls[0]);
+            let (parts, content, reason) = streamed(&local, &required);
+            assert_eq!(parts.len(), 1);
+            assert_eq!(parts[0]["function"], calls[0]["function"]);
+            assert_eq!((content.as_str(), &reason), ("", &json!("tool_calls")));
+        }
+        let named = body(
+            json!({"type": "function", "function": {"name": "go-to"}}),
+            1,
+        );
+        let a = ask(local.to, "/v1/chat/completions", &named);
+        let call = &a["choices"][0]["message"]["tool_calls"][0];
+        assert_eq!(call["function"]["name"], "go-to");
+        fits(call);
+    }
+}
+
+#[test]
+fn several_calls_in_one_answer() {
+    let local = with_template(HERMES);
+    let mut most = 0;
+    for seed in 0..12 {
+        let mut body = body(json!("required"), seed);
+        body["parallel_tool_calls"] = true.into();
+        // The other functions' texts have no end of their own.
+        body["tools"].as_array_mut().expect("an array").truncate(2);
+        let a = ask(local.to, "/v1/chat/completions", &body);
+        let calls = a["choices"][0]["message"]["tool_calls"]
+            .as_array()
+            .expect("calls")
+            .clone();
+        let (parts, ..) = streamed(&local, &body);
+        let functions = |calls: &[Value]| {
+            calls
+                .iter()
+                .map(|c| c["function"].clone())
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(functions(&parts), functions(&calls));
+        let whole = if a["choices"][0]["finish_reason"] == "length" {
+            calls.len() - 1
+        } else {
+            calls.len()
+        };
+        calls[..whole].iter().for_each(fits);
+        most = most.max(whole);
+    }
+    assert!(most > 1, "{most}");
+}
+
+#[test]
+fn calls_that_may_come() {
+    let local = with_template(HERMES);
+    for seed in 0..4 {
+        // The model does not know how to call, so it writes.
+        let mut auto = body(json!("auto"), seed);
+        auto["max_tokens"] = 20.into();
+        let a = ask(local.to, "/v1/chat/completions", &auto);
+        let text = a["choices"][0]["message"]["content"]
+            .as_str()
+            .expect("a text");
+        assert!(!text.is_empty() && a["choices"][0]["message"].get("tool_calls").is_none());
+        let (_, content, _) = streamed(&local, &auto);
+        assert_eq!(content, text);
+        auto["tool_choice"] = "none".into();
+        let a = ask(local.to, "/v1/chat/completions", &auto);
+        assert!(a["choices"][0]["message"]["content"].is_string());
+        // Once it has begun a call, it goes on as it must.
+        let mut begun = body(json!("auto"), seed);
+        let tokens = ask(
+            local.to,
+            "/tokenize",
+            &json!({"content": "Well. <tool_call>"}),
+        );
+        begun["resume_tokens"] = tokens["tokens"].clone();
+        begun["return_tokens"] = true.into();
+        let a = ask(local.to, "/v1/chat/completions", &begun);
+        let rest = &a["choices"][0]["tokens"];
+        let rest = ask(local.to, "/detokenize", &json!({ "tokens": rest }));
+        let rest = rest["content"].as_str().expect("a text");
+        assert!(rest.starts_with("\n{\"name\": \""), "{rest}");
+    }
+}
+
+#[test]
+fn what_the_template_gets() {
+    let local = with_template(HERMES);
+    let messages = json!([
+        {"role": "developer", "content": "Be brief."},
+        {"role": "user", "content": "Go"},
+        {"role": "assistant", "content": null, "tool_calls": [
+            {"id": "c1", "type": "function", "function": {"name": "go-to", "arguments": "{\"at\": 3}"}}]},
+        {"role": "tool", "tool_call_id": "c1", "content": "there"},
+    ]);
+    let one = json!([{"type": "function", "function": {"name": "stop", "parameters": {"type": "object"}}}]);
+    let prompt = ask(
+        local.to,
+        "/apply-template",
+        &json!({"messages": messages, "tools": one}),
+    );
+    assert_eq!(
+        prompt["prompt"],
+        "tools: {\"type\": \"function\", \"function\": {\"name\": \"stop\", \"parameters\": {\"type\": \"object\"}}}\n\
+         system: Be brief.\nuser: Go\nassistant: <tool_call>\n{\"name\": \"go-to\", \"arguments\": {\"at\": 3}}\n</tool_call>\n\
+         tool: there\nassistant:"
+    );
+    let plain = start(&[]);
+    let error = post(plain.to, "/v1/chat/completions", &body(json!("auto"), 0)).error(400);
+    assert_eq!(error["param"], "tools");
+    assert_eq!(get(plain.to, "/health").status, 200);
+}
+
+#[test]
+fn functions_that_are_none() {
+    let local = with_template(HERMES);
+    let refused = |tools: Value, choice: Value, name: &str| {
+        let body = json!({"messages": [{"role": "user", "content": "x"}], "tools": tools, "tool_choice": choice, "max_tokens": 2});
+        let error = post(local.to, "/v1/chat/completions", &body).error(400);
+        let message = error["message"].as_str().unwrap_or_default();
+        assert!(message.contains(&format!("'{name}'")), "{body}: {message}");
+    };
+    let function = |f: Value| json!([{"type": "function", "function": f}]);
+    for tools in [
+        json!({}),
+        json!([1]),
+        json!([{"type": "retrieval"}]),
+        function(json!({})),
+        function(json!({"name": ""})),
+        function(json!({"name": "a b"})),
+        function(json!({"name": "x".repeat(65)})),
+        function(json!({"name": "f", "parameters": 1})),
+        function(json!({"name": "f", "parameters": {"type": "bird"}})),
+        function(json!({"name": "f", "parameters": {"type": "string", "pattern": "["}})),
+        function(
+            json!({"name": "f", "parameters": {"type": "object", "properties": {"a": {"$ref": "file:///x"}}, "required": ["a"]}}),
+        ),
+        Value::from(vec![
+            json!({"type": "function", "function": {"name": "f"}});
+            129
+        ]),
+    ] {
+        refused(tools, json!("required"), "tools");
+    }
+    for choice in [
+        json!("never"),
+        json!(1),
+        json!({}),
+        json!({"type": "function", "function": {"name": "other"}}),
+    ] {
+        refused(functions(), choice, "tool_choice");
+    }
+    refused(json!([]), json!("required"), "tool_choice");
+    let mut both = body(json!("required"), 0);
+    both["response_format"] = json!({"type": "json_object"});
+    post(local.to, "/v1/chat/completions", &both).error(400);
+    // A text that would be a control token is none in the description of a function.
+    let control = get(local.to, "/props").json()["eos_token"].clone();
+    assert!(control.as_str().is_some_and(|c| !c.is_empty()));
+    let hidden = function(json!({"name": "f", "description": control}));
+    let error = post(
+        local.to,
+        "/v1/chat/completions",
+        &json!({"messages": [{"role": "user", "content": "x"}], "tools": hidden, "max_tokens": 2}),
+    );
+    assert_eq!(error.status, 400, "{}", error.text());
+}

@@ -1,0 +1,101 @@
+//! What is said of a load.
+
+use std::time::Duration;
+
+use serde_json::json;
+
+use super::super::args::Args;
+use super::super::output::{Cell, Line, object};
+use super::load::{Arrivals, Ran};
+
+/// The shares of values below the numbers that are told.
+const QUANTILES: [(&str, f64); 3] = [("p50", 0.5), ("p90", 0.9), ("p99", 0.99)];
+
+/// Milliseconds at the quantiles: the least value that so many are not above (nearest rank). 0 without values.
+fn quantiles(mut values: Vec<f64>) -> [f64; 3] {
+    values.sort_by(f64::total_cmp);
+    QUANTILES.map(|(_, share)| {
+        let rank = (share * values.len() as f64).ceil() as usize;
+        values.get(rank.max(1) - 1).copied().unwrap_or(0.0)
+    })
+}
+
+fn ms(time: Duration) -> f64 {
+    time.as_secs_f64() * 1e3
+}
+
+/// The row of a load.
+pub fn line(url: &str, arrivals: Arrivals, args: &Args, ran: &Ran) -> Line {
+    let all = ran.served.len();
+    let whole: Vec<_> = ran.served.iter().filter(|s| s.whole).collect();
+    let refused = ran
+        .served
+        .iter()
+        .filter(|s| matches!(s.status, 429 | 503))
+        .count();
+    let failed = all - whole.len() - refused;
+    let first = quantiles(whole.iter().filter_map(|s| s.first).map(ms).collect());
+    let per_token = whole.iter().filter_map(|s| {
+        let after = s.last?.checked_sub(s.first?)?;
+        let pairs = s.tokens.checked_sub(1).filter(|n| *n > 0)?;
+        Some(ms(after) / pairs as f64)
+    });
+    let per_token = quantiles(per_token.collect());
+    let between = quantiles(whole.iter().flat_map(|s| &s.gaps).map(|g| ms(*g)).collect());
+    let tokens: usize = whole.iter().map(|s| s.tokens).sum();
+    let seconds = ran.time.as_secs_f64();
+    let rate = |n: usize| n as f64 / seconds.max(f64::MIN_POSITIVE);
+    let three = |values: [f64; 3]| values.map(|v| format!("{v:.1}")).join(" / ");
+    let cells: Vec<Cell> = vec![
+        ("load", 12, false, arrivals.to_string()),
+        ("requests", 8, true, all.to_string()),
+        ("refused", 7, true, refused.to_string()),
+        ("failed", 6, true, failed.to_string()),
+        ("TTFT ms p50 / p90 / p99", 26, true, three(first)),
+        ("TPOT ms p50 / p90 / p99", 23, true, three(per_token)),
+        ("ITL ms p50 / p90 / p99", 23, true, three(between)),
+        ("t/s", 8, true, format!("{:.2}", rate(tokens))),
+        ("req/s", 7, true, format!("{:.3}", rate(whole.len()))),
+    ];
+    let (clients, poisson) = match arrivals {
+        Arrivals::Closed(n) => (Some(n), None),
+        Arrivals::Poisson(rate) => (None, Some(rate)),
+    };
+    let mut fields = object([
+        ("version", json!(env!("CARGO_PKG_VERSION"))),
+        ("url", json!(url)),
+        ("clients", json!(clients)),
+        ("rate", json!(poisson)),
+        ("n_prompt", json!(args.prompt_tokens)),
+        ("n_gen", json!(args.new_tokens)),
+        ("requests", json!(all)),
+        ("refused", json!(refused)),
+        ("failed", json!(failed)),
+        ("tokens", json!(tokens)),
+        ("seconds", json!(seconds)),
+        ("tokens_per_second", json!(rate(tokens))),
+        ("requests_per_second", json!(rate(whole.len()))),
+    ]);
+    for (name, values) in [("ttft", first), ("tpot", per_token), ("itl", between)] {
+        for ((quantile, _), value) in QUANTILES.iter().zip(values) {
+            fields.insert(format!("{name}_ms_{quantile}"), json!(value));
+        }
+    }
+    Line { cells, fields }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::quantiles;
+
+    #[test]
+    fn nearest_ranks() {
+        assert_eq!(
+            quantiles((1..=100).rev().map(f64::from).collect()),
+            [50.0, 90.0, 99.0]
+        );
+        assert_eq!(quantiles(vec![7.0]), [7.0; 3]);
+        assert_eq!(quantiles(vec![2.0, 1.0]), [1.0, 2.0, 2.0]);
+        assert_eq!(quantiles(Vec::new()), [0.0; 3]);
+    }
+}

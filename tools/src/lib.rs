@@ -27,6 +27,7 @@ pub mod interrupt;
 pub mod isolate;
 pub mod load;
 pub mod outfile;
+pub mod overrides;
 pub mod packing;
 pub mod progress;
 pub mod quantize;

@@ -7,6 +7,7 @@ use clap::{Args, ValueEnum};
 use trine::{Model, NumberPath, OpenOptions};
 use trine_formats::gguf::ModelFile;
 
+use crate::overrides::OverrideArgs;
 use crate::packing::PackingArgs;
 use crate::{inputs, threads};
 
@@ -46,6 +47,10 @@ pub struct ModelArgs {
     #[command(flatten)]
     #[allow(missing_docs)]
     pub packing: PackingArgs,
+
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub overrides: OverrideArgs,
 }
 
 /// Names of [`NumberPath`] on the command line.
@@ -132,7 +137,8 @@ pub fn load(args: &ModelArgs) -> Result<Model> {
     // Before the file is looked at, because it is cheap and has nothing to do with it.
     threads::start(args.threads)?;
     let isa = trine::Isa::from_env()?;
-    let file = open(&args.model, options.mmap)?;
+    let mut file = open(&args.model, options.mmap)?;
+    args.overrides.apply(&mut file)?;
     let options = OpenOptions {
         isa: Some(isa),
         ..options

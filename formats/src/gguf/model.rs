@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use super::split;
-use super::{Blob, Dialect, ErrorKind, GgufError, Metadata, Shard, TensorInfo};
+use super::{Blob, Dialect, ErrorKind, GgufError, Metadata, Shard, TensorInfo, Value};
 
 /// A model: one file, or all shards of a split set in order. Metadata is the first shard's.
 pub struct ModelFile {
@@ -53,6 +53,11 @@ impl ModelFile {
     /// The metadata of the model: the first shard's.
     pub fn meta(&self) -> &Metadata {
         &self.shards[0].gguf.meta
+    }
+
+    /// Takes `key` for `value`, whatever the file says. Nothing is written.
+    pub fn set_meta(&mut self, key: &str, value: Value) {
+        self.shards[0].gguf.meta.set(key, value);
     }
 
     /// Whose type numbers the files use.

@@ -6,6 +6,7 @@ use clap::{Parser, ValueEnum};
 use trine_formats::imatrix::Form;
 
 use crate::load::{ModelArgs, count, positive, thread_count};
+use crate::overrides::OverrideArgs;
 use crate::packing::PackingArgs;
 
 /// Options of several letters behind one dash.
@@ -62,6 +63,10 @@ pub struct Args {
     #[command(flatten)]
     #[allow(missing_docs)]
     pub packing: PackingArgs,
+
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub overrides: OverrideArgs,
 
     /// The text; one line break at its end is left out
     #[arg(short, long, value_name = "FILE", required_unless_present = "in_file")]
@@ -227,6 +232,7 @@ impl Args {
             no_repack: self.no_repack,
             number_path: None,
             packing: self.packing.clone(),
+            overrides: self.overrides.clone(),
         })
     }
 }

@@ -26,7 +26,8 @@ use file::{Origin, State};
 /// Whatever the user, a file or the model did wrong.
 pub fn run(args: &Args, model: &ModelArgs, text: &Path, target: &Path) -> Result<bool> {
     let isa = Isa::from_env()?;
-    let opened = load::open(&model.model, !model.no_mmap)?;
+    let mut opened = load::open(&model.model, !model.no_mmap)?;
+    model.overrides.apply(&mut opened)?;
     inputs::spare(target, "-o")?;
     let name = || format!("'{}'", model.model.display());
     let config = Config::read(&opened).with_context(name)?;

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::fs;
 
-use trine::quant::{Ftype, Plan, Problem, Reason, Recipe, Target};
+use trine::quant::{Fallback, Ftype, Plan, Problem, Reason, Recipe, Target};
 use trine_formats::gguf::{GgufStr, Metadata, TensorInfo, Value};
 use trine_formats::types::TypeId;
 use trine_testkit::testdata;
@@ -78,7 +78,7 @@ fn golden(name: &str) -> Golden {
     out
 }
 
-fn plan(golden: &Golden, target: Target, pure: bool, fallback: bool) -> Plan {
+fn plan(golden: &Golden, target: Target, pure: bool, fallback: Fallback) -> Plan {
     let mut recipe = Recipe::new(target);
     (recipe.pure, recipe.fallback) = (pure, fallback);
     let sources = golden.tensors.iter().enumerate();
@@ -90,7 +90,7 @@ fn plan(golden: &Golden, target: Target, pure: bool, fallback: bool) -> Plan {
 fn check(name: &str) {
     let golden = golden(name);
     for (target, pure, types) in &golden.plans {
-        let plan = plan(&golden, *target, *pure, true);
+        let plan = plan(&golden, *target, *pure, Fallback::Always);
         assert_eq!(plan.rows.len(), types.len());
         for (row, &want) in plan.rows.iter().zip(types) {
             let at = format!("{name}, {} pure {pure}: {}", target.name(), row.name);
@@ -101,7 +101,7 @@ fn check(name: &str) {
         }
     }
     for &(target, pure) in &golden.refused {
-        let plan = plan(&golden, target, pure, true);
+        let plan = plan(&golden, target, pure, Fallback::Always);
         let stuck = |p: &Problem| matches!(p, Problem::Misfit { instead: None, .. });
         assert!(plan.problems.iter().any(stuck), "{name}, {}", target.name());
         assert!(plan.check().is_err());
@@ -147,16 +147,21 @@ fn widths_that_do_not_fit() {
 fn without_fallback_every_misfit_is_a_problem() {
     let golden = golden("odd96.txt");
     for &ftype in Ftype::ALL {
-        let refused = plan(&golden, Target::Ftype(ftype), false, false);
+        let refused = plan(&golden, Target::Ftype(ftype), false, Fallback::Never);
         let misfits = |p: &&Problem| matches!(p, Problem::Misfit { .. });
         let listed = refused.problems.iter().filter(misfits).count();
-        let allowed = plan(&golden, Target::Ftype(ftype), false, true);
+        let allowed = plan(&golden, Target::Ftype(ftype), false, Fallback::Always);
         let left = allowed.problems.iter().filter(misfits).count();
         assert_eq!(listed, allowed.n_fallback() + left, "{ftype}");
         let to = |p: &Plan| p.rows.iter().map(|r| r.to).collect::<Vec<_>>();
         assert_eq!(to(&refused), to(&allowed), "{ftype}");
     }
-    let plan = plan(&golden, Target::Ftype(Ftype::TQ2_0), false, true);
+    let plan = plan(
+        &golden,
+        Target::Ftype(Ftype::TQ2_0),
+        false,
+        Fallback::Always,
+    );
     assert!(
         plan.rows
             .iter()
@@ -167,7 +172,12 @@ fn without_fallback_every_misfit_is_a_problem() {
 #[test]
 fn missing_importance_is_named() {
     let golden = golden("mqa.txt");
-    let plan = plan(&golden, Target::Ftype(Ftype::Q2_K_S), false, false);
+    let plan = plan(
+        &golden,
+        Target::Ftype(Ftype::Q2_K_S),
+        false,
+        Fallback::Never,
+    );
     let needs = plan.rows.iter().filter(|r| r.to == TypeId::Q2_K).count();
     let embedding = 1;
     assert_eq!(plan.problems.len(), needs - embedding);

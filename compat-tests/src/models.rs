@@ -136,18 +136,36 @@ pub fn quantize(source: &Path, line: &Quantized, dir: &Path) -> Result<PathBuf> 
     Ok(out)
 }
 
+/// File name of the bundled importance matrix of [`TRILM`].
+pub const TRILM_IMATRIX: &str = "trilm-F16.imatrix.gguf";
+
 /// A bundled model quantized to a type without options, its hash checked.
 ///
 /// # Errors
 /// Those of [`quantize`], or no such line in the golden data.
 pub fn quantized(name: &str, ty: &str) -> Result<ModelFile> {
+    quantized_with(name, ty, &[])
+}
+
+/// The bundled [`TRILM`] quantized to a type with its importance matrix, its hash checked.
+///
+/// # Errors
+/// As [`quantized`].
+pub fn quantized_with_importance(ty: &str) -> Result<ModelFile> {
+    quantized_with(TRILM, ty, &["--imatrix", TRILM_IMATRIX])
+}
+
+fn quantized_with(name: &str, ty: &str, options: &[&str]) -> Result<ModelFile> {
     let lines = golden::quantized()?;
     let line = lines
         .iter()
-        .find(|l| l.source == name && l.ty == ty && l.options.is_empty())
-        .with_context(|| format!("no golden hash of {name} as {ty}"))?;
+        .find(|l| l.source == name && l.ty == ty && l.options == options)
+        .with_context(|| format!("no golden hash of {name} as {ty} {options:?}"))?;
     let dir = fetch::cache()?.join(format!("work-{}-{name}-{ty}", std::process::id()));
     fs::create_dir_all(&dir)?;
+    // Its name goes into the file's metadata, so it is given without a path.
+    let matrix = testdata("imatrix").join(TRILM_IMATRIX);
+    fs::copy(matrix, dir.join(TRILM_IMATRIX))?;
     let made = quantize(&bundled(name)?, line, &dir).map(|path| files::read(&path));
     fs::remove_dir_all(&dir)?;
     Ok(files::model(made?))

@@ -39,7 +39,7 @@ const PLATFORM: [&str; 8] = [
 /// scales that make every product exact, where fusing changes nothing. Q2_0 has no SIMD version on x86:
 /// its plain name is the scalar code. F32, F16 and BF16 have only SIMD versions, which sum in another
 /// order; they are left to the recorded vectors of `testdata/kernels`.
-pub const DOTS: [(TypeId, &str, Rounding); 16] = [
+pub const DOTS: [(TypeId, &str, Rounding); 25] = [
     (
         TypeId::Q4_0,
         "ggml_vec_dot_q4_0_q8_0_generic",
@@ -94,6 +94,51 @@ pub const DOTS: [(TypeId, &str, Rounding); 16] = [
         TypeId::IQ4_NL,
         "ggml_vec_dot_iq4_nl_q8_0_generic",
         Rounding::Plain,
+    ),
+    (
+        TypeId::IQ1_S,
+        "ggml_vec_dot_iq1_s_q8_K_generic",
+        Rounding::Fused,
+    ),
+    (
+        TypeId::IQ1_M,
+        "ggml_vec_dot_iq1_m_q8_K_generic",
+        Rounding::Fused,
+    ),
+    (
+        TypeId::IQ2_XXS,
+        "ggml_vec_dot_iq2_xxs_q8_K_generic",
+        Rounding::Plain,
+    ),
+    (
+        TypeId::IQ2_XS,
+        "ggml_vec_dot_iq2_xs_q8_K_generic",
+        Rounding::Plain,
+    ),
+    (
+        TypeId::IQ2_S,
+        "ggml_vec_dot_iq2_s_q8_K_generic",
+        Rounding::Plain,
+    ),
+    (
+        TypeId::IQ3_XXS,
+        "ggml_vec_dot_iq3_xxs_q8_K_generic",
+        Rounding::Plain,
+    ),
+    (
+        TypeId::IQ3_S,
+        "ggml_vec_dot_iq3_s_q8_K_generic",
+        Rounding::Plain,
+    ),
+    (
+        TypeId::IQ4_XS,
+        "ggml_vec_dot_iq4_xs_q8_K_generic",
+        Rounding::Plain,
+    ),
+    (
+        TypeId::NVFP4,
+        "ggml_vec_dot_nvfp4_q8_0_generic",
+        Rounding::Fused,
     ),
     (
         TypeId::TQ1_0,

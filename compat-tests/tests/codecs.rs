@@ -72,7 +72,7 @@ fn encode(ty: TypeId, kinds: &[Kind], batches: usize) {
     }
 }
 
-fn encode_with_importance(ty: TypeId, batches: usize) {
+fn encode_with_importance(ty: TypeId, kinds: &[Kind], batches: usize) {
     let Some(oracle) = or_skip(oracle::get()) else {
         return;
     };
@@ -82,9 +82,10 @@ fn encode_with_importance(ty: TypeId, batches: usize) {
     for batch in 0..batches {
         let columns = [256, 1024, 2048][rng.below(3)];
         let rows = BATCH / columns;
-        let x = inputs::rows(&mut rng, &Kind::FINITE, rows, columns);
+        let x = inputs::rows(&mut rng, kinds, rows, columns);
         let importance = inputs::importance(&mut rng, columns);
-        let importance = (batch % 8 != 0).then_some(&importance[..]);
+        let plain = batch % 8 == 0 && !NEEDS_IMPORTANCE.contains(&ty);
+        let importance = (!plain).then_some(&importance[..]);
         let mut want = vec![0; BATCH / t.block * t.bytes];
         oracle.quantize(t, &x, columns, importance, &mut want);
         let mut got = vec![0xa5; want.len()];
@@ -142,7 +143,7 @@ macro_rules! weight_types {
             }
             #[test]
             fn encode_with_importance() {
-                super::encode_with_importance(TypeId::$ty, $work.importance);
+                super::encode_with_importance(TypeId::$ty, &Kind::FINITE, $work.importance);
             }
             #[test]
             fn decode() {
@@ -167,11 +168,68 @@ weight_types! {
     q5_k: Q5_K, SEARCH, &Kind::PLAIN_NAN;
     q6_k: Q6_K, SEARCH, &Kind::PLAIN_NAN;
     iq4_nl: IQ4_NL, SEARCH, &Kind::WILD;
+    iq4_xs: IQ4_XS, SEARCH, &Kind::PLAIN_NAN;
     tq1_0: TQ1_0, FAST, &Kind::WILD;
     tq2_0: TQ2_0, FAST, &Kind::WILD;
     mxfp4: MXFP4, FAST, &Kind::WILD;
+    nvfp4: NVFP4, FAST, &Kind::WILD;
     q1_0: Q1_0, FAST, &Kind::WILD;
     q2_0: Q2_0, FAST, &Kind::WILD;
+}
+
+/// Types whose encoders ggml does not run without importance.
+const NEEDS_IMPORTANCE: &[TypeId] = &[TypeId::IQ1_S, TypeId::IQ2_XXS, TypeId::IQ2_XS];
+
+/// What the encoders that search codebooks of points are compared on. They end the program where sums of squares
+/// overflow, because no point is nearest then, and where there is a NaN.
+const SEARCHED: [Kind; 10] = [
+    Kind::Normal,
+    Kind::Shifted,
+    Kind::HeavyTails,
+    Kind::Ties,
+    Kind::Constant,
+    Kind::Zeros,
+    Kind::Ternary,
+    Kind::Denormals,
+    Kind::Spikes,
+    Kind::Tiny,
+];
+
+/// The encoder of IQ1_M is not compared here: the wheel's adds up in another order than that of the reference version,
+/// whose bytes are in `testdata/kernels` and whose files in `testdata/golden`.
+mod iq1_m {
+    use super::*;
+    #[test]
+    fn decode() {
+        super::decode(TypeId::IQ1_M, SEARCH.decode);
+    }
+}
+
+/// Every eighth batch is without importance, where ggml has that.
+macro_rules! point_types {
+    ($($module:ident: $ty:ident, $batches:literal;)*) => {
+        $(mod $module {
+            use super::*;
+            #[test]
+            fn encode() {
+                encode_with_importance(TypeId::$ty, &SEARCHED, $batches);
+            }
+            #[test]
+            fn decode() {
+                super::decode(TypeId::$ty, SEARCH.decode);
+            }
+        })*
+        const POINTS: &[TypeId] = &[$(TypeId::$ty),*];
+    };
+}
+
+point_types! {
+    iq1_s: IQ1_S, 24;
+    iq2_xxs: IQ2_XXS, 40;
+    iq2_xs: IQ2_XS, 40;
+    iq2_s: IQ2_S, 40;
+    iq3_xxs: IQ3_XXS, 40;
+    iq3_s: IQ3_S, 40;
 }
 
 /// Types that only activations take: ggml has no importance for them, and Q8_1 no decoder.
@@ -201,7 +259,8 @@ mod activations {
 #[test]
 fn every_codec_is_compared() {
     for t in files::ggml_types().filter(|t| t.encode.is_some() || t.decode.is_some()) {
-        let listed = WEIGHTS.contains(&t.id) || ACTIVATIONS.contains(&t.id) || t.id == TypeId::F32;
+        let lists = [WEIGHTS, POINTS, ACTIVATIONS, &[TypeId::IQ1_M, TypeId::F32]];
+        let listed = lists.iter().any(|list| list.contains(&t.id));
         assert!(listed, "{} is compared with nothing", t.name);
     }
 }

@@ -113,6 +113,22 @@ mod trilm {
     }
 
     #[test]
+    fn codebooks() {
+        for ty in ["IQ3_S", "IQ4_XS"] {
+            let file = models::quantized(TRILM, ty).unwrap_or_else(|e| panic!("{e:#}"));
+            check_logits(&file, &format!("trilm-{ty}"));
+        }
+    }
+
+    #[test]
+    fn codebooks_with_importance() {
+        for ty in ["IQ1_S", "IQ1_M", "IQ2_XXS", "IQ2_XS", "IQ2_M", "IQ3_XXS"] {
+            let file = models::quantized_with_importance(ty).unwrap_or_else(|e| panic!("{e:#}"));
+            check_logits(&file, &format!("trilm-{ty}"));
+        }
+    }
+
+    #[test]
     fn tq1_0() {
         let file = ternary(TRILM, "TQ1_0");
         check_logits(&file, "trilm-TQ1_0");

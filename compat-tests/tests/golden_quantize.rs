@@ -9,7 +9,7 @@ use trine_compat_tests::{or_skip, testdata};
 fn check(source: &str, path: &std::path::Path, is_wanted: impl Fn(&Quantized) -> bool) {
     let dir = tempfile::tempdir().expect("a temporary directory");
     // Its name goes into the file's metadata, so it is given without a path.
-    let imatrix = "trilm-F16.imatrix.gguf";
+    let imatrix = models::TRILM_IMATRIX;
     std::fs::copy(testdata("imatrix").join(imatrix), dir.path().join(imatrix)).expect("a copy");
     let lines = golden::quantized().expect("golden hashes");
     let lines: Vec<_> = lines

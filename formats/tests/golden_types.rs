@@ -145,8 +145,17 @@ fn types_are_complete() {
         TypeId::TQ2_0,
         TypeId::Q1_0,
         TypeId::Q2_0,
+        TypeId::IQ1_S,
+        TypeId::IQ1_M,
+        TypeId::IQ2_XXS,
+        TypeId::IQ2_XS,
+        TypeId::IQ2_S,
+        TypeId::IQ3_XXS,
+        TypeId::IQ3_S,
         TypeId::IQ4_NL,
+        TypeId::IQ4_XS,
         TypeId::MXFP4,
+        TypeId::NVFP4,
     ];
     for id in weights {
         let t = id.info().unwrap();

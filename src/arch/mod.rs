@@ -13,10 +13,13 @@
 mod checkpoint;
 mod expert_parts;
 mod family;
+mod latent_parts;
 mod leftover;
 mod missing;
 mod parts;
+mod recurrent_parts;
 pub mod rules;
+mod sizes;
 pub mod tensor;
 
 use crate::ops::activation::Activation;
@@ -28,10 +31,11 @@ pub use family::ARCHITECTURES;
 pub use missing::{MISSING, Missing};
 pub use parts::Group;
 use rules::{
-    Attention, EmbeddingScale, ExpertRule, FeedForward, LogitCap, LogitScale, NormKind, Output,
-    Residual, ResidualScale, RopeRule, WindowRule,
+    Attention, EmbeddingScale, ExpertRule, FeedForward, GateClamp, LogitCap, LogitScale, Mixing,
+    NormKind, Output, Residual, ResidualScale, RopeRule, WindowRule,
 };
-pub use tensor::{Extent, Role, Sizes, Tensor};
+pub use sizes::{Latent, Recurrent, Sizes};
+pub use tensor::{Extent, Role, Tensor};
 
 /// An architecture: everything that its models have in common.
 #[derive(Debug)]
@@ -52,6 +56,10 @@ pub struct Arch {
     pub post_norm_eps: Option<f32>,
     /// Factor on the token embeddings.
     pub embedding_scale: EmbeddingScale,
+    /// Whether two stacks of blocks run in cycles, as keys of the file say; blocks are counted run by run.
+    pub cycles: bool,
+    /// What mixes the positions of a sequence in which block.
+    pub mixing: Mixing,
     /// How heads attend.
     pub attention: Attention,
     /// Position embedding.
@@ -95,17 +103,20 @@ impl Arch {
         post_norm_eps: None,
         embedding_scale: EmbeddingScale::One,
         widely_linear: false,
+        cycles: false,
+        mixing: Mixing::Attention,
         attention: Attention::USUAL,
         rope: RopeRule::HALVES,
         window: None,
         feed_forward: FeedForward {
             activation: Activation::Silu,
-            clamp: false,
+            clamp: GateClamp::None,
         },
         experts: ExpertRule::USUAL,
         residual: Residual::Sequential,
         residual_scale: ResidualScale::One,
         output: Output {
+            input_width: None,
             scale: LogitScale::One,
             softcap: LogitCap::None,
         },
@@ -119,6 +130,11 @@ impl Arch {
     /// The architecture that `general.architecture` names.
     pub fn find(name: &str) -> Option<&'static Arch> {
         ARCHITECTURES.iter().find(|a| a.name == name).copied()
+    }
+
+    /// Whether every block attends to keys and values of its own and runs once; made-up models are like that.
+    pub fn is_plain(&self) -> bool {
+        self.mixing == Mixing::Attention && !self.attention.latent && !self.cycles
     }
 
     /// All names, for messages.

@@ -4,7 +4,8 @@
 //! listed is not computed, a bias that is not listed is an error in the file.
 
 use super::tensor::Extent::{
-    Context, Embd, Ff, HalfFf, Head, Heads, Kv, KvHeads, One, Q, RopePairs, TwiceFf, Vocab,
+    Context, Embd, Ff, HalfFf, Head, Heads, Kv, KvHeads, One, Q, QAndGates, RopePairs, TwiceFf,
+    Vocab,
 };
 use super::tensor::Role::{
     Bias, ByColumns, ByRows, Embedding, Norm, Output, PlainNorm, Positions, RopeFactors, Vector,
@@ -55,6 +56,62 @@ pub const ALL_SCALES: &[&str] = &[
     "ffn_up_shexp",
     "ffn_down_shexp",
 ];
+/// Those of attention and of Mamba's projections.
+pub const SSM_SCALES: &[&str] = &[
+    "attn_q",
+    "attn_k",
+    "attn_v",
+    "attn_qkv",
+    "attn_output",
+    "ssm_in",
+    "ssm_out",
+];
+/// Those and those of a feed-forward network without a gate.
+pub const NEMOTRON_SCALES: &[&str] = &[
+    "attn_q",
+    "attn_k",
+    "attn_v",
+    "attn_qkv",
+    "attn_output",
+    "ssm_in",
+    "ssm_out",
+    "ffn_up",
+    "ffn_down",
+];
+/// Those of attention, of experts and of the expert that all tokens go to.
+pub const QWEN_NEXT_SCALES: &[&str] = &[
+    "attn_q",
+    "attn_k",
+    "attn_v",
+    "attn_output",
+    "ffn_gate_exps",
+    "ffn_up_exps",
+    "ffn_down_exps",
+    "ffn_gate_shexp",
+    "ffn_up_shexp",
+    "ffn_down_shexp",
+];
+/// Those, those of Gated DeltaNet and those of a dense feed-forward network.
+pub const DELTA_SCALES: &[&str] = &[
+    "attn_q",
+    "attn_k",
+    "attn_v",
+    "attn_output",
+    "attn_qkv",
+    "attn_gate",
+    "ssm_beta",
+    "ssm_alpha",
+    "ssm_out",
+    "ffn_gate",
+    "ffn_up",
+    "ffn_down",
+    "ffn_gate_exps",
+    "ffn_up_exps",
+    "ffn_down_exps",
+    "ffn_gate_shexp",
+    "ffn_up_shexp",
+    "ffn_down_shexp",
+];
 /// The output projection's alone.
 pub const ATTN_OUT_SCALE: &[&str] = &["attn_output"];
 
@@ -81,6 +138,11 @@ const TOKEN_EMBD: Tensor = tensor(
     &[Vocab, Embd],
     Embedding,
 );
+/// Token embeddings alone.
+pub const TOKENS: Group = &[TOKEN_EMBD];
+/// The last norm under the name of the embeddings': LFM 2.
+pub const END_NORM_AS_TOKENS: Group =
+    &[unnamed("token_embd_norm.weight", &[Embd], Norm).stands_for("output_norm.weight")];
 /// Token embeddings and the last norm.
 pub const ENDS: Group = &[
     TOKEN_EMBD,
@@ -91,6 +153,8 @@ pub const PLAIN_ENDS: Group = &[
     TOKEN_EMBD,
     unnamed("output_norm.weight", &[Embd], PlainNorm),
 ];
+/// What the low stack of blocks that run in cycles begins with.
+pub const LOW_STATE: Group = &[unnamed("hrm.z_l_init", &[Embd], Vector)];
 /// The bias of the last norm.
 pub const OUTPUT_NORM_BIAS: Group = &[unnamed("output_norm.bias", &[Embd], Bias)];
 /// The same, which some models have.
@@ -171,6 +235,19 @@ pub const QKV: Group = &[
     ),
 ];
 
+/// The same, where the query projection gives gates on the heads' outputs too.
+pub const GATED_QKV: Group = &[
+    unnamed("attn_q.weight", &[QAndGates, Embd], ByRows),
+    QKV[1],
+    QKV[2],
+];
+/// Their biases, which some models have.
+pub const GATED_QKV_BIAS_OPTIONAL: Group = &[
+    unnamed("attn_q.bias", &[QAndGates], Bias).optional(),
+    K_BIAS.optional(),
+    V_BIAS.optional(),
+];
+
 const Q_BIAS: Tensor = tensor("attn_q.bias", "self_attn.q_proj.bias", &[Q], Bias).rope_rows();
 const K_BIAS: Tensor = tensor("attn_k.bias", "self_attn.k_proj.bias", &[Kv], Bias).rope_rows();
 const V_BIAS: Tensor = tensor("attn_v.bias", "self_attn.v_proj.bias", &[Kv], Bias);
@@ -209,6 +286,11 @@ pub const HEAD_NORMS_OPTIONAL: Group = &[
 pub const OWN_HEAD_NORMS_OPTIONAL: Group = &[
     unnamed("attn_q_norm.weight", &[Heads, Head], Norm).optional(),
     unnamed("attn_k_norm.weight", &[KvHeads, Head], Norm).optional(),
+];
+/// The same, which have to be there.
+pub const OWN_HEAD_NORMS: Group = &[
+    unnamed("attn_q_norm.weight", &[Heads, Head], Norm),
+    unnamed("attn_k_norm.weight", &[KvHeads, Head], Norm),
 ];
 /// Norms of every head without gains.
 pub const PLAIN_HEAD_NORMS: Group = &[
@@ -286,6 +368,9 @@ pub const PLAIN_FFN_NORM: Group = &[unnamed("ffn_norm.weight", &[Embd], PlainNor
 /// The norm before the feed-forward network, called after what stands before it.
 pub const FFN_NORM_AFTER_ATTN: Group =
     &[unnamed("post_attention_norm.weight", &[Embd], Norm).stands_for("ffn_norm.weight")];
+/// The same where the name ends too early: Falcon H1.
+pub const FFN_NORM_BARE: Group =
+    &[unnamed("ffn_norm", &[Embd], Norm).stands_for("ffn_norm.weight")];
 /// The same under the name that DBRX's files give it.
 pub const FFN_NORM_ATTN_OUT: Group =
     &[unnamed("attn_output_norm.weight", &[Embd], Norm).stands_for("ffn_norm.weight")];

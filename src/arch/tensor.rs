@@ -16,6 +16,8 @@ pub enum Extent {
     HalfFf,
     /// All query heads.
     Q,
+    /// All query heads, and a gate on each of their elements.
+    QAndGates,
     /// All key or value heads.
     Kv,
     /// One head.
@@ -44,6 +46,52 @@ pub enum Extent {
     SharedFf,
     /// Twice that.
     TwiceSharedFf,
+    /// Elements of the vector that queries are made of.
+    QueryRank,
+    /// Elements of the vector that keys and values are made of.
+    KvRank,
+    /// Those, and the elements of a key that RoPE turns.
+    KvRankAndRope,
+    /// The elements of a key that RoPE leaves alone.
+    LatentStill,
+    /// The elements of a key that RoPE turns.
+    LatentRope,
+    /// Elements of a value of one head.
+    LatentValue,
+    /// Queries of all heads.
+    LatentQueries,
+    /// Values of all heads.
+    LatentValues,
+    /// Keys, but for what RoPE turns, and values of all heads.
+    LatentKeysAndValues,
+    /// Three times the width of the residual stream.
+    ThriceEmbd,
+    /// Positions that a convolution sees.
+    Kernel,
+    /// Channels of a recurrent layer.
+    Inner,
+    /// Twice that: channels, and the gates on them.
+    TwiceInner,
+    /// Channels, and what writes and reads the state of every group.
+    Channels,
+    /// Gates, those, and a time step for every head.
+    GateChannelsTimes,
+    /// Those and gates.
+    ChannelsAndGates,
+    /// Numbers of a channel's state.
+    State,
+    /// Heads of a recurrent layer.
+    StateHeads,
+    /// Twice that.
+    TwiceStateHeads,
+    /// Groups of its heads.
+    StateGroups,
+    /// Channels of a group.
+    InnerOfGroup,
+    /// Elements of the vector that time steps are made of.
+    Time,
+    /// Those, and what writes and reads the state.
+    TimeAndStates,
 }
 
 /// What a tensor is, as far as its type and values go.
@@ -153,74 +201,5 @@ impl Tensor {
             rope_rows: true,
             ..self
         }
-    }
-}
-
-/// The sizes of one model, which give every extent its number.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Sizes {
-    /// Tokens of the vocabulary.
-    pub vocab: u64,
-    /// Width of the residual stream.
-    pub embd: u64,
-    /// Width of the feed-forward network.
-    pub ff: u64,
-    /// Query heads.
-    pub heads: u64,
-    /// Key and value heads.
-    pub kv_heads: u64,
-    /// Elements of a head.
-    pub head_dim: u64,
-    /// Elements of a head that RoPE turns.
-    pub rope_dim: u64,
-    /// Experts of a block; 0 without a mixture.
-    pub experts: u64,
-    /// Width of one expert's feed-forward network.
-    pub expert_ff: u64,
-    /// Width of the feed-forward network of the expert that all tokens go to; 0 without one.
-    pub shared_ff: u64,
-    /// Experts that groups of others have in common.
-    pub chunks: u64,
-    /// Width of the feed-forward network of one of them.
-    pub chunk_ff: u64,
-    /// Positions of the context the model was trained with.
-    pub context: u64,
-}
-
-impl Sizes {
-    /// The number that an extent stands for; products of absurd sizes saturate.
-    pub const fn extent(&self, extent: Extent) -> u64 {
-        match extent {
-            Extent::Vocab => self.vocab,
-            Extent::Embd => self.embd,
-            Extent::Ff => self.ff,
-            Extent::TwiceFf => self.ff.saturating_mul(2),
-            Extent::HalfFf => self.ff / 2,
-            Extent::Q => self.heads.saturating_mul(self.head_dim),
-            Extent::Kv => self.kv_heads.saturating_mul(self.head_dim),
-            Extent::Head => self.head_dim,
-            Extent::Heads => self.heads,
-            Extent::KvHeads => self.kv_heads,
-            Extent::One => 1,
-            Extent::Context => self.context,
-            Extent::RopePairs => self.rope_dim / 2,
-            Extent::Experts => self.experts,
-            Extent::ExpertFf => self.expert_ff,
-            Extent::TwiceExpertFf => self.expert_ff.saturating_mul(2),
-            Extent::Chunks => self.chunks,
-            Extent::ChunkFf => self.chunk_ff,
-            Extent::SharedFf => self.shared_ff,
-            Extent::TwiceSharedFf => self.shared_ff.saturating_mul(2),
-        }
-    }
-
-    /// The shape of a tensor, outermost extent first as in a checkpoint.
-    pub fn shape(&self, tensor: &Tensor) -> Vec<u64> {
-        tensor.shape.iter().map(|&e| self.extent(e)).collect()
-    }
-
-    /// The shape of a tensor, innermost extent first as in GGUF.
-    pub fn gguf_shape(&self, tensor: &Tensor) -> Vec<u64> {
-        tensor.shape.iter().rev().map(|&e| self.extent(e)).collect()
     }
 }

@@ -191,14 +191,15 @@ impl Context {
         Ok(())
     }
 
-    /// Forgets the tokens from the first on that `prompt` has not, and says how many are left. The last token of the
+    /// Forgets the tokens from the first on that `prompt` has not, and says how many are left: none where a recurrent state
+    /// stands after them. The last token of the
     /// prompt is never among them: it is evaluated again for its logits.
     pub(super) fn keep_common(&mut self, prompt: &[u32]) -> usize {
         let pairs = self.tokens.iter().zip(prompt);
         let same = pairs.take_while(|(a, b)| a == b).count();
         let keep = same.min(prompt.len().saturating_sub(1));
         self.drafts.forget(&mut self.session);
-        self.session.truncate(keep);
+        let keep = self.session.truncate(keep);
         self.tokens.truncate(keep);
         keep
     }

@@ -11,6 +11,7 @@ use trine_formats::gguf::{GgufError, Metadata, ModelFile};
 use crate::chat::{ChatError, ChatTemplate};
 use crate::model::Model as Weights;
 use crate::pool::Pool;
+use crate::sample::{DryBreakers, Vocabulary};
 use crate::step::{Engine, Session, SessionOptions};
 use crate::tokenizer::Tokenizer;
 
@@ -114,6 +115,12 @@ impl Model {
         &self.inner.suppressed
     }
 
+    /// What [DRY](crate::DryOptions) breaks repetitions at, in tokens of this model; [`DryOptions::BREAKERS`](crate::DryOptions::BREAKERS)
+    /// are the usual texts.
+    pub fn dry_breakers(&self, texts: &[impl AsRef<[u8]>]) -> DryBreakers {
+        DryBreakers::new(&Words(self.tokenizer()), texts)
+    }
+
     /// An empty session: tokens in, logits out. This is the level below [`Model::context`], and the only place where
     /// the library makes a session of an opened model.
     pub fn session(&self, options: SessionOptions) -> Session {
@@ -129,6 +136,25 @@ impl Model {
     /// The threads of its forward passes.
     pub fn pool(&self) -> &Pool {
         &self.inner.pool
+    }
+}
+
+/// A tokenizer as samplers see it.
+struct Words<'a>(&'a Tokenizer);
+
+impl Vocabulary for Words<'_> {
+    fn n_tokens(&self) -> u32 {
+        self.0.n_vocab() as u32
+    }
+
+    fn bytes(&self, id: u32) -> Vec<u8> {
+        self.0.piece(id, true)
+    }
+
+    fn tokens(&self, text: &[u8]) -> Vec<u32> {
+        let text = String::from_utf8_lossy(text);
+        // A text of a few bytes cannot be too long for a tokenizer.
+        self.0.encode(&text, false, false).unwrap_or_default()
     }
 }
 

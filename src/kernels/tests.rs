@@ -149,7 +149,14 @@ fn tame(info: &TypeInfo, block: &mut [u8], random: &mut Random) {
         | TypeId::Q4_0
         | TypeId::Q5_0
         | TypeId::Q8_0
+        | TypeId::IQ1_S
+        | TypeId::IQ2_XXS
+        | TypeId::IQ2_XS
+        | TypeId::IQ2_S
+        | TypeId::IQ3_XXS
+        | TypeId::IQ3_S
         | TypeId::IQ4_NL
+        | TypeId::IQ4_XS
         | TypeId::Q1_0
         | TypeId::Q2_0 => f16(0),
         TypeId::Q4_1 | TypeId::Q5_1 | TypeId::Q8_1 | TypeId::Q4_K | TypeId::Q5_K => {
@@ -160,6 +167,8 @@ fn tame(info: &TypeInfo, block: &mut [u8], random: &mut Random) {
         TypeId::Q6_K => f16(208),
         TypeId::TQ1_0 => f16(52),
         TypeId::TQ2_0 => f16(64),
+        // The upper nibble of an f16 that is in four pieces: sign and exponent.
+        TypeId::IQ1_M => block[55] = (block[55] & 0x8F) | 0x20,
         TypeId::MXFP4 => block[0] = 120 + random.below(12) as u8,
         TypeId::Q8_K => block[3] = (block[3] & 0x80) | 0x3E,
         _ => {}

@@ -19,7 +19,7 @@ use crate::kernels::halves::LANES;
 
 pub use budget::{OutOfPages, PagePool};
 pub use page::{HeadPage, PageLayout};
-pub use sequence::{PageRef, Rows, Sequence};
+pub use sequence::{Mark, PageRef, Rows, Sequence};
 pub use store::store;
 
 /// Positions of a tile, the unit of the layout.

@@ -25,24 +25,30 @@ const MOST_POSITIONS: usize = 128;
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PageLayout {
-    /// Layers.
+    /// Layers that attend.
     pub n_layer: usize,
     /// KV heads of a layer.
     pub n_head: usize,
-    /// Elements of a head.
+    /// Elements of a key, and of a query head.
     pub head_dim: usize,
+    /// Elements of a value.
+    pub value_dim: usize,
     /// Positions of a page, whole tiles.
     pub positions: usize,
+    /// Numbers of the recurrent state that a sequence has beside its pages; 0 where no layer has one.
+    pub state: usize,
 }
 
 impl PageLayout {
-    /// Pages of 128 positions, or fewer where these would take more than 20 MB.
-    pub fn new(n_layer: usize, n_head: usize, head_dim: usize) -> PageLayout {
+    /// Pages of 128 positions, or fewer where these would take more than 20 MB, for keys and values of so many elements.
+    pub fn new(n_layer: usize, n_head: usize, [key, value]: [usize; 2]) -> PageLayout {
         let mut layout = PageLayout {
             n_layer,
             n_head,
-            head_dim,
+            head_dim: key,
+            value_dim: value,
             positions: MOST_POSITIONS,
+            state: 0,
         };
         while layout.positions > TILE && layout.bytes() > MOST_BYTES {
             layout.positions /= 2;
@@ -50,9 +56,17 @@ impl PageLayout {
         layout
     }
 
-    /// Bytes of a page.
+    /// The same for sequences with a recurrent state of so many numbers.
+    pub fn with_state(self, numbers: usize) -> PageLayout {
+        PageLayout {
+            state: numbers,
+            ..self
+        }
+    }
+
+    /// Bytes of a page; one of a model without attention counts as a line, so that budgets of bytes have pages for it.
     pub fn bytes(&self) -> usize {
-        self.lines() * size_of::<Line>()
+        self.lines().max(1) * size_of::<Line>()
     }
 
     /// Tiles of a page.
@@ -67,7 +81,7 @@ impl PageLayout {
 
     /// Lines across the elements of a value; what a head size lacks is zero.
     pub(super) fn value_lines(&self) -> usize {
-        self.head_dim.div_ceil(LINE)
+        self.value_dim.div_ceil(LINE)
     }
 
     /// Lines of the keys of a tile.

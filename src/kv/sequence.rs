@@ -9,10 +9,21 @@ use super::page::{HeadPage, PageLayout};
 use crate::kernels::halves::Line;
 
 /// Positions of one text: pages, and how many positions of them count.
+///
+/// Models with recurrent layers have a state beside the pages, that after the last position. It cannot be cut back: what
+/// asks for a part of such a sequence gets an empty one, whose positions have to be evaluated again.
 pub struct Sequence {
     home: PagePool,
     pages: Vec<Arc<Page>>,
     len: usize,
+    /// The recurrent state after the last position; zeros until it is written first.
+    state: Option<Arc<Vec<f32>>>,
+}
+
+/// What a sequence was, to go back to: its positions and its recurrent state.
+pub struct Mark {
+    len: usize,
+    state: Option<Arc<Vec<f32>>>,
 }
 
 /// A page that somebody holds, for other sequences to begin with.
@@ -43,6 +54,7 @@ impl PagePool {
             home: self.clone(),
             pages: pages.into_iter().map(|page| page.0).collect(),
             len,
+            state: None,
         }
     }
 }
@@ -63,20 +75,37 @@ impl Sequence {
         self.pages.len()
     }
 
+    /// Bytes of its recurrent state, shared or not.
+    pub fn state_bytes(&self) -> usize {
+        self.state
+            .as_ref()
+            .map_or(0, |s| s.len() * size_of::<f32>())
+    }
+
     /// What its pages look like.
     pub fn layout(&self) -> &PageLayout {
         self.home.layout()
     }
 
+    /// How many of the first `len` positions can be kept: all, or none where a recurrent state stands after later ones.
+    fn kept(&self, len: usize) -> usize {
+        match len.min(self.len) {
+            part if part < self.len && self.layout().state > 0 => 0,
+            len => len,
+        }
+    }
+
     /// Another sequence that begins with the first `len` positions of this one, or with all of them, and holds the same
-    /// pages. Whichever of the two is continued first copies the page that is not full.
+    /// pages. Whichever of the two is continued first copies the page that is not full. With a recurrent state a part of
+    /// the positions is none.
     pub fn fork(&self, len: usize) -> Sequence {
-        let len = len.min(self.len);
+        let len = self.kept(len);
         let pages = &self.pages[..len.div_ceil(self.layout().positions)];
         Sequence {
             home: self.home.clone(),
             pages: pages.to_vec(),
             len,
+            state: self.state.clone().filter(|_| len > 0),
         }
     }
 
@@ -86,11 +115,39 @@ impl Sequence {
         self.pages[..pages].iter().cloned().map(PageRef).collect()
     }
 
-    /// Forgets every position from `len` on.
-    pub fn truncate(&mut self, len: usize) {
-        self.len = self.len.min(len);
+    /// Forgets every position from `len` on; with a recurrent state all of them, unless there are no more. The positions
+    /// that are left.
+    pub fn truncate(&mut self, len: usize) -> usize {
+        self.len = self.kept(len);
         self.pages
             .truncate(self.len.div_ceil(self.layout().positions));
+        self.state = self.state.take().filter(|_| self.len > 0);
+        self.len
+    }
+
+    /// What the sequence is, to go back to.
+    pub fn mark(&self) -> Mark {
+        Mark {
+            len: self.len,
+            state: self.state.clone(),
+        }
+    }
+
+    /// Goes back to `mark`, whose positions it still begins with.
+    pub fn restore(&mut self, mark: Mark) {
+        self.len = mark.len;
+        self.state = mark.state;
+        self.pages
+            .truncate(self.len.div_ceil(self.layout().positions));
+    }
+
+    /// The recurrent state, to go on with it; what others hold too is copied first.
+    pub fn state_mut(&mut self) -> &mut [f32] {
+        let numbers = self.layout().state;
+        let state = self
+            .state
+            .get_or_insert_with(|| Arc::new(vec![0.0; numbers]));
+        Arc::make_mut(state).as_mut_slice()
     }
 
     /// Pages that [`Sequence::reserve`] takes for `more` positions.
@@ -132,7 +189,8 @@ impl Sequence {
 
     /// Lets go of pages beyond the last position.
     pub fn release_reserved(&mut self) {
-        self.truncate(self.len);
+        self.pages
+            .truncate(self.len.div_ceil(self.layout().positions));
     }
 
     /// Counts `more` positions that were reserved and stored.

@@ -26,7 +26,7 @@ struct Strip<'a> {
     row: usize,
 }
 
-/// Stores the keys and values of a pass, `[rows][heads * head size]`, rounded to half floats, in `layer` of all its
+/// Stores the keys and values of a pass, `[rows][heads * elements]`, rounded to half floats, in `layer` of all its
 /// sequences. What stood at those positions and after is overwritten or forgotten.
 pub fn store(isa: Isa, layer: usize, parts: &mut [Rows<'_>], k: &[f32], v: &[f32]) {
     let Some(layout) = parts.first().map(|p| *p.seq.layout()) else {
@@ -65,21 +65,21 @@ pub fn store(isa: Isa, layer: usize, parts: &mut [Rows<'_>], k: &[f32], v: &[f32
 impl Strip<'_> {
     fn put(&mut self, isa: Isa, k: &[f32], v: &[f32]) {
         let layout = &self.layout;
-        let hd = layout.head_dim;
-        let width = layout.n_head * hd;
+        let (key_size, value_size) = (layout.head_dim, layout.value_dim);
         let (key_tile, value_tile) = (layout.key_tile(), layout.value_tile());
         let heads = self.lines.chunks_exact_mut(layout.head_lines());
         let heads = heads.zip(self.special.chunks_exact(layout.tiles()));
         for (i, (lines, special)) in heads.enumerate() {
-            let column = (self.first_head + i) * hd;
+            let head = self.first_head + i;
             let (keys, values) = lines.split_at_mut(layout.tiles() * key_tile);
             for (position, row) in self.positions.clone().zip(self.row..) {
                 let (tile, lane) = (position / TILE, position % TILE);
-                let at = row * width + column;
+                let head = row * layout.n_head + head;
                 let keys = &mut keys[tile * key_tile..][..key_tile];
                 let values = &mut values[tile * value_tile..][..value_tile];
-                let is_special = halves::put_lane(isa, &k[at..][..hd], keys, lane)
-                    | halves::put_step(isa, &v[at..][..hd], values, QUADS, lane);
+                let (k, v) = (&k[head * key_size..], &v[head * value_size..]);
+                let is_special = halves::put_lane(isa, &k[..key_size], keys, lane)
+                    | halves::put_step(isa, &v[..value_size], values, QUADS, lane);
                 // The first position of a tile forgets what was there before.
                 if lane == 0 || is_special {
                     special[tile].store(is_special, Ordering::Relaxed);

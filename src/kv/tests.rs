@@ -7,7 +7,9 @@ const LAYOUT: PageLayout = PageLayout {
     n_layer: 2,
     n_head: 3,
     head_dim: 8,
+    value_dim: 8,
     positions: 32,
+    state: 0,
 };
 const WIDTH: usize = 24;
 
@@ -53,8 +55,8 @@ fn words(seq: &Sequence) -> Vec<[u64; 8]> {
 
 #[test]
 fn pages_are_bounded_in_bytes() {
-    assert_eq!(PageLayout::new(30, 3, 64).positions, 128);
-    let large = PageLayout::new(30, 24, 128);
+    assert_eq!(PageLayout::new(30, 3, [64, 64]).positions, 128);
+    let large = PageLayout::new(30, 24, [128, 128]);
     assert_eq!(large.positions, 32);
     assert_eq!(large.bytes(), 30 * 24 * 128 * 32 * 2 * 2);
 }

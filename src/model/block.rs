@@ -1,26 +1,26 @@
-//! The block interpreter: attention and feed-forward network as an architecture's description has them.
+//! The block interpreter: mixer and feed-forward network as an architecture's description has them.
 //!
 //! What a description does not list is absent here; nothing is decided by an architecture's name.
 
-use super::attention::Attention;
 use super::config::Config;
 use super::feed_forward::FeedForward;
 use super::load::Loader;
+use super::mixer::Mixer;
 use super::pass::Pass;
 use crate::arch::rules::{Residual, Sum};
 use crate::ops;
 use crate::ops::norm::Norm;
 
-/// One transformer block.
+/// One block: a mixer and a feed-forward network, or one of the two.
 pub struct Block {
     /// Before attention.
     attn_norm: Option<Norm>,
-    attention: Attention,
+    mixer: Option<Mixer>,
     /// Of what attention adds.
     attn_post_norm: Option<Norm>,
     /// Before the feed-forward network.
     ffn_norm: Option<Norm>,
-    ffn: FeedForward,
+    ffn: Option<FeedForward>,
     /// Of what the feed-forward network adds.
     ffn_post_norm: Option<Norm>,
     /// The order of the additions where both halves see the block's input; `None` where one follows the other.
@@ -53,14 +53,16 @@ impl Block {
             Residual::ByNorm(sum) if ffn_norm.is_none() => Some(sum),
             _ => None,
         };
-        let attention = Attention::load(loader, c, layer);
-        let ffn = FeedForward::load(loader, c, layer);
+        let parts = c.mixing.blocks[layer];
+        let mixes = parts.attends || parts.recurs;
+        let mixer = mixes.then(|| Mixer::load(loader, c, layer));
+        let ffn = parts.feeds.then(|| FeedForward::load(loader, c, layer));
         Some(Block {
             attn_norm,
-            attention: attention?,
+            mixer: mixer.map_or(Some(None), |mixer| mixer.map(Some))?,
             attn_post_norm,
             ffn_norm,
-            ffn: ffn?,
+            ffn: ffn.map_or(Some(None), |ffn| ffn.map(Some))?,
             ffn_post_norm,
             parallel,
             residual_scale: c.residual_scale,
@@ -84,18 +86,29 @@ impl Block {
         }
     }
 
-    /// Adds the block's attention and feed-forward network to `x`, `[tokens][n_embd]`.
+    /// Adds what the block's mixer and feed-forward network give to `x`, `[tokens][n_embd]`.
     pub fn run(&self, x: &mut [f32], pass: &mut Pass<'_, '_>) {
         let apply = |norm: &Option<Norm>, x: &[f32], pass: &Pass<'_, '_>| {
             norm.as_ref().map(|norm| norm.apply(pass.isa(), x))
         };
         let normed = apply(&self.attn_norm, x, pass);
-        let mut a = self.attention.apply(normed.as_deref().unwrap_or(x), pass);
+        let (mixer, ffn) = match (&self.mixer, &self.ffn) {
+            (Some(mixer), Some(ffn)) => (mixer, ffn),
+            (mixer, ffn) => {
+                let input = normed.as_deref().unwrap_or(x);
+                let y = match mixer {
+                    Some(mixer) => Some(mixer.apply(input, pass)),
+                    None => ffn.as_ref().map(|ffn| ffn.apply(input, None, pass)),
+                };
+                return y.into_iter().for_each(|y| ops::add(x, &y));
+            }
+        };
+        let mut a = mixer.apply(normed.as_deref().unwrap_or(x), pass);
         self.finish(&mut a, &self.attn_post_norm, pass);
         if let Some(sum) = self.parallel {
             let own = apply(&self.ffn_norm, x, pass);
             let input = own.as_deref().or(normed.as_deref()).unwrap_or(x);
-            let mut f = self.ffn.apply(input, None, pass);
+            let mut f = ffn.apply(input, None, pass);
             self.finish(&mut f, &self.ffn_post_norm, pass);
             match sum {
                 Sum::AttentionFirst => {
@@ -113,15 +126,13 @@ impl Block {
             }
             return;
         }
-        let before = self.ffn.sees_input().then(|| x.to_vec());
+        let before = ffn.sees_input().then(|| x.to_vec());
         ops::add(x, &a);
         let normed = apply(&self.ffn_norm, x, pass);
-        let mut f = self
-            .ffn
-            .apply(normed.as_deref().unwrap_or(x), before.as_deref(), pass);
+        let mut f = ffn.apply(normed.as_deref().unwrap_or(x), before.as_deref(), pass);
         self.finish(&mut f, &self.ffn_post_norm, pass);
         ops::add(x, &f);
-        if let Some(y) = before.and_then(|before| self.ffn.apply_beside(&before, pass)) {
+        if let Some(y) = before.and_then(|before| ffn.apply_beside(&before, pass)) {
             ops::add(x, &y);
         }
     }

@@ -3,6 +3,7 @@
 use super::config::{Config, Experts};
 use super::load::{Loader, Stacked};
 use super::pass::Pass;
+use crate::arch::rules::{FeedForward, GateClamp};
 use crate::kernels::Floats;
 use crate::ops;
 use crate::ops::activation::Activation;
@@ -11,6 +12,16 @@ use crate::ops::matmul::{Matrix, matmul};
 
 /// Bounds of a gate below this are none.
 const LEAST_BOUND: f32 = 1e-6;
+
+/// The function of a layer's gates with its bound, where it has one.
+pub fn bounded(rule: &FeedForward, bounds: &[f32], layer: usize) -> Activation {
+    let bound = bounds.get(layer).filter(|&&bound| bound > LEAST_BOUND);
+    match (bound, rule.clamp) {
+        (Some(&bound), GateClamp::Before) => Activation::ClampedSilu(bound),
+        (Some(&bound), GateClamp::After) => Activation::LimitedSilu(bound),
+        _ => rule.activation,
+    }
+}
 
 /// A router and the experts that it chooses from.
 pub struct Mixture {
@@ -91,15 +102,11 @@ impl Mixture {
         let router = loader.router(layer, ROUTER);
         let router_bias = loader.finite_vector(layer, "ffn_gate_inp.bias");
         let [gate, up] = gate_and_up;
-        let bound = c.gate_bounds.get(layer).filter(|&&b| b > LEAST_BOUND);
         Some(Mixture {
             choosing,
             weigh_inputs: rule.weigh_inputs,
             early_router: rule.early_router,
-            activation: match bound {
-                Some(&bound) => Activation::ClampedSilu(bound),
-                None => c.arch.feed_forward.activation,
-            },
+            activation: bounded(&c.arch.feed_forward, &c.gate_bounds, layer),
             router: router?,
             router_name: format!("blk.{layer}.{ROUTER}"),
             router_bias,

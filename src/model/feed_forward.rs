@@ -1,14 +1,14 @@
 //! The feed-forward network of a block: dense, a mixture of experts, or both.
 
 use super::config::Config;
-use super::experts::Mixture;
+use super::experts::{Mixture, bounded};
 use super::linear::Linear;
 use super::load::Loader;
 use super::pass::Pass;
 use crate::kernels::Floats;
 use crate::math::expf;
 use crate::ops;
-use crate::ops::activation::Activation;
+use crate::ops::activation::{Activation, sigmoid};
 use crate::ops::matmul::{Matrix, matmul};
 use crate::ops::norm::Norm;
 
@@ -49,6 +49,8 @@ struct Shared {
     dense: Dense,
     gate: Option<Matrix>,
     gate_name: String,
+    /// Whether its function is the sigmoid itself.
+    plain_gate: bool,
 }
 
 impl FeedForward {
@@ -131,7 +133,7 @@ impl Dense {
         };
         Some(Dense {
             up,
-            activation: c.arch.feed_forward.activation,
+            activation: bounded(&c.arch.feed_forward, &c.dense_bounds, layer),
             divisors: loader.vector(Some(layer), "ffn.act.scales"),
             sub_norm: loader.norm(Some(layer), "ffn_sub_norm"),
             down: loader.linear(layer, &name("down"))?,
@@ -169,10 +171,11 @@ impl Shared {
             dense: Dense::load(loader, c, layer, "_shexp")?,
             gate: loader.router(layer, GATE),
             gate_name: format!("blk.{layer}.{GATE}"),
+            plain_gate: c.arch.experts.plain_gate,
         })
     }
 
-    /// The gate's sigmoid is computed as the quotient of SiLU and its argument.
+    /// The gate's sigmoid is computed as the quotient of SiLU and its argument, unless it is plain.
     fn apply(&self, x: &[f32], pass: &Pass<'_, '_>) -> Floats {
         let mut y = self.dense.apply(x, pass);
         if let Some(gate) = &self.gate {
@@ -181,7 +184,11 @@ impl Shared {
             let [gate] = matmul([gate], &acts);
             let width = y.len() / gate.len().max(1);
             for (row, &g) in y.chunks_exact_mut(width.max(1)).zip(gate.iter()) {
-                ops::scale(row, g / (1.0 + expf(-g)) / g);
+                let factor = match self.plain_gate {
+                    true => sigmoid(g),
+                    false => g / (1.0 + expf(-g)) / g,
+                };
+                ops::scale(row, factor);
             }
         }
         y

@@ -1,5 +1,6 @@
 //! From tokens to the residual stream, and from there to logits.
 
+use super::config::Cycles;
 use super::pass::{Pass, PassOptions};
 use super::{Inner, Model};
 use crate::kv;
@@ -34,6 +35,9 @@ impl Model {
         let skips = self.inner.blocks.iter().any(|block| block.skips());
         let embeddings = skips.then(|| x.clone());
         let mut pass = Pass::new(&self.inner, parts, options);
+        if let Some(cycles) = self.inner.config.cycles {
+            return self.inner.cycle(x, cycles, &mut pass);
+        }
         for block in &self.inner.blocks {
             if pass.is_cancelled() {
                 return Err(Cancelled);
@@ -58,6 +62,35 @@ impl Model {
 }
 
 impl Inner {
+    /// Stacks of blocks in cycles. After every stack its stream is normed, the last time by the norm before the logits.
+    fn cycle(
+        &self,
+        mut high: Vec<f32>,
+        cycles: Cycles,
+        pass: &mut Pass<'_, '_>,
+    ) -> Result<Vec<f32>, Cancelled> {
+        let mut low = self.low_state.repeat(high.len() / self.config.n_embd);
+        let runs = self.blocks.len() / cycles.stack;
+        for (run, stack) in self.blocks.chunks(cycles.stack).enumerate() {
+            let mut x = high.clone();
+            ops::add(&mut x, &low);
+            for block in stack {
+                if pass.is_cancelled() {
+                    return Err(Cancelled);
+                }
+                block.run(&mut x, pass);
+            }
+            if run + 1 < runs {
+                self.output_norm.apply_in_place(self.isa, &mut x);
+            }
+            match cycles.is_high(run) {
+                true => high = x,
+                false => low = x,
+            }
+        }
+        Ok(high)
+    }
+
     /// What goes into the first block: decoded embedding rows, and what becomes of them.
     fn embed(&self, tokens: &[u32], positions: &[usize]) -> Vec<f32> {
         let tokens = tokens.iter().map(|&id| id as usize);
@@ -89,7 +122,10 @@ impl Inner {
     fn logits(&self, x: &[f32], options: &PassOptions, sink: &mut dyn FnMut(usize, &[f32])) {
         let n = self.config.n_embd;
         for (block, x) in x.chunks(LOGITS_AT_ONCE * n).enumerate() {
-            let u = self.output_norm.apply(self.isa, x);
+            let mut u = self.output_norm.apply(self.isa, x);
+            if let Some(scale) = self.config.output_scale {
+                ops::scale(&mut u, scale);
+            }
             let acts = Activations::new(&u, n, self.isa)
                 .at_width(options.bits)
                 .observed_by(options.observer.clone());

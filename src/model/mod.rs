@@ -1,6 +1,5 @@
 //! Models: checked configuration, weights as an architecture's description has them, and the interpreter of its blocks.
 
-mod attention;
 mod block;
 mod config;
 mod experts;
@@ -9,6 +8,7 @@ mod forward;
 mod layouts;
 mod linear;
 mod load;
+mod mixer;
 mod pass;
 mod path;
 
@@ -148,6 +148,8 @@ struct Inner {
     output_tensor: &'static str,
     output_bias: Option<Vec<f32>>,
     output_norm: Norm,
+    /// What the low stack of blocks that run in cycles begins with.
+    low_state: Vec<f32>,
     blocks: Vec<Block>,
     /// Of the global and the window layers: in contexts as long as those of the training, and in longer ones.
     ropes: [[Rope; 2]; 2],
@@ -194,8 +196,11 @@ impl Model {
             }
             ropes
         });
-        let layers = 0..config.n_layer;
-        let blocks = layers.filter_map(|layer| Block::load(&mut loader, &config, layer));
+        let slots = 0..config.n_layer;
+        let blocks = slots.filter_map(|slot| {
+            loader.enter(slot);
+            Block::load(&mut loader, &config, config.block(slot))
+        });
         let blocks: Vec<Block> = blocks.collect();
         let layouts = loader.finish()?;
         let output_norm = ends.output_norm.filter(|_| blocks.len() == config.n_layer);
@@ -218,6 +223,7 @@ impl Model {
             output_tensor: ends.output_tensor,
             output_bias: ends.output_bias,
             output_norm,
+            low_state: ends.low_state,
             blocks,
             ropes,
         };
@@ -278,12 +284,27 @@ impl Model {
     /// What the pages of its keys and values look like.
     pub fn page_layout(&self) -> PageLayout {
         let c = self.config();
-        PageLayout::new(c.n_layer, c.n_head_kv, c.head_dim)
+        let heads = match c.latent {
+            Some(latent) if latent.absorbed => 1,
+            _ => c.n_head_kv,
+        };
+        PageLayout::new(c.mixing.attending(), heads, [c.head_dim, c.value_dim])
+            .with_state(c.mixing.state())
     }
 
     /// The positions that a sequence can have at most, where the model has a vector for each.
     pub fn most_positions(&self) -> Option<usize> {
         self.inner.positions.as_ref().map(|table| table.rows)
+    }
+
+    /// The positions of the longest sequence in which an indexer chooses all, where the model has one.
+    pub fn most_chosen(&self) -> Option<usize> {
+        self.config().indexed
+    }
+
+    /// Whether layers have a state that cannot be cut back to an earlier position.
+    pub fn is_recurrent(&self) -> bool {
+        self.config().mixing.state() > 0
     }
 
     /// Whether tokens see those after them too, so that a sequence is evaluated whole, in one step and one pass.

@@ -1,5 +1,6 @@
 //! A forward pass: rows of several sequences on their way through the blocks.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use super::Inner;
@@ -86,7 +87,12 @@ impl<'a, 's> Pass<'a, 's> {
 
     /// RoPE on all heads of `x`, of all rows.
     pub fn rotate(&self, x: &mut [f32], kind: RopeKind) {
-        let (width, head_dim) = (x.len() / self.positions.len(), self.model.config.head_dim);
+        self.rotate_heads(x, kind, self.model.config.head_dim);
+    }
+
+    /// The same on heads of `head_dim` elements.
+    pub fn rotate_heads(&self, x: &mut [f32], kind: RopeKind, head_dim: usize) {
+        let width = x.len() / self.positions.len();
         let (rope, table) = (&self.ropes[kind as usize], &self.tables[kind as usize]);
         rope.apply(self.isa(), x, width, head_dim, table);
     }
@@ -102,6 +108,14 @@ impl<'a, 's> Pass<'a, 's> {
     /// Puts keys and values of this pass into the pages of its sequences.
     pub fn store(&mut self, layer: usize, k: &[f32], v: &[f32]) {
         kv::store(self.isa(), layer, self.parts, k, v);
+    }
+
+    /// Calls `f` for every sequence of the pass: with its rows, and with the numbers `state` of its recurrent state, which
+    /// it takes to the last of them.
+    pub fn recur(&mut self, state: Range<usize>, mut f: impl FnMut(Range<usize>, &mut [f32])) {
+        for part in self.parts.iter_mut().filter(|p| !p.rows.is_empty()) {
+            f(part.rows.clone(), &mut part.seq.state_mut()[state.clone()]);
+        }
     }
 
     /// Attention of this pass's queries over the sequences' cells of `layer`.

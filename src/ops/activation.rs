@@ -2,7 +2,7 @@
 
 use super::CHUNK;
 use crate::kernels::{Isa, elements};
-use crate::math::{expf, logf};
+use crate::math::{expf, logf, silu};
 use crate::pool;
 
 /// The function of a gate.
@@ -21,6 +21,8 @@ pub enum Activation {
     OpenAiSwiglu,
     /// x / (1 + e^-x) * up, x at most this and up within it of 0 (ggml `swiglu_clamp`).
     ClampedSilu(f32),
+    /// x / (1 + e^-x), its 4-lane form, at most this; times up within it of 0 (ggml `silu` and `clamp`).
+    LimitedSilu(f32),
 }
 
 /// The other factor where there is no gate: a product with 1 is exact.
@@ -57,6 +59,11 @@ impl Activation {
                 let (x, up) = (at_most(x, limit), up.clamp(-limit, limit));
                 x / (1.0 + expf(-x)) * up
             }),
+            Activation::LimitedSilu(limit) => each(gate, up, |x, up| {
+                let least = |x: f32| if x < limit { x } else { limit };
+                let up = least(up);
+                least(silu(x)) * if up > -limit { up } else { -limit }
+            }),
         }
     }
 }
@@ -79,14 +86,23 @@ impl HeadGate {
         pool::chunks_mut(heads, at_once * size, |i, heads| {
             for (heads, &gate) in heads.chunks_exact_mut(size).zip(&gate[i * at_once..]) {
                 let factor = match self {
-                    HeadGate::Sigmoid => 1.0 / (1.0 + expf(-gate)),
-                    HeadGate::Softplus if gate > 20.0 => gate,
-                    HeadGate::Softplus => logf(1.0 + expf(gate)),
+                    HeadGate::Sigmoid => sigmoid(gate),
+                    HeadGate::Softplus => softplus(gate),
                 };
                 heads.iter_mut().for_each(|h| *h *= factor);
             }
         });
     }
+}
+
+/// 1 / (1 + e^-x).
+pub fn sigmoid(x: f32) -> f32 {
+    1.0 / (1.0 + expf(-x))
+}
+
+/// ln(1 + e^x), from 20 on x.
+pub fn softplus(x: f32) -> f32 {
+    if x > 20.0 { x } else { logf(1.0 + expf(x)) }
 }
 
 fn each(gate: &mut [f32], up: &[f32], f: impl Fn(f32, f32) -> f32) {
@@ -177,5 +193,16 @@ mod tests {
         );
         assert_eq!(gated(Activation::Relu, -1.0, f32::INFINITY), 0.0);
         assert_eq!(gated(Activation::Relu, 3.0, -2.0), -6.0);
+    }
+
+    #[test]
+    fn bounds_of_gates_are_kept_after_silu() {
+        let mut gate = [9.0, -9.0, 1.0, f32::NAN];
+        let up = [1.0, 1.0, -7.0, f32::NAN];
+        Activation::LimitedSilu(3.0).gate(Isa::detect(), &mut gate, &up);
+        // the reference's bounds turn NaN into the upper one
+        assert_eq!(gate, [3.0, silu(-9.0), silu(1.0) * -3.0, 9.0]);
+        assert_eq!(sigmoid(0.0), 0.5);
+        assert_eq!(softplus(25.0), 25.0);
     }
 }

@@ -6,6 +6,8 @@
 
 pub mod activation;
 pub mod attention;
+pub mod convolution;
+pub mod delta;
 pub mod experts;
 pub mod matmul;
 pub mod norm;
@@ -13,6 +15,7 @@ pub mod observe;
 pub(crate) mod order;
 pub mod product;
 pub mod rope;
+pub mod scan;
 pub mod soft_max;
 
 use crate::pool;
@@ -26,6 +29,16 @@ pub fn add(x: &mut [f32], y: &[f32]) {
     pool::chunks_mut(x, CHUNK, |i, x| {
         for (a, b) in x.iter_mut().zip(&y[i * CHUNK..]) {
             *a += b;
+        }
+    });
+}
+
+/// `x *= y`, element by element.
+pub fn multiply(x: &mut [f32], y: &[f32]) {
+    debug_assert_eq!(x.len(), y.len());
+    pool::chunks_mut(x, CHUNK, |i, x| {
+        for (a, b) in x.iter_mut().zip(&y[i * CHUNK..]) {
+            *a *= b;
         }
     });
 }

@@ -97,7 +97,7 @@ pub(super) fn fit(row: &mut Row, replaceable: bool, recipe: &Recipe, problems: &
     } else {
         None
     };
-    if !(recipe.fallback && instead.is_some()) {
+    if !(recipe.fallback.takes(row.to) && instead.is_some()) {
         problems.push(Problem::misfit(row, block, instead));
     }
     if let Some(ty) = instead {
@@ -149,19 +149,14 @@ pub fn can_write(ty: TypeId) -> bool {
     !matches!(ty, TypeId::Q8_1 | TypeId::Q8_K) && ty.info().is_some_and(|t| t.encode.is_some())
 }
 
-/// Types that are useless without an importance matrix, embeddings and output excepted.
+/// Types that are useless without an importance matrix. Embeddings and output, of which a matrix mostly knows nothing, are
+/// excepted but for the types that ggml does not encode without one at all.
 pub(super) fn requires_importance(name: &str, ty: TypeId, ftype: Ftype) -> bool {
-    if matches!(Category::of(name), Category::TokenEmbd | Category::Output) {
-        return false;
-    }
+    let excepted = matches!(Category::of(name), Category::TokenEmbd | Category::Output);
     match ty {
-        TypeId::IQ1_S
-        | TypeId::IQ1_M
-        | TypeId::IQ2_XXS
-        | TypeId::IQ2_XS
-        | TypeId::IQ2_S
-        | TypeId::IQ3_XXS => true,
-        TypeId::Q2_K => ftype == Ftype::Q2_K_S,
+        TypeId::IQ1_S | TypeId::IQ2_XXS | TypeId::IQ2_XS => true,
+        TypeId::IQ1_M | TypeId::IQ2_S | TypeId::IQ3_XXS => !excepted,
+        TypeId::Q2_K => ftype == Ftype::Q2_K_S && !excepted,
         _ => false,
     }
 }

@@ -67,17 +67,17 @@ ftypes! {
     Q5_K_S = 16, K, Q5_K, "small";
     Q5_K_M = 17, K, Q5_K, "medium; also called Q5_K";
     Q6_K = 18, K, Q6_K, "one type but for fallbacks";
-    IQ1_S = 24, Iq, IQ1_S, "";
-    IQ1_M = 31, Iq, IQ1_M, "";
-    IQ2_XXS = 19, Iq, IQ2_XXS, "";
-    IQ2_XS = 20, Iq, IQ2_XS, "";
-    IQ2_S = 28, Iq, IQ2_XS, "";
-    IQ2_M = 29, Iq, IQ2_S, "";
-    IQ3_XXS = 23, Iq, IQ3_XXS, "";
-    IQ3_XS = 22, Iq, IQ3_S, "";
-    IQ3_S = 26, Iq, IQ3_S, "";
-    IQ3_M = 27, Iq, IQ3_S, "";
-    IQ4_XS = 30, Iq, IQ4_XS, "";
+    IQ1_S = 24, Iq, IQ1_S, "1.6 bits; needs an importance matrix";
+    IQ1_M = 31, Iq, IQ1_M, "1.75 bits; needs an importance matrix";
+    IQ2_XXS = 19, Iq, IQ2_XXS, "2.1 bits; needs an importance matrix";
+    IQ2_XS = 20, Iq, IQ2_XS, "2.3 bits; needs an importance matrix";
+    IQ2_S = 28, Iq, IQ2_XS, "2.3 bits, attention with more; needs an importance matrix";
+    IQ2_M = 29, Iq, IQ2_S, "2.6 bits, attention with more; needs an importance matrix";
+    IQ3_XXS = 23, Iq, IQ3_XXS, "3.1 bits; needs an importance matrix";
+    IQ3_XS = 22, Iq, IQ3_S, "3.1 to 3.4 bits; needs an importance matrix";
+    IQ3_S = 26, Iq, IQ3_S, "3.4 bits";
+    IQ3_M = 27, Iq, IQ3_S, "3.4 bits, attention with more";
+    IQ4_XS = 30, Iq, IQ4_XS, "4.25 bits, the levels of IQ4_NL";
 }
 
 /// How file types are grouped in help.
@@ -91,7 +91,7 @@ pub enum Group {
     Legacy,
     /// Super-blocks of 256 with quantized scales.
     K,
-    /// Codebooks. trine plans them (`--dry-run`) and does not write them.
+    /// Codebooks: of points, or of uneven levels.
     Iq,
 }
 
@@ -112,7 +112,7 @@ impl Group {
             Group::Ternary => "ternary and sign codes",
             Group::Legacy => "one scale per block",
             Group::K => "k-quants",
-            Group::Iq => "i-quants, for --dry-run only: not written yet",
+            Group::Iq => "i-quants: codebooks",
         }
     }
 }

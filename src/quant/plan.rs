@@ -1,6 +1,6 @@
 //! From the headers of a model and a recipe to the type of every output tensor. Pure: no data is read.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 use thiserror::Error;
 use trine_formats::gguf::{GgufError, Metadata, ModelFile, TensorInfo, packing};
@@ -186,6 +186,17 @@ impl Plan {
             .iter()
             .filter(|r| matches!(r.reason, Reason::Fallback(_)))
             .count()
+    }
+
+    /// The same by the type they should have had, the one that they got, and the width of their rows; with their number.
+    pub fn fallbacks(&self) -> BTreeMap<(TypeId, TypeId, u64), usize> {
+        let mut kinds = BTreeMap::new();
+        for row in &self.rows {
+            if let Reason::Fallback(wanted) = row.reason {
+                *kinds.entry((wanted, row.to, row.columns())).or_default() += 1;
+            }
+        }
+        kinds
     }
 
     fn choose_types(

@@ -31,8 +31,8 @@ pub struct Recipe {
     pub prune: Vec<u32>,
     /// One output file per input shard.
     pub keep_split: bool,
-    /// Take llama.cpp's replacement where a width does not fit the block.
-    pub fallback: bool,
+    /// Where llama.cpp's replacement is taken for a type whose block does not fit the width.
+    pub fallback: Fallback,
     /// Importance matrix.
     pub importance: Option<Importance>,
     /// What the input does not say of its I2_S, TL1 and TL2 tensors.
@@ -55,10 +55,50 @@ impl Recipe {
             overrides: Vec::new(),
             prune: Vec::new(),
             keep_split: false,
-            fallback: false,
+            fallback: Fallback::Never,
             importance: None,
             input_packing: PackingOptions::default(),
             output_packing: PackingOptions::default(),
+        }
+    }
+}
+
+/// For which types llama.cpp's replacement is taken where rows are not whole blocks. Elsewhere such a tensor is a problem of
+/// the plan.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Fallback {
+    /// For none.
+    #[default]
+    Never,
+    /// For those that lose a little instead of what the type was chosen for: K-quants and the IQ types, which get a
+    /// type of about as many bits or more. Ternary types and the like are asked for by name.
+    Mixtures,
+    /// For every type that has one.
+    Always,
+}
+
+impl Fallback {
+    /// Whether `wanted` may be replaced.
+    pub(super) fn takes(self, wanted: TypeId) -> bool {
+        match self {
+            Fallback::Never => false,
+            Fallback::Always => true,
+            Fallback::Mixtures => matches!(
+                wanted,
+                TypeId::Q2_K
+                    | TypeId::Q3_K
+                    | TypeId::Q4_K
+                    | TypeId::Q5_K
+                    | TypeId::Q6_K
+                    | TypeId::IQ1_S
+                    | TypeId::IQ1_M
+                    | TypeId::IQ2_XXS
+                    | TypeId::IQ2_XS
+                    | TypeId::IQ2_S
+                    | TypeId::IQ3_XXS
+                    | TypeId::IQ3_S
+                    | TypeId::IQ4_XS
+            ),
         }
     }
 }

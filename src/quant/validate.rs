@@ -108,7 +108,14 @@ mod tests {
         (TypeId::TQ2_0, &[64]),
         (TypeId::Q1_0, &[0]),
         (TypeId::Q2_0, &[0]),
+        (TypeId::IQ1_S, &[0]),
+        (TypeId::IQ2_XXS, &[0]),
+        (TypeId::IQ2_XS, &[0]),
+        (TypeId::IQ2_S, &[0]),
+        (TypeId::IQ3_XXS, &[0]),
+        (TypeId::IQ3_S, &[0]),
         (TypeId::IQ4_NL, &[0]),
+        (TypeId::IQ4_XS, &[0]),
     ];
 
     #[test]

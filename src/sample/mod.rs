@@ -1,74 +1,29 @@
-//! Chooses the next token: llama.cpp's default sampler chain, draw for draw.
+//! Chooses the next token: llama.cpp's sampler chain, draw for draw.
 //!
-//! Order: banned tokens, penalties, top-k, typical, top-p, min-p, temperature, then one draw. The same
-//! logits, options and seed give the same token as the reference: the generator is MT19937 read as
-//! libstdc++ reads it, the sums are taken in the same order and precision, and equal logits keep the
-//! order libstdc++'s sorts leave them in (see [`crate::ops::order`]).
+//! Order: biases and banned tokens, then the steps of [`SamplerOptions::samplers`] (penalties, DRY, top-n-sigma, top-k,
+//! typical, top-p, min-p, XTC, temperature unless told otherwise), then one draw. The same logits, options and
+//! seed give the same token as the reference: the generator is MT19937 read as libstdc++ reads it, the sums are
+//! taken in the same order and precision, and equal logits keep the order libstdc++'s sorts leave them in (see
+//! [`crate::ops::order`]).
 //!
 //! A temperature of 0 or less takes the highest logit.
 
 mod candidates;
+mod draw;
+mod dry;
+mod filters;
+mod options;
+mod recent;
 pub(crate) mod rng;
 
-use std::collections::{HashMap, VecDeque};
+pub use dry::{DryBreakers, DryOptions, Vocabulary};
+pub use options::{Mirostat, MirostatVersion, SamplerKind, SamplerOptions};
 
 use candidates::Candidates;
+use draw::{Adaptive, Surprise};
+use dry::Dry;
+use recent::Counted;
 use rng::Mt19937;
-
-/// How to choose. The default is llama.cpp's.
-#[derive(Clone, Debug, PartialEq)]
-pub struct SamplerOptions {
-    /// Seed of the random numbers.
-    pub seed: u32,
-    /// Temperature; 0 or less is greedy.
-    pub temp: f32,
-    /// Keep the k highest logits; 0 or less: all.
-    pub top_k: i32,
-    /// Keep the most likely tokens up to this total probability; 1: all.
-    pub top_p: f32,
-    /// Keep tokens at least this likely relative to the first; 0: all.
-    pub min_p: f32,
-    /// Locally typical sampling; 1: off.
-    pub typical_p: f32,
-    /// Divides (or, below 0, multiplies) the logits of recent tokens; 1: off.
-    pub repeat_penalty: f32,
-    /// How many recent tokens count as recent; 0: penalties off.
-    pub repeat_last_n: usize,
-    /// Subtracted from the logit of a recent token once per occurrence; 0: off.
-    pub frequency_penalty: f32,
-    /// Subtracted once from the logit of a recent token; 0: off.
-    pub presence_penalty: f32,
-    /// Tokens that are never chosen.
-    pub banned: Vec<u32>,
-}
-
-impl Default for SamplerOptions {
-    fn default() -> SamplerOptions {
-        SamplerOptions {
-            seed: 0,
-            temp: 0.8,
-            top_k: 40,
-            top_p: 0.95,
-            min_p: 0.05,
-            typical_p: 1.0,
-            repeat_penalty: 1.0,
-            repeat_last_n: 64,
-            frequency_penalty: 0.0,
-            presence_penalty: 0.0,
-            banned: Vec::new(),
-        }
-    }
-}
-
-impl SamplerOptions {
-    /// Always the highest logit.
-    pub fn greedy() -> SamplerOptions {
-        SamplerOptions {
-            temp: 0.0,
-            ..SamplerOptions::default()
-        }
-    }
-}
 
 /// Why no token can be chosen.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
@@ -95,13 +50,34 @@ pub enum SampleError {
     Empty,
 }
 
+/// A step with what it remembers.
+#[derive(Clone)]
+enum Stage {
+    Penalties(Counted),
+    Dry(Dry),
+    TopNSigma,
+    TopK,
+    Typical,
+    TopP,
+    MinP,
+    Xtc(Mt19937),
+    Temperature,
+}
+
+/// How the token is drawn in the end.
+#[derive(Clone)]
+enum Draw {
+    ByProbability(Mt19937),
+    Mirostat(Surprise),
+    Adaptive(Adaptive),
+}
+
 /// A sampler with its random numbers and its memory of recent tokens.
 #[derive(Clone)]
 pub struct Sampler {
     options: SamplerOptions,
-    rng: Mt19937,
-    recent: VecDeque<u32>,
-    counts: HashMap<u32, u32>,
+    chain: Vec<Stage>,
+    draw: Draw,
 }
 
 impl Sampler {
@@ -110,39 +86,16 @@ impl Sampler {
     /// # Errors
     /// An option that is not a number, or a repeat penalty that is not above 0.
     pub fn new(options: SamplerOptions) -> Result<Sampler, SampleError> {
-        let r = options.repeat_penalty;
-        if !(r.is_finite() && r > 0.0 && (1.0 / r).is_finite()) {
-            return Err(SampleError::Option {
-                name: "the repeat penalty",
-                wanted: "above 0 and finite",
-                value: r,
-            });
-        }
-        for (name, value) in [
-            ("the temperature", options.temp),
-            ("top-p", options.top_p),
-            ("min-p", options.min_p),
-            ("typical-p", options.typical_p),
-            ("the frequency penalty", options.frequency_penalty),
-            ("the presence penalty", options.presence_penalty),
-        ] {
-            if !value.is_finite() {
-                return Err(SampleError::Option {
-                    name,
-                    wanted: "a finite number",
-                    value,
-                });
-            }
-        }
+        options.check()?;
+        let (chain, draw) = first(&options);
         Ok(Sampler {
-            rng: Mt19937::new(options.seed),
             options,
-            recent: VecDeque::new(),
-            counts: HashMap::new(),
+            chain,
+            draw,
         })
     }
 
-    /// Chooses a token. Draws exactly one random number, whatever the options.
+    /// Chooses a token.
     ///
     /// # Errors
     /// A NaN or +inf among the logits.
@@ -156,77 +109,137 @@ impl Sampler {
         {
             return Err(SampleError::NotFinite { id });
         }
-        let o = &self.options;
         let mut list = Candidates::new(logits);
-        for &id in &o.banned {
+        for &(id, bias) in &self.options.logit_bias {
+            if let Some(c) = list.items.get_mut(id as usize) {
+                c.logit += bias;
+            }
+        }
+        for &id in &self.options.banned {
             if let Some(c) = list.items.get_mut(id as usize) {
                 c.logit = f32::NEG_INFINITY;
             }
         }
-        self.penalize(&mut list);
-        list.top_k(o.top_k);
-        list.typical(o.typical_p);
-        list.top_p(o.top_p);
-        list.min_p(o.min_p);
-        list.temperature(o.temp);
-        let uniform = self.rng.next_f64();
-        Ok(list.choose(uniform))
+        for stage in &mut self.chain {
+            stage.apply(&self.options, &mut list);
+        }
+        Ok(match &mut self.draw {
+            Draw::ByProbability(rng) => draw::draw(&list, rng),
+            Draw::Mirostat(surprise) => surprise.draw(&mut list, logits.len()),
+            Draw::Adaptive(adaptive) => adaptive.draw(&mut list),
+        })
     }
 
     /// Remembers a token of the text, prompt or generated, for the penalties.
     pub fn accept(&mut self, id: u32) {
-        if !self.penalizes() {
-            return;
-        }
-        if self.recent.len() == self.options.repeat_last_n
-            && let Some(old) = self.recent.pop_front()
-            && let Some(count) = self.counts.get_mut(&old)
-        {
-            *count -= 1;
-            if *count == 0 {
-                self.counts.remove(&old);
+        for stage in &mut self.chain {
+            match stage {
+                Stage::Penalties(recent) => recent.push(id),
+                Stage::Dry(dry) => dry.accept(id),
+                _ => {}
             }
         }
-        self.recent.push_back(id);
-        *self.counts.entry(id).or_default() += 1;
+        if let Draw::Adaptive(adaptive) = &mut self.draw {
+            adaptive.accept(id);
+        }
     }
 
-    /// As if `id` had been chosen and accepted: what comes next is chosen as after it.
+    /// As if `id` had been chosen and accepted: what comes next is chosen as after it, for options that
+    /// [can be replayed](SamplerOptions::replays).
     pub fn replay(&mut self, id: u32) {
-        self.rng.next_f64();
+        if let Draw::ByProbability(rng) = &mut self.draw {
+            rng.next_f64();
+        }
         self.accept(id);
     }
 
     /// Back to the first state: nothing remembered, the random numbers from the start.
     pub fn reset(&mut self) {
-        self.rng = Mt19937::new(self.options.seed);
-        self.recent.clear();
-        self.counts.clear();
+        (self.chain, self.draw) = first(&self.options);
     }
+}
 
-    fn penalizes(&self) -> bool {
-        let o = &self.options;
-        let off =
-            o.repeat_penalty == 1.0 && o.frequency_penalty == 0.0 && o.presence_penalty == 0.0;
-        o.repeat_last_n > 0 && !off
+/// The steps that have anything to do, and the draw, before any token.
+fn first(o: &SamplerOptions) -> (Vec<Stage>, Draw) {
+    if let Some(mirostat) = o.mirostat {
+        let draw = Draw::Mirostat(Surprise::new(mirostat, o.seed));
+        return (vec![Stage::Temperature], draw);
     }
+    let chain = o.samplers.iter().filter_map(|kind| Stage::new(*kind, o));
+    let draw = if o.samplers.contains(&SamplerKind::AdaptiveP) {
+        Draw::Adaptive(Adaptive::new(o.adaptive_target, o.adaptive_decay, o.seed))
+    } else {
+        Draw::ByProbability(Mt19937::new(o.seed))
+    };
+    (chain.collect(), draw)
+}
 
-    fn penalize(&self, list: &mut Candidates) {
-        let o = &self.options;
-        for (&id, &count) in &self.counts {
-            let Some(c) = list.items.get_mut(id as usize) else {
-                continue;
-            };
-            // Dividing a negative logit would make the token more likely.
-            if c.logit <= 0.0 {
-                c.logit *= o.repeat_penalty;
-            } else {
-                c.logit /= o.repeat_penalty;
+impl Stage {
+    /// The step before any token; `None` where the options switch it off, or where it is no step of the list.
+    fn new(kind: SamplerKind, o: &SamplerOptions) -> Option<Stage> {
+        let penalties = [
+            (o.repeat_penalty, 1.0),
+            (o.frequency_penalty, 0.0),
+            (o.presence_penalty, 0.0),
+        ];
+        Some(match kind {
+            SamplerKind::Penalties => {
+                let on = o.repeat_last_n > 0 && penalties.iter().any(|(value, off)| value != off);
+                return on.then(|| Stage::Penalties(Counted::new(o.repeat_last_n)));
             }
-            c.logit -= count as f32 * o.frequency_penalty + o.presence_penalty;
+            SamplerKind::Dry => return o.dry.is_on().then(|| Stage::Dry(Dry::new(o.dry.clone()))),
+            SamplerKind::Xtc => {
+                let on = o.xtc_probability > 0.0 && o.xtc_threshold <= 0.5;
+                return on.then(|| Stage::Xtc(Mt19937::new(o.seed)));
+            }
+            SamplerKind::TopNSigma => Stage::TopNSigma,
+            SamplerKind::TopK => Stage::TopK,
+            SamplerKind::Typical => Stage::Typical,
+            SamplerKind::TopP => Stage::TopP,
+            SamplerKind::MinP => Stage::MinP,
+            SamplerKind::Temperature => Stage::Temperature,
+            SamplerKind::AdaptiveP => return None,
+        })
+    }
+
+    fn apply(&mut self, o: &SamplerOptions, list: &mut Candidates) {
+        match self {
+            Stage::Penalties(recent) => penalize(o, recent, list),
+            Stage::Dry(dry) => dry.apply(list),
+            Stage::TopNSigma => list.top_n_sigma(o.top_n_sigma),
+            Stage::TopK => list.top_k(o.top_k),
+            Stage::Typical => list.typical(o.typical_p, o.min_keep),
+            Stage::TopP => list.top_p(o.top_p, o.min_keep),
+            Stage::MinP => list.min_p(o.min_p, o.min_keep),
+            Stage::Xtc(rng) => {
+                if list.items.len() >= 2 && rng.next_f32() <= o.xtc_probability {
+                    list.exclude_top(o.xtc_threshold, o.min_keep);
+                }
+            }
+            Stage::Temperature if o.mirostat.is_some() => list.temperature(o.temp),
+            Stage::Temperature => {
+                list.dynamic_temperature(o.temp, o.dynatemp_range, o.dynatemp_exponent);
+            }
         }
     }
 }
 
+/// Lowers the logits of tokens that occurred lately.
+fn penalize(o: &SamplerOptions, recent: &Counted, list: &mut Candidates) {
+    let counts = recent.counts();
+    list.each_of(counts.keys().copied(), |c| {
+        // Dividing a negative logit would make the token more likely.
+        if c.logit <= 0.0 {
+            c.logit *= o.repeat_penalty;
+        } else {
+            c.logit /= o.repeat_penalty;
+        }
+        c.logit -= counts[&c.id] as f32 * o.frequency_penalty + o.presence_penalty;
+    });
+    list.sorted = false;
+}
+
+#[cfg(test)]
+mod chain_tests;
 #[cfg(test)]
 mod tests;

@@ -49,6 +49,12 @@ impl Mt19937 {
         y ^ (y >> 18)
     }
 
+    /// A float in [0, 1) as libstdc++'s `uniform_real_distribution<float>` draws it: one word, rounded.
+    pub fn next_f32(&mut self) -> f32 {
+        let x = self.next_u32() as f32 / 4_294_967_296.0;
+        x.min(1.0f32.next_down())
+    }
+
     /// A double in [0, 1) as libstdc++'s `uniform_real_distribution<double>` draws it: two words, the
     /// low one first, rounded once to 53 bits.
     pub fn next_f64(&mut self) -> f64 {

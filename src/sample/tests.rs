@@ -33,7 +33,7 @@ fn options(
         repeat_last_n,
         frequency_penalty: q[1],
         presence_penalty: q[2],
-        banned: Vec::new(),
+        ..SamplerOptions::default()
     }
 }
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::cancel::CancelToken;
-use crate::kv::{self, OutOfPages, PagePool, Sequence};
+use crate::kv::{self, Mark, OutOfPages, PageLayout, PagePool, Sequence};
 use crate::model::{Cancelled, Model, PassOptions, WidthError};
 use crate::ops::observe::ActivationObserver;
 use crate::pool::Pool;
@@ -75,6 +75,11 @@ pub enum StepError {
     /// A position the model has no vector for.
     #[error("the model has vectors for {0} positions, and the sequence would become longer")]
     TooLong(usize),
+    /// A position that would not see all before it.
+    #[error(
+        "an indexer of the model chooses {0} positions that are attended to, and trine evaluates sequences in which these are all"
+    )]
+    Chosen(usize),
     /// A part of a sequence, of a model that attends in both directions.
     #[error(
         "the model attends in both directions: a sequence is evaluated whole, in one pass of at least {0} rows"
@@ -114,9 +119,11 @@ impl Engine {
     /// When they are not.
     pub fn with_pages(model: &Model, pool: &Pool, pages: PagePool) -> Engine {
         let (own, given) = (model.page_layout(), pages.layout());
-        let same = (own.n_layer, own.n_head, own.head_dim)
-            == (given.n_layer, given.n_head, given.head_dim);
-        assert!(same, "pages of another model");
+        let same = PageLayout {
+            positions: given.positions,
+            ..own
+        };
+        assert!(same == *given, "pages of another model");
         Engine {
             model: model.clone(),
             pool: pool.clone(),
@@ -176,15 +183,19 @@ impl Engine {
             observer: options.observer.clone(),
             cancel: options.cancel.clone(),
         };
-        let before: Vec<usize> = segments.iter().map(|s| s.seq.len()).collect();
+        // a mark makes the step copy recurrent states, and only what can be cancelled needs one
+        let mark = |s: &Segment<'_>| options.cancel.is_some().then(|| s.seq.mark());
+        let before: Vec<Option<Mark>> = segments.iter().map(mark).collect();
         let done = self.pool.install(|| {
             cuts(segments, options.n_ubatch)
                 .iter()
                 .try_for_each(|cut| self.pass(segments, cut, &pass, sink))
         });
         done.map_err(|Cancelled| {
-            for (segment, len) in segments.iter_mut().zip(before) {
-                segment.seq.truncate(len);
+            for (segment, mark) in segments.iter_mut().zip(before) {
+                if let Some(mark) = mark {
+                    segment.seq.restore(mark);
+                }
             }
             StepError::Cancelled
         })
@@ -204,8 +215,12 @@ impl Engine {
         let n_vocab = self.model.n_vocab();
         let most = self.model.most_positions().unwrap_or(usize::MAX);
         for (no, segment) in segments.iter().enumerate() {
-            if segment.seq.len().saturating_add(segment.tokens.len()) > most {
+            let positions = segment.seq.len().saturating_add(segment.tokens.len());
+            if positions > most {
                 return Err(StepError::TooLong(most));
+            }
+            if let Some(chosen) = self.model.most_chosen().filter(|&n| positions > n) {
+                return Err(StepError::Chosen(chosen));
             }
             if segment.seq.layout() != self.pages.layout() {
                 return Err(StepError::ForeignSequence(no));

@@ -19,6 +19,9 @@ pub struct Kind {
 /// An edge is a run of tokens that begins where a page does, with the pages of their keys and values; edges part where
 /// pages do, so that two texts that differ within a page each have one of their own. Tokens are compared themselves, so no
 /// text can be taken for another one. A page stays as long as the tree or a sequence holds it.
+///
+/// Sequences with a recurrent state are neither remembered nor found: a state cannot be cut back to where two texts part,
+/// so that they are evaluated from the start.
 pub struct PrefixTree {
     pages: PagePool,
     roots: HashMap<Kind, Vec<Edge>>,
@@ -48,6 +51,9 @@ impl PrefixTree {
     /// The longest beginning of `tokens` that is known, as a sequence; an empty one if nothing is.
     pub fn find(&mut self, kind: &Kind, tokens: &[u32]) -> Sequence {
         self.clock += 1;
+        if self.pages.layout().state > 0 {
+            return self.pages.sequence();
+        }
         let size = self.pages.layout().positions;
         let (mut pages, mut len) = (Vec::new(), 0);
         let mut level = self.roots.get_mut(kind);
@@ -73,6 +79,9 @@ impl PrefixTree {
     /// # Panics
     /// When the sequence has not as many positions as there are tokens.
     pub fn insert(&mut self, kind: &Kind, tokens: &[u32], seq: &Sequence) {
+        if self.pages.layout().state > 0 {
+            return;
+        }
         assert_eq!(tokens.len(), seq.len(), "a token for every position");
         self.clock += 1;
         let size = self.pages.layout().positions;

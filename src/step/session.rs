@@ -123,9 +123,10 @@ impl Session {
         Ok(())
     }
 
-    /// Forgets every position from `n_past` on.
-    pub fn truncate(&mut self, n_past: usize) {
-        self.seq.truncate(n_past);
+    /// Forgets every position from `n_past` on, of models with a recurrent state all of them, unless there are no more.
+    /// The positions that are left.
+    pub fn truncate(&mut self, n_past: usize) -> usize {
+        self.seq.truncate(n_past)
     }
 
     /// Forgets everything and gives the memory back.
@@ -134,9 +135,9 @@ impl Session {
         self.engine.pages().release_spare();
     }
 
-    /// Bytes of the pages that hold keys and values.
+    /// Bytes of the pages that hold keys and values, and of the recurrent state.
     pub fn cache_bytes(&self) -> usize {
-        self.seq.pages() * self.seq.layout().bytes()
+        self.seq.pages() * self.seq.layout().bytes() + self.seq.state_bytes()
     }
 
     /// Appends `tokens` to the context and calls `sink(i, logits)` for every index `i >= from` of them,

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::path::Path;
 
-use trine::arch::{Arch, Role, Sizes, Tensor};
+use trine::arch::{Arch, Latent, Recurrent, Role, Sizes, Tensor};
 use trine::model::{LoadOptions, Model, NumberPath};
 use trine::pool::Pool;
 use trine::quant::RunOptions;
@@ -29,6 +29,8 @@ pub const SIZES: Sizes = Sizes {
     chunks: 0,
     chunk_ff: 0,
     context: 0,
+    latent: Latent::NONE,
+    recurrent: Recurrent::NONE,
 };
 const LAYERS: usize = 2;
 

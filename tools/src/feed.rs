@@ -50,9 +50,9 @@ impl Feed {
         }
     }
 
-    /// Forgets all but the first `n_past` tokens.
-    pub fn truncate(&mut self, n_past: usize) {
-        self.session.truncate(n_past);
+    /// Forgets all but the first `n_past` tokens; how many are left: a recurrent state is kept whole or not at all.
+    pub fn truncate(&mut self, n_past: usize) -> usize {
+        self.session.truncate(n_past)
     }
 
     /// A prompt of `n` tokens, `batch` at once.

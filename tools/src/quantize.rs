@@ -99,6 +99,18 @@ fn plan_json(plan: &Plan, target: Target) -> Value {
     })
 }
 
+/// A line for each kind of tensor whose rows are no whole blocks of the type they should have had.
+fn fallbacks(plan: &Plan, out: &mut dyn Write) -> io::Result<()> {
+    for ((wanted, got, columns), n) in plan.fallbacks() {
+        let tensors = if n == 1 { "tensor" } else { "tensors" };
+        writeln!(
+            out,
+            "fallback: {n} {tensors} with rows of {columns}: {got} instead of {wanted}"
+        )?;
+    }
+    Ok(())
+}
+
 fn ternary_json(report: &TernaryReport) -> Value {
     if report.tensors.is_empty() {
         return Value::Null;
@@ -227,13 +239,7 @@ pub fn write_report(
         human_bytes(report.file_bytes)
     )?;
     writeln!(out, "{}\n{}", sizes(plan), type_counts(plan))?;
-    if plan.n_fallback() > 0 {
-        writeln!(
-            out,
-            "fallback: {} tensors got a replacement type",
-            plan.n_fallback()
-        )?;
-    }
+    fallbacks(plan, out)?;
     if !report.moves.tensors.is_empty() {
         writeln!(out, "moved: {}", shown::message(&report.moves.to_string()))?;
     }

@@ -334,3 +334,56 @@ fn a_reader_that_stops_early_ends_the_program() {
     assert_eq!(signal, Some(13));
     assert_eq!(String::from_utf8(output.stderr).unwrap(), "");
 }
+
+/// Two files that hold the same weights in different types, and one that does not.
+#[test]
+fn two_files_are_compared_weight_by_weight() {
+    let dir = tempfile::TempDir::new().unwrap();
+    let write = |name: &str, note: &str, ty: TypeId, values: &[f32]| {
+        let path = dir.path().join(name);
+        let mut meta = Metadata::default();
+        meta.set("general.architecture", Meta::str("llama"));
+        meta.set("note", Meta::str(note));
+        let data = match ty {
+            TypeId::F32 => values.iter().flat_map(|v| v.to_le_bytes()).collect(),
+            _ => values
+                .iter()
+                .flat_map(|v| ((v.to_bits() >> 16) as u16).to_le_bytes())
+                .collect(),
+        };
+        let tensor = NewTensor::new("w", vec![4, 2], ty);
+        gguf::write(&path, &meta, &[(tensor, data)]);
+        path
+    };
+    let values = [0.5, -1.0, 0.25, 3.0, 0.0, 1.0, 2.0, -4.0];
+    let wide = write("a.gguf", "x", TypeId::F32, &values);
+    let half = write("b.gguf", "y", TypeId::BF16, &values);
+    let compare = |a: &Path, b: &Path| stdout(&["--diff", a.to_str().unwrap()], b);
+    let text = compare(&wide, &half);
+    for part in [
+        "1 keys the same, 1 not",
+        "note: str \"x\" -> str \"y\"",
+        "1 with the same values in other bytes",
+        "all weights are the same; the metadata is not",
+    ] {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+    assert!(compare(&wide, &wide).contains("the files say the same"));
+    let mut changed = values;
+    changed[3] = 5.0;
+    let other = write("c.gguf", "x", TypeId::F32, &changed);
+    let text = compare(&wide, &other);
+    assert!(
+        text.contains("w: f32 -> f32, 1 of 8 weights differ, by at most 2.000e0"),
+        "{text}"
+    );
+    let json: Value = serde_json::from_str(&stdout(
+        &["--json", "--diff", wide.to_str().unwrap()],
+        &other,
+    ))
+    .unwrap();
+    assert_eq!(
+        (&json["lossless"], &json["tensors"][0]["changed"]),
+        (&false.into(), &1.into())
+    );
+}

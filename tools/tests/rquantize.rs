@@ -260,14 +260,14 @@ fn small_model(path: &Path, columns: u64, fill: f32, extra: &[(&str, Value)]) {
 fn misfits_are_listed_and_fallback_takes_the_replacement() {
     let dir = TempDir::new().unwrap();
     small_model(&dir.path().join("in.gguf"), 96, 0.5, &[]);
-    let (message, details) = refused(dir.path(), "in.gguf out.gguf Q4_K_M");
+    let (message, details) = refused(dir.path(), "in.gguf out.gguf TQ2_0");
     assert!(
-        message.contains("blk.0.attn_q.weight: 96 columns, q4_K needs a multiple of 256")
+        message.contains("blk.0.attn_q.weight: 96 columns, tq2_0 needs a multiple of 256")
             && message.contains("--fallback"),
         "{message}"
     );
     assert!(details.is_empty());
-    let (message, details) = refused(dir.path(), "--pure in.gguf out.gguf Q4_K_M");
+    let (message, details) = refused(dir.path(), "--pure in.gguf out.gguf TQ1_0");
     assert!(
         message.starts_with("2 tensors whose rows are not whole blocks"),
         "{message}"
@@ -277,11 +277,18 @@ fn misfits_are_listed_and_fallback_takes_the_replacement() {
         details[1].contains("blk.0.attn_q.weight: 96 columns"),
         "{details:?}"
     );
-    let text = ok(dir.path(), "--pure --fallback in.gguf out.gguf Q4_K_M");
+    // Of K-quants the replacement is as good or better, so it is taken and told.
+    let text = ok(dir.path(), "--pure in.gguf out.gguf Q4_K_M");
     assert!(
-        text.contains("fallback: 2 tensors") && text.contains("2 q5_0"),
+        text.contains("fallback: 2 tensors with rows of 96: q5_0 instead of q4_K")
+            && text.contains("2 q5_0"),
         "{text}"
     );
+    let text = ok(
+        dir.path(),
+        "--pure --fallback --force in.gguf out.gguf TQ2_0",
+    );
+    assert!(text.contains("96: q4_0 instead of tq2_0"), "{text}");
     // llama.cpp has no replacement for this one
     let (message, _) = refused(dir.path(), "--fallback in.gguf no.gguf Q1_0");
     assert!(message.contains("without a replacement"), "{message}");
@@ -349,7 +356,7 @@ fn wrong_requests_are_told_in_one_line() {
         ),
         (
             "small.gguf o.gguf IQ2_XS",
-            &["of a type that trine does not write", "iq2_xs"],
+            &["needs importance weights", "iq2_xs", "--imatrix"],
         ),
         (
             "q8.gguf o.gguf Q4_0",

@@ -42,7 +42,8 @@ const FEED_FORWARD: u64 = 512;
 /// Types that a model is quantized to.
 const TYPES: &[&str] = &[
     "F32", "BF16", "Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0", "Q2_K", "Q3_K_M", "Q4_K_M", "Q5_K_M",
-    "Q6_K", "IQ4_NL", "TQ1_0", "TQ2_0", "I2_S", "TL1", "TL2", "AP2-3", "AP3-8", "SQ3",
+    "Q6_K", "IQ3_S", "IQ4_NL", "IQ4_XS", "TQ1_0", "TQ2_0", "I2_S", "TL1", "TL2", "AP2-3", "AP3-8",
+    "SQ3",
 ];
 
 impl Bases {

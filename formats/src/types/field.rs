@@ -27,6 +27,8 @@ pub enum Part {
     Codes,
     /// The upper bits of the codes.
     HighBits,
+    /// Signs of the weights, where they stand apart.
+    Signs,
     /// Sums of the codes, of each 16 or of the whole block.
     Sums,
 }
@@ -60,9 +62,3 @@ impl Field {
         Field { part, format, at }
     }
 }
-
-/// The fields of a block that starts with an f16 scale; what follows is not told.
-pub(super) const SCALE_FIRST: &[Field] = &[
-    Field::new(Part::Scale, Format::F16, 0),
-    Field::new(Part::Codes, Format::Bits, 2),
-];

@@ -17,7 +17,7 @@ const HALF: usize = BLOCK / 2;
 const _: () = assert!(BYTES == size_of::<u16>() + HALF);
 
 /// The levels, densest around zero; none of them is zero.
-const LEVELS: [i8; 16] = [
+pub(super) const LEVELS: [i8; 16] = [
     -127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113,
 ];
 
@@ -77,7 +77,7 @@ const STEPS: [(f32, f32); 15] = {
 /// The reference compares `x - lower` with `upper - x`. Near the middle both differences are exact (they
 /// are no larger than a power of two above `x`), so that comparing with the middle decides the same.
 #[inline]
-fn nearest_code(x: f32) -> u8 {
+pub(super) fn nearest_code(x: f32) -> u8 {
     let below = STEPS.iter().filter(|(middle, _)| x < *middle).count();
     15 - below as u8
 }
@@ -105,7 +105,7 @@ fn fit(x: &[f32; BLOCK], weight: &[f32; BLOCK], id: &[f32; LANES]) -> ([f32; LAN
 }
 
 /// The scale with the least weighted error among the trial assignments of codes.
-fn search_scale(x: &[f32; BLOCK], weight: &[f32; BLOCK]) -> f32 {
+pub(super) fn search_scale(x: &[f32; BLOCK], weight: &[f32; BLOCK]) -> f32 {
     let extreme = signed_extreme(x);
     if extreme.abs() < ZERO_BELOW {
         return 0.0;
@@ -133,7 +133,23 @@ fn search_scale(x: &[f32; BLOCK], weight: &[f32; BLOCK]) -> f32 {
     scale
 }
 
-/// Without importance the weights of the error are the squares of the elements. This is what ggml writes
+/// The weights of the elements' errors; without importance they are the squares of the elements.
+pub(super) fn error_weights<const N: usize>(
+    x: &[f32; N],
+    importance: Option<&[f32; N]>,
+) -> [f32; N] {
+    let Some(importance) = importance else {
+        return x.map(|v| v * v);
+    };
+    let mut sum = 0.0f32;
+    for v in x {
+        sum += v * v;
+    }
+    let sigma2 = sum * (2.0 / N as f32);
+    std::array::from_fn(|j| importance[j] * (sigma2 + x[j] * x[j]).sqrt())
+}
+
+/// This is what ggml writes
 /// to files (`quantize_iq4_nl`); its `quantize_row_iq4_nl_ref` searches less and is used for no file.
 fn encode(x: &[f32], importance: Option<&[f32]>, row: &mut [u8]) {
     let mut importance = importance.map(|w| w.as_chunks::<BLOCK>().0.iter());
@@ -143,17 +159,7 @@ fn encode(x: &[f32], importance: Option<&[f32]>, row: &mut [u8]) {
         .iter()
         .zip(row.as_chunks_mut::<BYTES>().0)
     {
-        let weight = match importance.as_mut().and_then(Iterator::next) {
-            None => x.map(|v| v * v),
-            Some(qw) => {
-                let mut sum = 0.0f32;
-                for v in x {
-                    sum += v * v;
-                }
-                let sigma2 = sum * (2.0 / BLOCK as f32);
-                std::array::from_fn(|j| qw[j] * (sigma2 + x[j] * x[j]).sqrt())
-            }
-        };
+        let weight = error_weights(x, importance.as_mut().and_then(Iterator::next));
         let d = search_scale(x, &weight);
         put_f16(b, 0, d);
         let id = inverse(d);

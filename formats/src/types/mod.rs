@@ -8,16 +8,26 @@
 //! [`ternary`] reads and writes them.
 
 mod bf16;
+pub mod codebook;
 mod f16;
 mod f32;
 mod field;
 pub mod i2_s;
+mod iq1_m;
+mod iq1_s;
+mod iq2_s;
+mod iq2_xs;
+mod iq2_xxs;
+mod iq3_s;
+mod iq3_xxs;
 mod iq4_nl;
+mod iq4_xs;
 mod k_affine;
 mod k_block;
 pub mod lanes;
 mod mxfp4;
 pub mod num;
+mod nvfp4;
 mod q1_0;
 mod q2_0;
 mod q2_k;
@@ -45,6 +55,13 @@ mod weighted;
 /// Row encoders that search: each is its type's [`TypeInfo::encode`] on the instruction set that is its first
 /// argument, for kernels to instantiate where that instruction set is enabled.
 pub mod encode_on {
+    pub use super::iq1_m::encode_on as iq1_m;
+    pub use super::iq1_s::encode_on as iq1_s;
+    pub use super::iq2_s::encode_on as iq2_s;
+    pub use super::iq2_xs::encode_on as iq2_xs;
+    pub use super::iq2_xxs::encode_on as iq2_xxs;
+    pub use super::iq3_s::encode_on as iq3_s;
+    pub use super::iq3_xxs::encode_on as iq3_xxs;
     pub use super::q2_k::encode_on as q2_k;
     pub use super::q3_k::encode_on as q3_k;
     pub use super::q4_0::encode_on as q4_0;
@@ -58,7 +75,6 @@ pub mod encode_on {
 
 pub use field::{Field, Format, Part};
 
-use field::SCALE_FIRST;
 use std::fmt;
 
 /// `decode(row, out)`: one row of blocks to `f32`; `out.len()` is the number of weights.
@@ -253,10 +269,6 @@ const fn per_tensor(id: TypeId, name: &'static str, block: usize, bytes: usize) 
 }
 
 const DOUBLE: &[Field] = &[Field::new(Part::Value, Format::F64, 0)];
-const NIBBLES_LAST: &[Field] = &[
-    Field::new(Part::Codes, Format::Bits, 0),
-    Field::new(Part::Scale, Format::F16Nibbles, 48),
-];
 
 /// Makes the names, the table and the constants of all types: `name = id => what is known;`.
 macro_rules! registry {
@@ -303,25 +315,25 @@ registry! { $
     Q5_K = 13 => q5_k::INFO;
     Q6_K = 14 => q6_k::INFO;
     Q8_K = 15 => q8_k::INFO;
-    IQ2_XXS = 16 => size_only(TypeId::IQ2_XXS, "iq2_xxs", 256, 66, SCALE_FIRST);
-    IQ2_XS = 17 => size_only(TypeId::IQ2_XS, "iq2_xs", 256, 74, SCALE_FIRST);
-    IQ3_XXS = 18 => size_only(TypeId::IQ3_XXS, "iq3_xxs", 256, 98, SCALE_FIRST);
-    IQ1_S = 19 => size_only(TypeId::IQ1_S, "iq1_s", 256, 50, SCALE_FIRST);
+    IQ2_XXS = 16 => iq2_xxs::INFO;
+    IQ2_XS = 17 => iq2_xs::INFO;
+    IQ3_XXS = 18 => iq3_xxs::INFO;
+    IQ1_S = 19 => iq1_s::INFO;
     IQ4_NL = 20 => iq4_nl::INFO;
-    IQ3_S = 21 => size_only(TypeId::IQ3_S, "iq3_s", 256, 110, SCALE_FIRST);
-    IQ2_S = 22 => size_only(TypeId::IQ2_S, "iq2_s", 256, 82, SCALE_FIRST);
-    IQ4_XS = 23 => size_only(TypeId::IQ4_XS, "iq4_xs", 256, 136, SCALE_FIRST);
+    IQ3_S = 21 => iq3_s::INFO;
+    IQ2_S = 22 => iq2_s::INFO;
+    IQ4_XS = 23 => iq4_xs::INFO;
     I8 = 24 => size_only(TypeId::I8, "i8", 1, 1, &[]);
     I16 = 25 => size_only(TypeId::I16, "i16", 1, 2, &[]);
     I32 = 26 => size_only(TypeId::I32, "i32", 1, 4, &[]);
     I64 = 27 => size_only(TypeId::I64, "i64", 1, 8, &[]);
     F64 = 28 => size_only(TypeId::F64, "f64", 1, 8, DOUBLE);
-    IQ1_M = 29 => size_only(TypeId::IQ1_M, "iq1_m", 256, 56, NIBBLES_LAST);
+    IQ1_M = 29 => iq1_m::INFO;
     BF16 = 30 => bf16::INFO;
     TQ1_0 = 34 => tq1_0::INFO;
     TQ2_0 = 35 => tq2_0::INFO;
     MXFP4 = 39 => mxfp4::INFO;
-    NVFP4 = 40 => size_only(TypeId::NVFP4, "nvfp4", 64, 36, &[]);
+    NVFP4 = 40 => nvfp4::INFO;
     Q1_0 = 41 => q1_0::INFO;
     Q2_0 = 42 => q2_0::INFO;
     I2_S = BITNET | 36 => i2_s::INFO;

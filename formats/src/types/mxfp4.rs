@@ -20,7 +20,7 @@ const HALF: usize = BLOCK / 2;
 const _: () = assert!(BYTES == 1 + HALF);
 
 /// Twice the value of each E2M1 code.
-const LEVELS: [i8; 16] = [0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12];
+pub(super) const LEVELS: [i8; 16] = [0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12];
 
 /// MXFP4 in the registry.
 pub const INFO: TypeInfo = TypeInfo {
@@ -66,7 +66,7 @@ fn decode(row: &[u8], out: &mut [f32]) {
 }
 
 /// The level nearest to `x / d`, the first of equals; 0 for NaN.
-fn nearest_code(x: f32, d: f32) -> u8 {
+pub(super) fn nearest_code(x: f32, d: f32) -> u8 {
     let error = |level: i8| (f32::from(level) * d - x).abs();
     let mut best = (0, error(LEVELS[0]));
     for (code, &level) in LEVELS.iter().enumerate().skip(1) {

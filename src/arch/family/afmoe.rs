@@ -127,6 +127,7 @@ pub const MUSE_GLIMMER: Arch = Arch {
         ..WindowRule::every(4)
     }),
     output: Output {
+        input_width: None,
         scale: LogitScale::Always,
         softcap: LogitCap::KeyOr(30.0),
     },

@@ -5,11 +5,12 @@ use super::llama::LLAMA;
 use crate::arch::expert_parts::{EXPERTS, EXPERTS_OR_FUSED, SHARED, SHARED_FUSED};
 use crate::arch::parts::{
     ATTENTION_SCALES, ATTN_NORM, ATTN_OUT, ATTN_OUT_BIAS_OPTIONAL, FFN_BIAS_OPTIONAL, FFN_NORM,
-    GATED_FFN, QKV, QKV_BIAS_OPTIONAL, SINKS,
+    GATED_FFN, QKV, QKV_BIAS_OPTIONAL, SINKS, SSM_SCALES,
 };
+use crate::arch::recurrent_parts::{CONVOLUTION_BIAS_OPTIONAL, GROUP_NORM, MAMBA_2};
 use crate::arch::rules::{
-    Attention, EmbeddingScale, ExpertRule, LogitScale, Output, ResidualScale, RopeLayers, RopeRule,
-    ScoreScale, SharedWidth, WindowRule,
+    Attention, EmbeddingScale, ExpertRule, LogitScale, Mixing, Output, Recurrence, ResidualScale,
+    RopeLayers, RopeRule, ScoreScale, SharedWidth, WindowRule,
 };
 use crate::arch::{Arch, Checkpoint, HeadDim, SpacePrefix};
 
@@ -103,6 +104,46 @@ pub const GRANITE_SWA: Arch = Arch {
         ..RopeRule::ADJACENT
     },
     window: Some(WindowRule::every(1)),
+    checkpoint: None,
+    ..GRANITE
+};
+
+/// `granitehybrid`: Mamba 2 in most blocks.
+pub const GRANITEHYBRID: Arch = Arch {
+    name: "granitehybrid",
+    models: "Granite 4 Hybrid",
+    block: &[
+        ATTN_NORM,
+        QKV,
+        ATTN_OUT,
+        MAMBA_2,
+        CONVOLUTION_BIAS_OPTIONAL,
+        GROUP_NORM,
+        FFN_NORM,
+        GATED_FFN,
+        QKV_BIAS_OPTIONAL,
+        ATTN_OUT_BIAS_OPTIONAL,
+        FFN_BIAS_OPTIONAL,
+    ],
+    expert_block: &[
+        ATTN_NORM,
+        QKV,
+        ATTN_OUT,
+        MAMBA_2,
+        CONVOLUTION_BIAS_OPTIONAL,
+        GROUP_NORM,
+        FFN_NORM,
+        EXPERTS,
+        SHARED,
+        QKV_BIAS_OPTIONAL,
+        ATTN_OUT_BIAS_OPTIONAL,
+    ],
+    mixing: Mixing::ByHeads(Recurrence::Mamba2),
+    output: Output {
+        scale: LogitScale::DivideIfAny,
+        ..GRANITE.output
+    },
+    scaled: SSM_SCALES,
     checkpoint: None,
     ..GRANITE
 };

@@ -48,6 +48,7 @@ pub const GROK: Arch = Arch {
         ..ExpertRule::USUAL
     },
     output: Output {
+        input_width: None,
         scale: LogitScale::MultiplyOr(0.577_350_26),
         softcap: LogitCap::KeyOr(0.0),
     },

@@ -5,7 +5,7 @@ use crate::arch::parts::{
     ATTN_NORM, ATTN_OUT, ATTN_OUT_BIAS_OPTIONAL, ENDS, EXPERT_SCALES, FFN_BIAS_OPTIONAL, FFN_NORM,
     GATED_FFN, OUTPUT_OR_TIED, QKV, QKV_BIAS_OPTIONAL, ROPE_FACTORS, ROPE_FACTORS_BY_CONTEXT,
 };
-use crate::arch::rules::{Attention, RopeRule, Temperature};
+use crate::arch::rules::{Attention, RopeRule, Temperature, YarnLog};
 use crate::arch::{Arch, Checkpoint, SpacePrefix};
 
 /// `llama`.
@@ -54,7 +54,7 @@ pub const MISTRAL3: Arch = Arch {
         ..Attention::USUAL
     },
     rope: RopeRule {
-        yarn_log: true,
+        yarn_log: YarnLog::Divides,
         ..RopeRule::ADJACENT
     },
     gradients: false,

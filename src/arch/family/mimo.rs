@@ -7,8 +7,8 @@ use crate::arch::parts::{
     OUTPUT_REQUIRED, QK_NORMS, QKV, QKV_BIAS_OPTIONAL, SINKS_OPTIONAL,
 };
 use crate::arch::rules::{
-    Attention, ExpertLayers, ExpertRule, ExpertWidth, FeedForward, GatingRule, RopeLayers,
-    RopeRule, WindowRope, WindowRule,
+    Attention, ExpertLayers, ExpertRule, ExpertWidth, FeedForward, GateClamp, GatingRule,
+    RopeLayers, RopeRule, WindowRope, WindowRule,
 };
 use crate::ops::experts::Gating;
 
@@ -135,7 +135,7 @@ pub const MAPLE: Arch = Arch {
         ..WindowRule::every(1)
     }),
     feed_forward: FeedForward {
-        clamp: true,
+        clamp: GateClamp::Before,
         ..Arch::DENSE.feed_forward
     },
     experts: ExpertRule {

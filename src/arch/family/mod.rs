@@ -4,6 +4,7 @@ mod afmoe;
 mod bitnet;
 mod cohere;
 mod deepseek;
+mod deepseek2;
 mod diffusion;
 mod ernie;
 mod exaone;
@@ -15,16 +16,24 @@ mod gpt2;
 mod gpt_oss;
 mod granite;
 mod grok;
+mod hrm;
 mod hunyuan;
+mod indexed;
+mod kimi;
+mod lfm2;
 mod llama;
 mod llama4;
+mod mamba;
 mod mimo;
+mod minimax;
+mod nemotron_h;
 mod neox;
 mod olmo;
 mod openelm;
 mod phi;
 mod plamo;
 mod qwen;
+mod qwen_delta;
 mod relatives;
 mod smallthinker;
 mod talkie;
@@ -50,6 +59,7 @@ pub static ARCHITECTURES: &[&Arch] = &[
     &relatives::BAICHUAN,
     &deepseek::BAILINGMOE,
     &deepseek::BAILINGMOE2,
+    &kimi::BAILINGMOE3,
     &gpt2::BLOOM,
     &glm::CHATGLM,
     &neox::CODESHELL,
@@ -60,7 +70,10 @@ pub static ARCHITECTURES: &[&Arch] = &[
     &grok::DBRX,
     &relatives::DECI,
     &deepseek::DEEPSEEK,
+    &deepseek2::DEEPSEEK2,
+    &indexed::DEEPSEEK32,
     &deepseek::DOTS1,
+    &indexed::DOTS3NOTE,
     &diffusion::DREAM,
     &ernie::ERNIE4_5,
     &ernie::ERNIE4_5_MOE,
@@ -68,17 +81,21 @@ pub static ARCHITECTURES: &[&Arch] = &[
     &exaone::EXAONE4,
     &exaone::EXAONE_MOE,
     &falcon::FALCON,
+    &falcon::FALCON_H1,
     &gemma::GEMMA,
     &gemma::GEMMA2,
     &glm::GLM4,
     &glm::GLM4MOE,
+    &indexed::GLM_DSA,
     &gpt2::GPT2,
     &gpt_oss::GPT_OSS,
     &neox::GPTNEOX,
     &granite::GRANITE_SWA,
+    &granite::GRANITEHYBRID,
     &granite::GRANITEMOE,
     &grok::GROK,
     &qwen::GROVEMOE,
+    &hrm::HRM_TEXT,
     &hunyuan::HUNYUAN_DENSE,
     &hunyuan::HUNYUAN_MOE,
     &hunyuan::HUNYUAN_VL,
@@ -86,21 +103,32 @@ pub static ARCHITECTURES: &[&Arch] = &[
     &relatives::INTERNLM2,
     &gpt2::JAIS,
     &neox::JAIS2,
+    &mamba::JAMBA,
+    &kimi::KIMI_LINEAR,
     &afmoe::LAGUNA,
+    &lfm2::LFM2,
+    &lfm2::LFM2MOE,
     &diffusion::LLADA,
     &diffusion::LLADA_MOE,
     &llama4::LLAMA4,
     &relatives::MAINCODER,
+    &mamba::MAMBA_1,
+    &mamba::MAMBA2,
     &mimo::MAPLE,
     &mimo::MELLUM,
     &mimo::MIMO2,
     &granite::MINICPM,
+    &deepseek2::MINICPM3,
     &mimo::MINIMAX_M2,
+    &minimax::MINIMAX_M3,
     &llama::MISTRAL3,
+    &deepseek2::MISTRAL4,
     &gpt2::MPT,
     &afmoe::MUSE_GLIMMER,
     &relatives::NANBEIGE,
     &neox::NEMOTRON,
+    &nemotron_h::NEMOTRON_H,
+    &nemotron_h::NEMOTRON_H_MOE,
     &olmo::OLMO,
     &olmo::OLMOE,
     &openelm::OPENELM,
@@ -111,11 +139,16 @@ pub static ARCHITECTURES: &[&Arch] = &[
     &phi::PHI3,
     &phi::PHIMOE,
     &plamo::PLAMO,
+    &plamo::PLAMO2,
     &plamo::PLAMO3,
+    &deepseek2::PLM,
     &neox::POCKETTTS,
     &qwen::QWEN,
     &qwen::QWEN2MOE,
     &qwen::QWEN2VL,
+    &qwen_delta::QWEN35,
+    &qwen_delta::QWEN35MOE,
+    &qwen_delta::QWEN3NEXT,
     &qwen::QWEN3TTS,
     &qwen::QWEN3VL,
     &qwen::QWEN3VLMOE,

@@ -7,6 +7,11 @@ use crate::ops::activation::HeadGate;
 pub struct Attention {
     /// Whether tokens see those after them too. A sequence is evaluated whole then.
     pub both_ways: bool,
+    /// Whether keys and values come from a narrow vector that all heads share ([`Latent`](crate::arch::Latent)).
+    pub latent: bool,
+    /// Whether an indexer chooses the positions that are attended to, `attention.indexer.top_k` of them at most. As long as a
+    /// sequence is no longer than that it chooses all, and trine evaluates no longer ones.
+    pub indexed: bool,
     /// Factor on the scores.
     pub scale: ScoreScale,
     /// Bound of the scores: `cap * tanh(scores * factor)`.
@@ -19,7 +24,9 @@ pub struct Attention {
     pub qk_norms: QkNorms,
     /// Factor on the queries that grows with the position.
     pub temperature: Temperature,
-    /// The function of the gate on the heads' outputs, where the block has `attn_gate`.
+    /// Whether the query projection gives a gate on every element of a head's output after each head's queries.
+    pub gate_in_queries: bool,
+    /// The function of the gate on the heads' outputs, where there is one.
     pub gate: HeadGate,
     /// Whether the key `attention.value_scale` multiplies what attention gives.
     pub value_scale: bool,
@@ -35,6 +42,9 @@ pub enum ScoreScale {
     OnQueries(Option<u32>),
     /// The key `attention.scale`, or 1 / sqrt(head size) where it is 0 or absent.
     Key,
+    /// 1 / sqrt(head size), times the square of what YaRN with `rope.scaling.yarn_log_multiplier` multiplies sine and
+    /// cosine by: RoPE turns only a part of a head, and the scores of the other part grow with it.
+    Stretched,
     /// 1 / head size.
     Inverse,
     /// None.
@@ -86,6 +96,8 @@ pub enum Temperature {
     /// The scale is the key `attention.temperature_scale`, none where it is 0 or absent; the length is the context that
     /// RoPE was trained with, the offset 0.
     Key,
+    /// The same with the key `attention.temperature_length` for the length.
+    KeyAndLength,
     /// In layers without RoPE, in models with windows: length, scale and offset.
     WithoutRope(u32, f32, f32),
 }
@@ -94,12 +106,15 @@ impl Attention {
     /// What most have.
     pub const USUAL: Attention = Attention {
         both_ways: false,
+        latent: false,
+        indexed: false,
         scale: ScoreScale::HeadSize,
         softcap: ScoreCap::None,
         clamp: false,
         alibi: Alibi::None,
         qk_norms: QkNorms::BeforeRope,
         temperature: Temperature::None,
+        gate_in_queries: false,
         gate: HeadGate::Sigmoid,
         value_scale: false,
     };

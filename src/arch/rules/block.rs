@@ -9,6 +9,8 @@ pub enum NormKind {
     Rms,
     /// (x - mean) / sqrt(variance + eps), `attention.layer_norm_epsilon`.
     Layer,
+    /// RMS, with the epsilon of the other where it has none of its own.
+    RmsOfEither,
     /// RMS where its epsilon is given and not 0, the other where it is not.
     ByKey,
 }
@@ -22,6 +24,8 @@ pub enum EmbeddingScale {
     RootOfWidth,
     /// The key `embedding_scale`, or this number where it is absent; none where that is 0.
     Key(f32),
+    /// This number.
+    Fixed(f32),
 }
 
 /// The feed-forward network.
@@ -29,8 +33,20 @@ pub enum EmbeddingScale {
 pub struct FeedForward {
     /// The function of the gate, `down(f(gate(x)) * up(x))`, or without a gate `down(f(up(x)))`.
     pub activation: Activation,
-    /// Whether the key `swiglu_clamp_exp` bounds gate and up of every layer's experts.
-    pub clamp: bool,
+    /// Bounds of gates.
+    pub clamp: GateClamp,
+}
+
+/// Bounds of gates, which keys give layer by layer.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum GateClamp {
+    /// None.
+    None,
+    /// `swiglu_clamp_exp` bounds gate and up of experts before SiLU.
+    Before,
+    /// The same key bounds up of experts, and the gate after SiLU; so does `swiglu_clamp_shexp` in dense networks and in the
+    /// expert that all tokens go to.
+    After,
 }
 
 /// In which order a block's input x, what attention gives (a) and what the feed-forward network gives (f) are added up,
@@ -67,11 +83,15 @@ pub enum ResidualScale {
     Key,
     /// The same; where it is absent this number divided by the root of the number of layers.
     KeyOrDepth(f32),
+    /// This number divided by the root of the number of layers.
+    Depth(f32),
 }
 
 /// What happens to the logits.
 #[derive(Clone, Copy, Debug)]
 pub struct Output {
+    /// Factor on what the output matrix is multiplied with: this number divided by the embedding width.
+    pub input_width: Option<f32>,
     /// Factor on them.
     pub scale: LogitScale,
     /// Bound, `cap * tanh(logits / cap)`.
@@ -85,6 +105,8 @@ pub enum LogitScale {
     One,
     /// The inverse of the key `logit_scale`, which has to be there.
     Divide,
+    /// The same; none where it is 0 or absent.
+    DivideIfAny,
     /// The inverse of the key, or of this number divided by the embedding width where it is absent.
     DivideOrWidth(f32),
     /// The key, which has to be there; none where it is 0.

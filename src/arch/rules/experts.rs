@@ -21,6 +21,8 @@ pub struct ExpertRule {
     pub width: ExpertWidth,
     /// The width of the expert that all tokens go to.
     pub shared: SharedWidth,
+    /// Whether the gate on that expert is the sigmoid itself, not the quotient of SiLU and its argument.
+    pub plain_gate: bool,
     /// Which layers have experts.
     pub layers: ExpertLayers,
     /// Factor on the sum of experts and what stands beside them, where something does.
@@ -39,6 +41,8 @@ pub enum GatingRule {
     Fixed(Gating),
     /// As the key `expert_gating_func` says, and so where it is 0 or absent; without a default it has to say.
     Key(Option<Gating>),
+    /// The same, soft-max where the key is 0 or absent, but sigmoid in models with a vocabulary of so many tokens.
+    KeyOrVocabulary(u32),
 }
 
 /// Whether the chosen experts' probabilities are divided by their sum.
@@ -97,6 +101,8 @@ pub enum SharedWidth {
     Expert,
     /// That of `expert_shared_count` experts; none where that is 0.
     Count,
+    /// The same, of at least one.
+    CountOrOne,
     /// The key, or that of `expert_shared_count` experts; none where that is 0.
     KeyOrCount,
     /// The key, or that of `expert_shared_count` experts, of 1 where that is absent.
@@ -116,6 +122,7 @@ impl ExpertRule {
         early_router: false,
         width: ExpertWidth::Full,
         shared: SharedWidth::None,
+        plain_gate: false,
         layers: ExpertLayers::All,
         beside: None,
         chunks: false,

@@ -5,14 +5,17 @@
 mod attention;
 mod block;
 mod experts;
+mod mixing;
 mod position;
 
 pub use attention::{Alibi, Attention, QkNorms, ScoreCap, ScoreScale, Temperature};
 pub use block::{
-    EmbeddingScale, FeedForward, LogitCap, LogitScale, NormKind, Output, Residual, ResidualScale,
-    Sum,
+    EmbeddingScale, FeedForward, GateClamp, LogitCap, LogitScale, NormKind, Output, Residual,
+    ResidualScale, Sum,
 };
 pub use experts::{ExpertLayers, ExpertRule, ExpertWidth, GatingRule, Normalize, SharedWidth};
+pub use mixing::{Mixing, Recurrence};
 pub use position::{
     RopeLayers, RopeRule, Sections, WindowBase, WindowRope, WindowRule, WindowScaling, WindowSize,
+    YarnLog,
 };

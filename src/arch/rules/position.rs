@@ -11,8 +11,8 @@ pub struct RopeRule {
     pub partial: bool,
     /// Whether positions may be scaled by YaRN.
     pub yarn: bool,
-    /// Whether the key `rope.scaling.yarn_log_multiplier` changes YaRN's factor on sine and cosine.
-    pub yarn_log: bool,
+    /// What the key `rope.scaling.yarn_log_multiplier` does to YaRN's factor on sine and cosine.
+    pub yarn_log: YarnLog,
     /// YaRN's `beta_fast` where the file says nothing.
     pub beta_fast: f32,
     /// Which layers have it.
@@ -21,6 +21,20 @@ pub struct RopeRule {
     pub sections: Sections,
     /// Whether the key `rope.scaling.alpha` widens the base: `base * alpha^(d / (d - 2))` for heads of d elements.
     pub alpha: bool,
+}
+
+/// What the key `rope.scaling.yarn_log_multiplier` does to YaRN's factor on sine and cosine, `0.1 * m * ln(s) + 1` for
+/// positions scaled by s, m = 1.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum YarnLog {
+    /// Files have none.
+    None,
+    /// The factor is divided by that of the multiplier m.
+    Divides,
+    /// The same for ten times the multiplier, as whose tenth DeepSeek's converters store it.
+    TenfoldDivides,
+    /// The factor is that of ten times the multiplier, divided by itself; by the rule before where that is 1.
+    TenfoldBoth,
 }
 
 /// Which layers have RoPE.
@@ -134,7 +148,7 @@ impl RopeRule {
         pairing: Pairing::Halves,
         partial: false,
         yarn: true,
-        yarn_log: false,
+        yarn_log: YarnLog::None,
         beta_fast: 32.0,
         layers: RopeLayers::All,
         sections: Sections::One,

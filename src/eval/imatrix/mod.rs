@@ -149,7 +149,9 @@ pub fn collect(
     for first in (done..chunks.count()).step_by(side_by_side) {
         let group = first..(first + side_by_side).min(chunks.count());
         let mut scores = vec![Scores::new(engine.model().n_vocab()); group.len()];
-        sequences.iter_mut().for_each(|seq| seq.truncate(0));
+        sequences.iter_mut().for_each(|seq| {
+            seq.truncate(0);
+        });
         for pass in schedule.passes(group.len()) {
             collector.lock().counts_plain = rows(&pass) >= MIN_ROWS;
             let observer: Arc<dyn ActivationObserver> = collector.clone();

@@ -26,6 +26,9 @@ pub enum SpeculateError {
     /// The model does not have the width.
     #[error(transparent)]
     Width(#[from] WidthError),
+    /// What was drafted in vain cannot be taken back.
+    #[error("the model has recurrent layers, whose state cannot be cut back: it cannot draft")]
+    Recurrent,
     /// Drafts must be cheaper than the text.
     #[error("drafts at {draft} bits are of no use for a text at {text}; draft at fewer bits")]
     NotNarrower {
@@ -85,6 +88,9 @@ impl Speculator {
         most: usize,
     ) -> Result<Speculator, SpeculateError> {
         session.model().check_width(draft_bits)?;
+        if session.model().is_recurrent() {
+            return Err(SpeculateError::Recurrent);
+        }
         let mut speculator = Speculator {
             draft_bits,
             bits: draft_bits,

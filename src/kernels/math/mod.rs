@@ -1,16 +1,17 @@
 //! Portable elementary functions: the values of the reference build, from `+ - * /` and `fma` alone.
 //!
 //! The platform's libm differs between systems and releases, so nothing here calls it. [`pexp`] is
-//! ggml's own polynomial; [`sincosf`], [`expf`], [`tanhf`] and [`logf`] give glibc's values, which are *not*
-//! always the correctly rounded ones; [`powf`] is rounded from an `f64` result, which gives glibc's
-//! single-precision value wherever the engine uses it.
+//! ggml's own polynomial; [`sincosf`], [`expf`], [`tanhf`], [`logf`], [`log2f`] and [`powf`] give glibc's values, which are *not*
+//! always the correctly rounded ones.
 
 mod hyperbolic;
 mod logarithm;
+mod power;
 mod trig;
 
 pub use hyperbolic::tanhf;
 pub use logarithm::logf;
+pub use power::{log2f, powf};
 pub use trig::sincosf;
 
 /// e^x as ggml's 4-lane SSE2 code computes it (`ggml_v_expf`): a degree-5 polynomial on a reduced
@@ -82,11 +83,6 @@ fn scaled(e: u32, j: f32) -> f32 {
 #[inline(always)]
 pub fn silu(x: f32) -> f32 {
     x / (1.0 + pexp(0.0 - x))
-}
-
-/// x^y rounded from an `f64` result: glibc's `powf` for every RoPE base and dimension.
-pub fn powf(x: f32, y: f32) -> f32 {
-    libm::pow(f64::from(x), f64::from(y)) as f32
 }
 
 /// Natural logarithm in double precision.

@@ -1,10 +1,12 @@
 //! What the metadata says of attention scores, and of factors elsewhere.
 
 use super::keys::Keys;
+use super::position;
 use crate::arch::Arch;
 use crate::arch::rules::{
     Alibi, EmbeddingScale, LogitCap, LogitScale, ResidualScale, ScoreCap, ScoreScale, Temperature,
 };
+use crate::ops::rope::Rope;
 
 /// What is done with queries and scores.
 #[derive(Clone, Debug)]
@@ -64,7 +66,7 @@ fn factor(k: &mut Keys<'_>, key: &str) -> Option<f32> {
     k.f32(key).filter(|&f| f != 0.0)
 }
 
-pub fn scores(k: &mut Keys<'_>, arch: &Arch, shape: Shape) -> Scores {
+pub fn scores(k: &mut Keys<'_>, arch: &Arch, shape: Shape, rope: &Rope) -> Scores {
     let rule = &arch.attention;
     let of_head = |elements: usize| 1.0 / (elements as f32).sqrt();
     let (query_scale, scale) = match rule.scale {
@@ -77,6 +79,10 @@ pub fn scores(k: &mut Keys<'_>, arch: &Arch, shape: Shape) -> Scores {
             let scale = factor(k, "attention.scale");
             (None, scale.unwrap_or_else(|| of_head(shape.head_dim)))
         }
+        ScoreScale::Stretched => (
+            None,
+            position::stretched(k, arch, rope) / (shape.head_dim as f32).sqrt(),
+        ),
         ScoreScale::Inverse => (None, 1.0 / shape.head_dim as f32),
         ScoreScale::One => (None, 1.0),
     };
@@ -125,6 +131,12 @@ fn temperature(k: &mut Keys<'_>, rule: Temperature, shape: Shape) -> Option<Heat
             offset: 0.0,
             unturned: false,
         },
+        Temperature::KeyAndLength => Heat {
+            scale: factor(k, "attention.temperature_scale")?,
+            length: k.u32("attention.temperature_length").unwrap_or(0),
+            offset: 0.0,
+            unturned: false,
+        },
         Temperature::WithoutRope(length, scale, offset) => Heat {
             length,
             scale,
@@ -133,10 +145,13 @@ fn temperature(k: &mut Keys<'_>, rule: Temperature, shape: Shape) -> Option<Heat
         },
     };
     if heat.length == 0 {
-        k.problems.push(format!(
-            "{} is 0, and attention is scaled by it",
-            k.name("rope.scaling.original_context_length")
-        ));
+        let key = match rule {
+            Temperature::KeyAndLength => "attention.temperature_length",
+            _ => "rope.scaling.original_context_length",
+        };
+        let name = k.name(key);
+        k.problems
+            .push(format!("{name} is 0, and attention is scaled by it"));
     }
     (!heat.unturned || shape.windows).then_some(heat)
 }
@@ -145,6 +160,7 @@ pub fn embedding_scale(k: &mut Keys<'_>, arch: &Arch, n_embd: usize) -> Option<f
     match arch.embedding_scale {
         EmbeddingScale::One => None,
         EmbeddingScale::RootOfWidth => Some((n_embd as f32).sqrt()),
+        EmbeddingScale::Fixed(scale) => Some(scale),
         EmbeddingScale::Key(default) => {
             let scale = k.f32("embedding_scale").unwrap_or(default);
             Some(scale).filter(|&s| s != 0.0)
@@ -155,6 +171,7 @@ pub fn embedding_scale(k: &mut Keys<'_>, arch: &Arch, n_embd: usize) -> Option<f
 pub fn residual_scale(k: &mut Keys<'_>, arch: &Arch, n_layer: usize) -> Option<f32> {
     let scale = match arch.residual_scale {
         ResidualScale::One => return None,
+        ResidualScale::Depth(depth) => depth / (n_layer as f32).sqrt(),
         ResidualScale::Key => k.f32("residual_scale").unwrap_or(0.0),
         ResidualScale::KeyOrDepth(depth) => {
             let depth = depth / (n_layer as f32).sqrt();
@@ -169,6 +186,9 @@ pub fn logit_scale(k: &mut Keys<'_>, arch: &Arch, n_embd: usize) -> Option<f32> 
     let rule = arch.output.scale;
     let default = match rule {
         LogitScale::One => return None,
+        LogitScale::DivideIfAny => {
+            return factor(k, KEY).map(|scale| 1.0 / k.positive(KEY, scale));
+        }
         LogitScale::DivideOrWidth(width) => Some(width / n_embd as f32),
         LogitScale::MultiplyOr(scale) => Some(scale),
         LogitScale::Divide | LogitScale::Multiply | LogitScale::Always => None,

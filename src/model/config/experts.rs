@@ -94,7 +94,7 @@ pub fn experts(
         n_ff: n_ff_exp,
         shared_ff: shared_width(k, rule.shared, n_ff, n_ff_exp),
         layers: layers(k, rule.layers, file, n_layer),
-        gating: gating(k, rule.gating),
+        gating: gating(k, rule.gating, file),
         normalize: match rule.normalize {
             Normalize::Always => true,
             Normalize::Never => false,
@@ -172,6 +172,7 @@ fn shared_width(k: &mut Keys<'_>, rule: SharedWidth, n_ff: usize, n_ff_exp: usiz
         SharedWidth::KeyOrExpert => key.unwrap_or(n_ff_exp),
         SharedWidth::Expert => n_ff_exp,
         SharedWidth::Count => counted,
+        SharedWidth::CountOrOne => counted.max(n_ff_exp),
         SharedWidth::KeyOrCount if count.unwrap_or(0) == 0 => 0,
         SharedWidth::KeyOrCount => key.unwrap_or(counted),
         SharedWidth::KeyOrCountOrOne => {
@@ -204,10 +205,14 @@ fn layers(k: &mut Keys<'_>, rule: ExpertLayers, file: &ModelFile, n_layer: usize
         .collect()
 }
 
-fn gating(k: &mut Keys<'_>, rule: GatingRule) -> Gating {
+fn gating(k: &mut Keys<'_>, rule: GatingRule, file: &ModelFile) -> Gating {
     let default = match rule {
         GatingRule::Fixed(gating) => return gating,
         GatingRule::Key(default) => default,
+        GatingRule::KeyOrVocabulary(tokens) if super::vocabulary(k, file) == tokens as usize => {
+            Some(Gating::Sigmoid)
+        }
+        GatingRule::KeyOrVocabulary(_) => Some(Gating::SoftMax),
     };
     match (k.u32("expert_gating_func").unwrap_or(0), default) {
         (0, Some(gating)) => gating,

@@ -86,6 +86,41 @@ impl Keys<'_> {
         }
     }
 
+    /// A count for every layer, which may be 0 and stands once where all have the same.
+    pub fn per_layer(&mut self, key: &str) -> Vec<u32> {
+        let (name, layers) = (self.name(key), self.layers);
+        if !matches!(self.meta.get(&name), Some(Value::Array(_))) {
+            return vec![self.count(key, 1 << 20) as u32; layers];
+        }
+        let read = self.meta.get_u32s(&name);
+        let mut all = self.note(read).map_or(Vec::new(), |v| v.to_vec());
+        if all.len() != layers {
+            self.problems.push(format!(
+                "{name} has {} entries for {layers} layers",
+                all.len()
+            ));
+            all.resize(layers, 1);
+        }
+        all
+    }
+
+    /// The one number that all are; 1 where there is none, or after a problem.
+    pub fn common(&mut self, key: &str, mut all: impl Iterator<Item = u32>) -> usize {
+        let first = all.next().unwrap_or(1);
+        let name = self.name(key);
+        if !(1..=1 << 20).contains(&first) {
+            self.problems
+                .push(format!("{name} is {first}, it must be 1 to {}", 1 << 20));
+            return 1;
+        }
+        if all.any(|n| n != first) {
+            self.problems.push(format!(
+                "{name} differs between layers, which is not supported"
+            ));
+        }
+        first as usize
+    }
+
     pub fn positive(&mut self, key: &str, value: f32) -> f32 {
         if !(value.is_finite() && value > 0.0) {
             self.problems.push(format!(

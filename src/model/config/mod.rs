@@ -1,22 +1,27 @@
 //! Hyper-parameters, checked once and all together.
 
 mod attention;
+mod cycles;
 mod experts;
 mod keys;
+mod latent;
+mod mixing;
 mod position;
 
 use trine_formats::gguf::ModelFile;
 
 use super::ModelError;
-use crate::arch::rules::{NormKind, Residual, Sum};
-use crate::arch::{Arch, Sizes};
+use crate::arch::rules::{GateClamp, NormKind, Residual, Sum};
+use crate::arch::{Arch, Latent, Sizes};
 use crate::ops::attention::Window;
 use crate::ops::norm;
 use crate::ops::rope::Rope;
 use attention::Shape;
 pub use attention::{Heat, Scores};
+pub use cycles::Cycles;
 pub use experts::Experts;
 use keys::Keys;
+pub use mixing::Mixing;
 
 /// Largest `block_count` llama.cpp accepts.
 const MAX_LAYERS: u32 = 512;
@@ -40,8 +45,16 @@ pub struct Config {
     pub n_head: usize,
     /// Key and value heads.
     pub n_head_kv: usize,
-    /// Elements per head.
+    /// Elements of a query head and of a cached key.
     pub head_dim: usize,
+    /// Elements of a cached value.
+    pub value_dim: usize,
+    /// Stacks of blocks that run again and again, where the architecture has them.
+    pub cycles: Option<Cycles>,
+    /// Which blocks attend, have recurrent layers and feed-forward networks.
+    pub mixing: Mixing,
+    /// Latent attention, where the architecture has it.
+    pub latent: Option<Latent>,
     /// Width of the feed-forward block.
     pub n_ff: usize,
     /// The formula of the norms.
@@ -52,6 +65,8 @@ pub struct Config {
     pub rope: Rope,
     /// The context that RoPE was trained with, which decides between two sets of factors.
     pub original_context: usize,
+    /// Positions of the longest sequence in which an indexer chooses all, where the architecture has one.
+    pub indexed: Option<usize>,
     /// Per layer, whether it has RoPE.
     pub turned: Vec<bool>,
     /// Sliding window: cells a query sees, itself included, in the layers of `windowed`.
@@ -66,12 +81,16 @@ pub struct Config {
     pub experts: Option<Experts>,
     /// Bounds of the experts' gates per layer; 0, or no entry, for none.
     pub gate_bounds: Vec<f32>,
+    /// The same of dense networks and of the expert that all tokens go to.
+    pub dense_bounds: Vec<f32>,
     /// How the halves of a block are added to its input; never [`Residual::Key`].
     pub residual: Residual,
     /// Factor on the token embeddings, where there is one.
     pub embedding_scale: Option<f32>,
     /// Factor on what each half of a block adds to the residual stream, where there is one.
     pub residual_scale: Option<f32>,
+    /// Factor on what the output matrix is multiplied with, where there is one.
+    pub output_scale: Option<f32>,
     /// Factor on the logits, where there is one.
     pub logit_scale: Option<f32>,
     /// `cap * tanh(logits / cap)` at the end, where the model asks for it.
@@ -85,6 +104,11 @@ impl Config {
         let size = self.window.filter(|_| windowed)?;
         let chunked = self.arch.window.is_some_and(|w| w.chunked);
         Some(Window { size, chunked })
+    }
+
+    /// The block of the file that runs in the place of number `slot`.
+    pub fn block(&self, slot: usize) -> usize {
+        self.cycles.map_or(slot, |cycles| cycles.block(slot))
     }
 
     /// The experts of a layer, `None` for one with a dense network.
@@ -135,6 +159,8 @@ impl Config {
             chunks: of_experts(|e| e.chunks.map_or(0, |c| c.count)),
             chunk_ff: of_experts(|e| e.chunks.map_or(0, |c| c.n_ff)),
             context: self.n_ctx_train as u64,
+            latent: self.latent.unwrap_or_default(),
+            recurrent: self.mixing.sizes,
         }
     }
 
@@ -142,10 +168,9 @@ impl Config {
         let n_layer = layers(k);
         let n_ctx_train = k.count("context_length", 1 << 30);
         let n_embd = k.count("embedding_length", 1 << 20);
-        let n_ff = k.count_per_layer("feed_forward_length", None);
         let before = k.problems.len();
-        let n_head = k.count_per_layer("attention.head_count", None);
-        let n_head_kv = k.count_per_layer("attention.head_count_kv", Some(n_head));
+        let counts = mixing::counts(k, arch, n_layer);
+        let (n_head, n_head_kv, n_ff) = (counts.n_head, counts.n_head_kv, counts.n_ff);
         if k.problems.len() == before && !n_head.is_multiple_of(n_head_kv) {
             k.problems.push(format!(
                 "{n_head} query heads cannot share {n_head_kv} key-value heads evenly"
@@ -165,7 +190,7 @@ impl Config {
                     .push(format!("{name} is {n}; trine can run models with {only}"));
             }
         }
-        let head_dim = head_dim(k, n_embd, n_head);
+        let ([head_dim, value_dim], latent) = latent::heads(k, arch, n_embd, n_head, n_head_kv);
         let experts = experts::experts(k, arch, file, n_layer, [n_ff, head_dim]);
         let (norm, eps) = norm(k, arch);
         let rope = position::rope(k, arch, head_dim, n_ctx_train as u32);
@@ -175,12 +200,13 @@ impl Config {
             .as_ref()
             .map_or(0, |e| e.layers.iter().take_while(|&&has| !has).count());
         let turned = position::turned(k, arch, window.map(|_| &windowed[..]), leading, n_layer);
+        let clamp = arch.feed_forward.clamp;
         let original_context = position::original_context(k, n_ctx_train as u32);
         let shape = Shape {
             n_layer,
             n_embd,
             n_head,
-            head_dim,
+            head_dim: latent.map_or(head_dim, |l| l.key),
             original: original_context,
             windows: window.is_some(),
         };
@@ -194,21 +220,31 @@ impl Config {
             n_head,
             n_head_kv,
             head_dim,
+            value_dim,
+            cycles: arch.cycles.then(|| Cycles::read(k, n_layer)),
+            mixing: mixing::mixing(k, arch, counts, n_embd),
+            latent,
             n_ff,
             norm,
             eps,
-            rope,
             original_context: original_context as usize,
+            indexed: arch
+                .attention
+                .indexed
+                .then(|| k.count("attention.indexer.top_k", u32::MAX)),
             turned,
             window,
             windowed,
             window_rope,
-            scores: attention::scores(k, arch, shape),
+            scores: attention::scores(k, arch, shape, &rope),
+            rope,
             experts,
-            gate_bounds: gate_bounds(k, arch),
+            gate_bounds: gate_bounds(k, clamp != GateClamp::None, "swiglu_clamp_exp"),
+            dense_bounds: gate_bounds(k, clamp == GateClamp::After, "swiglu_clamp_shexp"),
             residual: residual(k, arch),
             embedding_scale: attention::embedding_scale(k, arch, n_embd),
             residual_scale: attention::residual_scale(k, arch, n_layer),
+            output_scale: arch.output.input_width.map(|width| width / n_embd as f32),
             logit_scale: attention::logit_scale(k, arch, n_embd),
             final_softcap: attention::logit_cap(k, arch),
         }
@@ -229,42 +265,26 @@ fn layers(k: &mut Keys<'_>) -> usize {
     k.layers - further
 }
 
-fn head_dim(k: &mut Keys<'_>, n_embd: usize, n_head: usize) -> usize {
-    let head_dim = match k.u32("attention.key_length") {
-        Some(n) => n as usize,
-        None if n_embd.is_multiple_of(n_head) => n_embd / n_head,
-        None => {
-            k.problems.push(format!(
-                "{n_head} heads do not divide the embedding width {n_embd}"
-            ));
-            2
-        }
-    };
-    let value_dim = k
-        .u32("attention.value_length")
-        .map_or(head_dim, |n| n as usize);
-    if value_dim != head_dim {
-        k.problems.push(format!(
-            "heads of {head_dim} key and {value_dim} value elements are not supported"
-        ));
-    }
-    head_dim
-}
-
 /// The formula of the norms and their epsilon.
 fn norm(k: &mut Keys<'_>, arch: &Arch) -> (norm::Kind, f32) {
     const RMS: &str = "attention.layer_norm_rms_epsilon";
+    const LAYER: &str = "attention.layer_norm_epsilon";
     let by_key = |k: &mut Keys<'_>| k.f32(RMS).is_some_and(|eps| eps != 0.0);
     let rms = match arch.norm {
-        NormKind::Rms => true,
+        NormKind::Rms | NormKind::RmsOfEither => true,
         NormKind::Layer => false,
         NormKind::ByKey => by_key(k),
     };
     let (kind, key) = match rms {
         true => (norm::Kind::Rms, RMS),
-        false => (norm::Kind::Layer, "attention.layer_norm_epsilon"),
+        false => (norm::Kind::Layer, LAYER),
     };
-    let eps = match k.f32(key) {
+    let own = k.f32(key);
+    let eps = match arch.norm {
+        NormKind::RmsOfEither => own.or_else(|| k.f32(LAYER)),
+        _ => own,
+    };
+    let eps = match eps {
         Some(eps) if eps.is_finite() && eps >= 0.0 => eps,
         Some(eps) => {
             k.problems.push(format!(
@@ -298,11 +318,11 @@ fn residual(k: &mut Keys<'_>, arch: &Arch) -> Residual {
     }
 }
 
-fn gate_bounds(k: &mut Keys<'_>, arch: &Arch) -> Vec<f32> {
-    if !arch.feed_forward.clamp {
+fn gate_bounds(k: &mut Keys<'_>, read: bool, key: &str) -> Vec<f32> {
+    if !read {
         return Vec::new();
     }
-    let name = k.name("swiglu_clamp_exp");
+    let name = k.name(key);
     let read = k.meta.get_f32s(&name).map(|v| v.map(<[f32]>::to_vec));
     k.note(read).unwrap_or_default()
 }

@@ -4,7 +4,7 @@ use trine_formats::gguf::Value;
 
 use super::keys::Keys;
 use crate::arch::Arch;
-use crate::arch::rules::{RopeLayers, Sections, WindowBase, WindowScaling, WindowSize};
+use crate::arch::rules::{RopeLayers, Sections, WindowBase, WindowScaling, WindowSize, YarnLog};
 use crate::math::{logf, powf};
 use crate::ops::rope::{Pairing, Rope, Yarn};
 
@@ -83,17 +83,36 @@ fn yarn(k: &mut Keys<'_>, arch: &Arch, rope: &mut Rope, n_ctx_train: u32) {
         .f32("rope.scaling.yarn_ext_factor")
         .filter(|&f| f >= 0.0)
         .unwrap_or(1.0);
-    let log_key = "rope.scaling.yarn_log_multiplier";
-    let log = k.f32(log_key).filter(|&m| m != 0.0);
-    if log.is_some() && !arch.rope.yarn_log {
-        let name = k.name(log_key);
+    let log = yarn_log(k, arch);
+    if log.is_some() && arch.rope.yarn_log == YarnLog::None {
+        let name = k.name(YARN_LOG);
         k.problems
             .push(format!("{name} is not supported for {}", arch.name));
     }
     if ext != 0.0 {
-        rope.attn_factor *= yarn_magnitude(1.0 / rope.freq_scale, log);
+        let both = arch.rope.yarn_log == YarnLog::TenfoldBoth;
+        rope.attn_factor *= yarn_magnitude(1.0 / rope.freq_scale, log, both);
         rope.yarn = Some(yarn_band(k, arch, rope, ext, n_ctx_train));
     }
+}
+
+const YARN_LOG: &str = "rope.scaling.yarn_log_multiplier";
+
+/// The multiplier of YaRN's logarithm, where the file has one.
+fn yarn_log(k: &mut Keys<'_>, arch: &Arch) -> Option<f32> {
+    let log = k.f32(YARN_LOG).filter(|&m| m != 0.0)?;
+    match arch.rope.yarn_log {
+        YarnLog::TenfoldDivides | YarnLog::TenfoldBoth => Some(log / 0.1),
+        YarnLog::None | YarnLog::Divides => Some(log),
+    }
+}
+
+/// The square of YaRN's factor with the multiplier, which scores grow by.
+pub fn stretched(k: &mut Keys<'_>, arch: &Arch, rope: &Rope) -> f32 {
+    let log = logf(1.0 / rope.freq_scale);
+    let own = rope.attn_factor * (1.0 + 0.1 * log);
+    let scale = own * (1.0 + 0.1 * yarn_log(k, arch).unwrap_or(0.0) * log);
+    scale * scale
 }
 
 fn yarn_band(k: &mut Keys<'_>, arch: &Arch, rope: &Rope, ext: f32, n_ctx_train: u32) -> Yarn {
@@ -188,8 +207,8 @@ pub fn window_rope(k: &mut Keys<'_>, arch: &Arch, global: &Rope, n_ctx_train: u3
 }
 
 /// llama.cpp's magnitude for YaRN: its own factor, divided by that of the multiplier where there is one, times the inverse
-/// of the one RoPE will apply.
-fn yarn_magnitude(factor: f32, log_multiplier: Option<f32>) -> f32 {
+/// of the one RoPE will apply. With `both` its own is that of the multiplier too.
+fn yarn_magnitude(factor: f32, log_multiplier: Option<f32>, both: bool) -> f32 {
     let log = logf(factor);
     let scale = |multiplier: f32| {
         if factor <= 1.0 {
@@ -198,7 +217,8 @@ fn yarn_magnitude(factor: f32, log_multiplier: Option<f32>) -> f32 {
             0.1 * multiplier * log + 1.0
         }
     };
-    let magnitude = scale(1.0) / log_multiplier.map_or(1.0, scale);
+    let own = log_multiplier.filter(|_| both).unwrap_or(1.0);
+    let magnitude = scale(own) / log_multiplier.map_or(1.0, scale);
     magnitude * (1.0 / (1.0 + 0.1 * log))
 }
 
@@ -277,7 +297,7 @@ pub fn turned(
 }
 
 /// An array of flags, one per layer, which some writers store as numbers.
-fn flags(k: &mut Keys<'_>, key: &str, n_layer: usize) -> Vec<bool> {
+pub fn flags(k: &mut Keys<'_>, key: &str, n_layer: usize) -> Vec<bool> {
     let key = k.name(key);
     let mut flags: Vec<bool> = match k.meta.get_u32s(&key) {
         Ok(Some(numbers)) => numbers.iter().map(|&n| n != 0).collect(),

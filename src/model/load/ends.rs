@@ -35,6 +35,8 @@ pub struct Ends {
     pub output_tensor: &'static str,
     pub output_bias: Option<Vec<f32>>,
     pub output_norm: Option<Norm>,
+    /// What the low stack of blocks that run in cycles begins with; empty without any.
+    pub low_state: Vec<f32>,
     /// Divisors of RoPE's frequencies in all layers: of contexts as long as those of the training, and of longer ones.
     pub rope_factors: [Option<Vec<f32>>; 2],
 }
@@ -55,6 +57,7 @@ pub fn ends(loader: &mut Loader<'_>) -> Ends {
         output: loader.ready(output),
         output_bias: loader.vector(None, "output.bias"),
         output_norm: loader.norm(None, "output_norm"),
+        low_state: loader.vector(None, "hrm.z_l_init").unwrap_or_default(),
         rope_factors: loader.rope_factors(),
         positions: loader.table("position_embd.weight"),
         embedding_norm: loader.norm(None, "token_embd_norm"),

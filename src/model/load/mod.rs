@@ -43,6 +43,8 @@ pub struct Loader<'a> {
     eps: f32,
     /// Per layer, whether it has experts.
     expert_layers: Vec<bool>,
+    /// Which run of a block is being loaded: its number, but in models whose blocks run several times.
+    slot: usize,
     /// Blocks of the file, those that are not run included.
     n_block: usize,
     problems: Vec<String>,
@@ -73,6 +75,7 @@ impl<'a> Loader<'a> {
             expert_layers: (0..c.n_layer)
                 .map(|layer| c.layer_experts(layer).is_some())
                 .collect(),
+            slot: 0,
             n_block: c.n_block,
             problems: Vec::new(),
             used: HashSet::new(),
@@ -80,6 +83,16 @@ impl<'a> Loader<'a> {
             in_cache: weights <= CACHE,
             layouts: Layouts::default(),
         }
+    }
+
+    /// From now on run number `slot` is being loaded.
+    pub fn enter(&mut self, slot: usize) {
+        self.slot = slot;
+    }
+
+    /// Which run of a block is being loaded.
+    pub fn slot(&self) -> usize {
+        self.slot
     }
 
     /// Ends the loading: no problem was found and no tensor is left over.

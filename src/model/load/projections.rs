@@ -6,6 +6,7 @@ use super::{Loader, full_name};
 use crate::arch::{Extent, Role, Tensor};
 use crate::model::linear::Linear;
 use crate::ops::matmul::Matrix;
+use crate::ops::norm::Norm;
 
 /// One matrix of every expert.
 pub struct Stacked {
@@ -28,6 +29,31 @@ impl Loader<'_> {
             weight: self.ready(linear.weight),
             ..linear
         })
+    }
+
+    /// The same, where a file without the matrix is damaged whatever the description says.
+    pub fn required_linear(&mut self, layer: usize, name: &str) -> Option<Linear> {
+        let found = self.linear(layer, name);
+        self.required(layer, name, found)
+    }
+
+    /// [`Loader::experts`], where a file without the matrices is damaged whatever the description says.
+    pub fn required_experts(&mut self, layer: usize, name: &str) -> Option<Stacked> {
+        let found = self.experts(layer, name);
+        self.required(layer, name, found)
+    }
+
+    /// [`Loader::norm`] of a block, where a file without it is damaged whatever the description says.
+    pub fn required_norm(&mut self, layer: usize, name: &str) -> Option<Norm> {
+        let found = self.norm(Some(layer), name);
+        self.required(layer, name, found)
+    }
+
+    fn required<T>(&mut self, layer: usize, name: &str, found: Option<T>) -> Option<T> {
+        if found.is_none() {
+            self.missing(&full_name(Some(layer), &format!("{name}.weight")));
+        }
+        found
     }
 
     fn unready_linear(&mut self, layer: usize, name: &str) -> Option<Linear> {
@@ -54,16 +80,16 @@ impl Loader<'_> {
         Some(Linear {
             weight: self.matrix(&full, cols, rows),
             scale: self
-                .factors(layer, name, 1)
+                .factors(tensor.gguf.trim_end_matches(".weight"), 1)
                 .and_then(|s| s.first().copied()),
             bias: self.vector(Some(layer), &format!("{name}.bias")),
             tensor: Some(full),
         })
     }
 
-    /// The factors on a projection's outputs, where the graph applies them.
-    fn factors(&mut self, layer: usize, projection: &str, n: usize) -> Option<Vec<f32>> {
-        let name = full_name(Some(layer), &format!("{projection}.scale"));
+    /// The factors on a projection's outputs, where the graph applies them. Every run of a block has its own.
+    fn factors(&mut self, projection: &str, n: usize) -> Option<Vec<f32>> {
+        let name = full_name(Some(self.slot), &format!("{projection}.scale"));
         self.optional_floats(&name, &[n])
             .filter(|_| self.arch.applies_factors(projection))
     }
@@ -175,7 +201,7 @@ impl Loader<'_> {
             return None;
         }
         let all = self.stacked(&weight, [cols, rows, experts]);
-        let scales = self.factors(layer, scaled, experts);
+        let scales = self.factors(scaled, experts);
         let biases = self.vector(Some(layer), &format!("{name}.bias"));
         let biases = biases.filter(|b| b.len() == experts * rows);
         if all.is_none() {

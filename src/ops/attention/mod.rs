@@ -103,14 +103,15 @@ impl<'a> HeadRows<'a, '_> {
 }
 
 impl Attention<'_, '_> {
-    /// `q` is `[rows of the pass][n_head * head size]`; the result has the same shape.
+    /// `q` is `[rows of the pass][n_head * key size]`; the result is `[rows of the pass][n_head * value size]`.
     pub fn run(&self, q: &[f32]) -> Floats {
-        let mut out = Floats::scratch(q.len());
         let Some(part) = self.parts.first() else {
-            return out;
+            return Floats::scratch(0);
         };
-        let (hd, kv_heads) = (part.seq.layout().head_dim, part.seq.layout().n_head);
-        let (width, shared) = (self.n_head * hd, self.n_head / kv_heads);
+        let layout = part.seq.layout();
+        let (vd, kv_heads) = (layout.value_dim, layout.n_head);
+        let (width, shared) = (self.n_head * layout.head_dim, self.n_head / kv_heads);
+        let mut out = Floats::scratch(q.len() / width * self.n_head * vd);
         let threads = pool::threads();
         if q.len() == width && threads > 1 && kv_heads < 4 * threads {
             let rows = self.rows(part, 0, 0..1);
@@ -127,9 +128,10 @@ impl Attention<'_, '_> {
                 first + tokens.start..first + tokens.end
             })
             .collect();
-        pool::blocks_mut(&mut out, width, &blocks, shared * hd, |block, tile| {
+        let width = self.n_head * vd;
+        pool::blocks_mut(&mut out, width, &blocks, shared * vd, |block, tile| {
             let (part, tokens) = &tasks[block];
-            let kv_head = tile.cols.start / (shared * hd);
+            let kv_head = tile.cols.start / (shared * vd);
             let rows = self.rows(&self.parts[*part], kv_head, tokens.clone());
             SCRATCH.with_borrow_mut(|scratch| self.block(&rows, q, tile, scratch));
         });
@@ -189,13 +191,13 @@ impl Attention<'_, '_> {
         scratch: &mut Scratch,
     ) {
         let layout = rows.part.seq.layout();
-        let hd = layout.head_dim;
+        let (hd, vd) = (layout.head_dim, layout.value_dim);
         let n = tile.rows.len() * rows.shared;
         let steps = hd.next_multiple_of(STEPS);
         let coefs = aligned(&mut scratch.coefs, n * steps);
         for (i, t) in tile.rows.clone().enumerate() {
-            let width = self.n_head * hd;
-            let q = &q[t * width + tile.cols.start..][..tile.cols.len()];
+            let head = t * self.n_head + rows.kv_head * rows.shared;
+            let q = &q[head * hd..][..rows.shared * hd];
             self.queries(hd, q, &mut coefs[i * rows.shared * steps..]);
         }
         let width = rows.cells.len();
@@ -206,12 +208,12 @@ impl Attention<'_, '_> {
             let head = rows.kv_head * rows.shared + row % rows.shared;
             self.probabilities(rows, (t, head), scores);
         }
-        let lines = hd.div_ceil(LINE);
+        let lines = vd.div_ceil(LINE);
         let sums = aligned(&mut scratch.sums, n * lines * LINE);
         let buffer = aligned(&mut scratch.probabilities, n * CHUNK);
         self.outputs(rows, scores, 0..lines, buffer, sums);
         for (row, sums) in sums.chunks_exact(lines * LINE).enumerate() {
-            let out = &mut tile.row(row / rows.shared)[row % rows.shared * hd..][..hd];
+            let out = &mut tile.row(row / rows.shared)[row % rows.shared * vd..][..vd];
             out.iter_mut().zip(sums).for_each(|(o, &s)| *o = s as f32);
         }
     }
@@ -219,7 +221,8 @@ impl Attention<'_, '_> {
     /// A pass of one token, split over the pool in three steps. `first`: its rows with KV head 0.
     fn split(&self, first: &HeadRows<'_, '_>, q: &[f32], out: &mut [f32], scratch: &mut Scratch) {
         let part = first.part;
-        let (hd, kv_heads) = (part.seq.layout().head_dim, part.seq.layout().n_head);
+        let layout = part.seq.layout();
+        let (hd, kv_heads) = (layout.head_dim, layout.n_head);
         let (shared, width) = (first.shared, first.cells.len());
         let steps = hd.next_multiple_of(STEPS);
         let coefs = aligned(&mut scratch.coefs, self.n_head * steps);
@@ -245,7 +248,7 @@ impl Attention<'_, '_> {
         });
         let scores = &*scores;
         let lanes = 32;
-        pool::tiles_mut(out, hd, (shared, lanes), |mut tile| {
+        pool::tiles_mut(out, layout.value_dim, (shared, lanes), |mut tile| {
             SCRATCH.with_borrow_mut(|scratch| {
                 let rows = self.rows(part, tile.rows.start / shared, 0..1);
                 let lines = tile.cols.start / LINE..tile.cols.end.div_ceil(LINE);

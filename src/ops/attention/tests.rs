@@ -99,7 +99,9 @@ impl Case {
             n_layer: 2,
             n_head: self.kv_heads,
             head_dim: self.hd,
+            value_dim: self.hd,
             positions,
+            state: 0,
         };
         let pages = PagePool::new(layout, 100);
         let mut seq = pages.sequence();

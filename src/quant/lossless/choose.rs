@@ -119,7 +119,7 @@ fn target(
         .then(|| tiles::choose(row, TypeId::I2_S, source, recipe).ok())
         .flatten();
     match instead {
-        Some(packing) if recipe.fallback => {
+        Some(packing) if recipe.fallback.takes(row.to) => {
             row.reason = Reason::Fallback(row.to);
             row.to = TypeId::I2_S;
             Some(Some(packing))

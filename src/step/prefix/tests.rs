@@ -8,7 +8,9 @@ fn pages(budget: usize) -> PagePool {
         n_layer: 1,
         n_head: 1,
         head_dim: 4,
+        value_dim: 4,
         positions: PAGE,
+        state: 0,
     };
     PagePool::new(layout, budget)
 }

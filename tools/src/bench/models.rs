@@ -117,7 +117,8 @@ pub fn measure(
     let mut samples = Vec::with_capacity(args.repetitions);
     for i in 0..args.repetitions {
         say(&format!("{} of {}", i + 1, args.repetitions));
-        run.truncate(test.depth);
+        let left = run.truncate(test.depth);
+        run.prompt(test.depth - left, test.batch)?;
         let start = Instant::now();
         run.prompt(test.prompt, test.batch)?;
         run.generate(test.generated)?;

@@ -41,9 +41,11 @@ pub struct Cost {
 impl Cost {
     /// From the tensor table and the shape.
     pub fn of(file: &ModelFile, config: &Config) -> Cost {
+        let layers = config.mixing.attending();
+        let elements = config.head_dim + config.value_dim;
         let mut cost = Cost {
-            kv_bytes: (config.n_layer * config.n_head_kv * config.head_dim * 2 * 2) as f64,
-            attention: (config.n_layer * config.n_head * config.head_dim * 2) as f64,
+            kv_bytes: (layers * config.n_head_kv * elements * 2) as f64,
+            attention: (layers * config.n_head * elements) as f64,
             ..Cost::default()
         };
         let tied = file.tensor_info("output.weight").is_none();

@@ -1,15 +1,16 @@
 //! `rinspect`: what is in a GGUF file.
 
 use std::io::{BufWriter, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Result, bail};
 use clap::Parser;
-use trine_tools::inspect::{Report, TextOptions, write_json, write_text};
+use trine_formats::gguf::ModelFile;
+use trine_tools::inspect::{Diff, Report, TextOptions, write_json, write_text};
 use trine_tools::load::thread_count;
 use trine_tools::packing::PackingArgs;
-use trine_tools::{args, exit, load, note, signals, threads};
+use trine_tools::{args, exit, load, note, shown, signals, threads};
 
 /// Show what is in a GGUF model: metadata, tensors, sizes, and which matrices are ternary.
 ///
@@ -25,6 +26,7 @@ Examples:
   rinspect model.gguf --tensors            and the tensor table
   rinspect model.gguf --hash               and the SHA-256 of every tensor's data
   rinspect model.gguf --check-tensors      and whether any float or scale is infinite or no number
+  rinspect --diff a.gguf b.gguf            what two files have in common, and whether b has all weights of a
   rinspect model.gguf --json | jq '.total.bits_per_weight'
 
 \"ternary by\" says how far one scale s reaches in a matrix whose values are all -s, 0 or +s:
@@ -37,6 +39,10 @@ struct Args {
     /// Write everything as JSON, arrays in full
     #[arg(long)]
     json: bool,
+
+    /// Compare with this file, the first of the two: metadata, types, and every weight
+    #[arg(long, value_name = "FIRST", conflicts_with_all = ["tensors", "hash", "check_tensors"])]
+    diff: Option<PathBuf>,
 
     /// Show the table of tensors
     #[arg(long)]
@@ -70,6 +76,9 @@ fn main() -> ExitCode {
 fn inspect(args: &Args) -> Result<()> {
     threads::start(args.threads)?;
     let model = load::open(&args.model, !args.no_mmap)?;
+    if let Some(first) = &args.diff {
+        return compare(args, first, &model);
+    }
     let report = Report::new(
         &model,
         args.hash,
@@ -99,4 +108,17 @@ fn inspect(args: &Args) -> Result<()> {
             )
         }
     }
+}
+
+/// Compares two files.
+fn compare(args: &Args, first: &Path, second: &ModelFile) -> Result<()> {
+    let first = load::open(first, !args.no_mmap)?;
+    let diff = Diff::new(&first, second, &args.packing.options());
+    let mut out = BufWriter::new(signals::stdout());
+    if args.json {
+        writeln!(out, "{}", shown::json(&diff.json(), true))?;
+    } else {
+        diff.write(&mut out)?;
+    }
+    Ok(out.flush()?)
 }

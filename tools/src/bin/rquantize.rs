@@ -9,8 +9,8 @@ use anyhow::{Context, Result, anyhow, bail};
 use clap::Parser;
 use trine::Isa;
 use trine::quant::{
-    Importance, KvOverride, Plan, Progress, QuantError, Recipe, Row, RunOptions, Selection, Target,
-    TensorRule, anyprec, nearest, output_paths, parse_layers, parse_type, run,
+    Fallback, Importance, KvOverride, Plan, Progress, QuantError, Recipe, Row, RunOptions,
+    Selection, Target, TensorRule, anyprec, nearest, output_paths, parse_layers, parse_type, run,
 };
 use trine_formats::anyprec::AnyPrec;
 use trine_formats::gguf::{PackingOptions, ShapeTiles};
@@ -58,8 +58,8 @@ struct Args {
     #[arg(long)]
     allow_requantize: bool,
 
-    /// Where a row is not whole blocks of its type, take the type that llama-quantize would take
-    /// silently (such as tq2_0 to q4_0, q6_K to q8_0)
+    /// Where a row is not whole blocks of its type, take the type that llama-quantize would take silently, whatever the
+    /// type (such as tq2_0 to q4_0). For K-quants (such as q6_K to q8_0) this is done without being asked for
     #[arg(long)]
     fallback: bool,
 
@@ -350,7 +350,10 @@ fn recipe(args: &Args, target: Target) -> Result<Recipe> {
     recipe.allow_requantize = args.allow_requantize;
     recipe.leave_output = args.leave_output_tensor;
     recipe.keep_split = args.keep_split;
-    recipe.fallback = args.fallback;
+    recipe.fallback = match args.fallback {
+        true => Fallback::Always,
+        false => Fallback::Mixtures,
+    };
     recipe.input_packing = PackingOptions {
         interleave: args.input_i2s_layout.interleave(),
         tiles: args.input_tl_tiles.clone(),

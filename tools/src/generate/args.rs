@@ -1,12 +1,12 @@
 //! The options of `rgen`: llama.cpp's names and defaults.
 
-use std::hash::{BuildHasher, RandomState};
 use std::path::PathBuf;
 
-use anyhow::{Result, bail};
+use anyhow::Result;
 use clap::Parser;
-use trine::{DraftOptions, GenerateOptions, SamplerOptions};
+use trine::{DraftOptions, GenerateOptions, Model};
 
+use super::sampling::SamplingArgs;
 use crate::interrupt;
 use crate::load::{ModelArgs, count, positive};
 
@@ -17,6 +17,7 @@ pub const SHORT: &[(&str, &str)] = &[
     ("-no-cnv", "--no-conversation"),
     ("-sys", "--system-prompt"),
     ("-st", "--single-turn"),
+    ("-sysf", "--system-prompt-file"),
 ];
 
 /// Continue a text, or chat, with a language model
@@ -48,8 +49,8 @@ Examples:
 position in the context from 0, the token that was evaluated there, and the SHA-256 of the logits after
 it as little-endian 32-bit floats. The last token of a generation is not evaluated, so it has no line.
 
-Sampling order: penalties, top-k, typical, top-p, min-p, temperature. A seed gives the tokens that
-llama.cpp gives for it. Ctrl-C ends the text (exit code 130), or in a chat the answer."
+Sampling order: logit biases, penalties, DRY, top-n-sigma, top-k, typical, top-p, min-p, XTC, temperature, or that of
+--samplers. A seed gives the tokens that llama.cpp gives for it. Ctrl-C ends the text (exit code 130), or in a chat the answer."
 )]
 pub struct Args {
     #[command(flatten)]
@@ -68,9 +69,9 @@ pub struct Args {
     #[arg(long, value_name = "FILE", conflicts_with = "conversation")]
     pub tokens: Option<PathBuf>,
 
-    /// How many tokens to generate, in a chat per answer; -1: until the model ends the text or the
+    /// How many tokens to generate, in a chat per answer, also --n-predict; -1: until the model ends the text or the
     /// context is full; -2: until the context is full, even past the end of the text
-    #[arg(short = 'n', long, value_name = "N", default_value_t = -1, allow_negative_numbers = true, value_parser = clap::value_parser!(i64).range(-2..))]
+    #[arg(short = 'n', long, alias = "n-predict", value_name = "N", default_value_t = -1, allow_negative_numbers = true, value_parser = clap::value_parser!(i64).range(-2..))]
     pub predict: i64,
 
     /// Bits per weight of an any-precision model, one of the widths in its file; without it the widest
@@ -121,79 +122,14 @@ pub struct Args {
     #[arg(long)]
     pub no_display_prompt: bool,
 
-    /// Random seed; -1: a new one every time, printed on standard error
-    #[arg(short, long, value_name = "N", default_value_t = -1, allow_negative_numbers = true, value_parser = clap::value_parser!(i64).range(-1..=u32::MAX as i64))]
-    pub seed: i64,
-
-    /// Temperature; 0: always the most likely token
-    #[arg(
-        long,
-        value_name = "T",
-        default_value_t = 0.8,
-        allow_negative_numbers = true
-    )]
-    pub temp: f32,
-
-    /// Choose among the K most likely tokens; 0: all
-    #[arg(
-        long,
-        value_name = "K",
-        default_value_t = 40,
-        allow_negative_numbers = true
-    )]
-    pub top_k: i32,
-
-    /// Choose among the most likely tokens that have this probability together; 1: all
-    #[arg(long, value_name = "P", default_value_t = 0.95)]
-    pub top_p: f32,
-
-    /// Leave out tokens less likely than this share of the most likely one; 0: none
-    #[arg(long, value_name = "P", default_value_t = 0.05)]
-    pub min_p: f32,
-
-    /// Locally typical sampling; 1: off
-    #[arg(
-        long,
-        value_name = "P",
-        default_value_t = 1.0,
-        visible_alias = "typical-p"
-    )]
-    pub typical: f32,
-
-    /// Make tokens that occurred less likely; 1: off
-    #[arg(long, value_name = "X", default_value_t = 1.0)]
-    pub repeat_penalty: f32,
-
-    /// How far back tokens count as occurred; 0: off, -1: the whole context
-    #[arg(long, value_name = "N", default_value_t = 64, allow_negative_numbers = true, value_parser = clap::value_parser!(i64).range(-1..))]
-    pub repeat_last_n: i64,
-
-    /// Subtract from the logit of a token that occurred; 0: off
-    #[arg(
-        long,
-        value_name = "X",
-        default_value_t = 0.0,
-        allow_negative_numbers = true
-    )]
-    pub presence_penalty: f32,
-
-    /// Subtract from the logit of a token for every time it occurred; 0: off
-    #[arg(
-        long,
-        value_name = "X",
-        default_value_t = 0.0,
-        allow_negative_numbers = true
-    )]
-    pub frequency_penalty: f32,
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub sampling: SamplingArgs,
 
     /// Show control characters in the text as escapes such as \u{1b}, except line breaks and tabs; without it the text
     /// is what the model says, whatever that does to a terminal
     #[arg(long)]
     pub escape_control: bool,
-
-    /// Never choose a token that ends the text
-    #[arg(long)]
-    pub ignore_eos: bool,
 
     /// Chat with the model's own template, also -cnv; the messages are read from standard input, one
     /// a line (a backslash at the end continues the line)
@@ -212,6 +148,15 @@ pub struct Args {
         requires = "conversation"
     )]
     pub system_prompt: Option<String>,
+
+    /// A file with what the model is told before the chat, also -sysf
+    #[arg(
+        long,
+        value_name = "FILE",
+        requires = "conversation",
+        conflicts_with = "system_prompt"
+    )]
+    pub system_prompt_file: Option<PathBuf>,
 
     /// End the chat after one answer, also -st
     #[arg(long, requires = "conversation")]
@@ -233,42 +178,11 @@ pub struct Args {
 impl Args {
     /// Finds what clap cannot.
     pub(super) fn check(&self) -> Result<()> {
-        for (name, p) in [
-            ("--top-p", self.top_p),
-            ("--min-p", self.min_p),
-            ("--typical", self.typical),
-        ] {
-            if !(0.0..=1.0).contains(&p) {
-                bail!("{name} is a probability: give a number from 0 to 1, not {p}");
-            }
-        }
-        Ok(())
-    }
-
-    /// The seed asked for, or a new one.
-    fn seed(&self) -> u32 {
-        match u32::try_from(self.seed) {
-            Ok(seed) if seed != u32::MAX => seed,
-            // Keyed by the system's random numbers.
-            _ => RandomState::new().hash_one(std::process::id()) as u32,
-        }
+        self.sampling.check()
     }
 
     /// How the text is generated; the seed may be a new one every time.
-    pub(super) fn options(&self, n_ctx: usize) -> GenerateOptions {
-        let sampler = SamplerOptions {
-            seed: self.seed(),
-            temp: self.temp,
-            top_k: self.top_k,
-            top_p: self.top_p,
-            min_p: self.min_p,
-            typical_p: self.typical,
-            repeat_penalty: self.repeat_penalty,
-            repeat_last_n: usize::try_from(self.repeat_last_n).unwrap_or(n_ctx),
-            frequency_penalty: self.frequency_penalty,
-            presence_penalty: self.presence_penalty,
-            banned: Vec::new(),
-        };
+    pub(super) fn options(&self, model: &Model, n_ctx: usize) -> GenerateOptions {
         let draft = self.draft_bits.map(|bits| DraftOptions {
             bits,
             most: self.draft,
@@ -276,9 +190,9 @@ impl Args {
         });
         GenerateOptions {
             max_tokens: usize::try_from(self.predict).ok(),
-            sampler,
+            sampler: self.sampling.options(model, n_ctx, !self.no_escape),
             stop: Vec::new(),
-            ignore_eos: self.ignore_eos,
+            ignore_eos: self.sampling.ignore_eos,
             past_eos: self.predict == -2,
             bits: self.bits,
             draft,

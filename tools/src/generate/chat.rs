@@ -4,6 +4,7 @@
 //! holds what the template makes of the messages, whichever way the user came there.
 
 use std::io::{self, BufRead, IsTerminal, Write};
+use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::{Context as _, Result, bail};
@@ -14,7 +15,7 @@ use super::output::Output;
 use super::summary;
 use super::timings::Timings;
 use crate::isolate::OtherProcess;
-use crate::{interrupt, text};
+use crate::{interrupt, shown, text};
 
 const HELP: &str = "\
 /bits      at which width an any-precision model runs, and at which it can
@@ -62,6 +63,9 @@ pub fn run(
     if let Some(system) = &args.system_prompt {
         chat.push(Message::system(unescaped(system)?));
     }
+    if let Some(path) = &args.system_prompt_file {
+        chat.push(Message::system(system_file(path)?));
+    }
     note!("sampler seed: {seed}");
     let mut next = args.prompt.as_ref().map(unescaped).transpose()?;
     let terminal = io::stdin().is_terminal();
@@ -92,6 +96,13 @@ pub fn run(
                     Ok(()) => {}
                     Err(e) => note!("{e:#}"),
                 }
+                continue;
+            }
+            command if is_command(command) => {
+                note!(
+                    "there is no command {}; /help lists all",
+                    shown::name(command)
+                );
                 continue;
             }
             _ => {}
@@ -130,6 +141,26 @@ pub fn run(
     }
     summary(chat.context(), timings);
     Ok(())
+}
+
+/// Whether a message would be a command if there were such a one: a slash and letters, on one line. Paths are no commands.
+fn is_command(said: &str) -> bool {
+    let mut words = said
+        .strip_prefix('/')
+        .into_iter()
+        .flat_map(str::split_whitespace);
+    let name = words.next().unwrap_or_default();
+    !name.is_empty() && name.bytes().all(|b| b.is_ascii_lowercase())
+}
+
+/// What the model is told before the chat; one line break at the end of the file is left out.
+fn system_file(path: &Path) -> Result<String> {
+    let from = format!("'{}'", path.display());
+    let mut text = text::utf8(text::read_small(path).context(from.clone())?, &from)?;
+    if text.ends_with('\n') {
+        text.pop();
+    }
+    Ok(text)
 }
 
 fn template(args: &Args, model: &Model) -> Result<ChatTemplate> {

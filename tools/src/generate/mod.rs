@@ -4,6 +4,7 @@ pub mod args;
 mod chat;
 mod draft;
 mod output;
+pub mod sampling;
 mod timings;
 
 use std::io::{IsTerminal, Write};
@@ -43,7 +44,7 @@ pub fn run(args: &Args) -> Result<()> {
         n_batch: args.batch_size,
         n_ubatch: args.ubatch_size,
     });
-    let options = args.options(n_ctx);
+    let options = args.options(&model, n_ctx);
     context.prepare(&options).map_err(|e| explain(args, e))?;
     if let Some(bits) = context.bits() {
         note!("{}", widths(&model, bits));

@@ -1,6 +1,7 @@
 //! What `rinspect` finds out about a model and how it shows it.
 
 mod anyprec;
+mod diff;
 mod json;
 mod ternary;
 mod text;
@@ -21,6 +22,7 @@ use crate::progress::byte_bar;
 use crate::text::hex;
 
 pub use anyprec::{AnyPrecReport, WidthReport};
+pub use diff::{Diff, Distance, TensorDiff, Weights};
 pub use json::write_json;
 pub use ternary::{Reach, Ternary, check, check_packed};
 pub use text::{TextOptions, write_text};

@@ -110,14 +110,15 @@ fn metadata(report: &Report<'_>, out: &mut dyn Write) -> io::Result<()> {
             &format!(
                 "  {key:key_width$}  {:type_width$}  {}",
                 type_name(value),
-                shown(value)
+                described(value)
             ),
         )?;
     }
     Ok(())
 }
 
-fn type_name(value: &Value) -> String {
+/// The type of a value, of an array with its length.
+pub(super) fn type_name(value: &Value) -> String {
     match value {
         Value::Array(a) => format!(
             "{}[{}]",
@@ -128,7 +129,8 @@ fn type_name(value: &Value) -> String {
     }
 }
 
-fn shown(value: &Value) -> String {
+/// A value, the beginning of it where it is long.
+pub(super) fn described(value: &Value) -> String {
     match value {
         Value::U8(v) => v.to_string(),
         Value::I8(v) => v.to_string(),
@@ -150,7 +152,7 @@ fn shown(value: &Value) -> String {
         Value::Array(a) => {
             let first: Vec<String> = (0..MAX_ELEMENTS)
                 .filter_map(|i| a.value(i))
-                .map(|v| shown(&v))
+                .map(|v| described(&v))
                 .collect();
             let more = if a.len() > first.len() { ", …" } else { "" };
             format!("{}{more}", first.join(", "))

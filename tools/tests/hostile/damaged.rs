@@ -107,7 +107,7 @@ fn bad_scales_are_found_in_every_type() {
     );
     for ty in [
         "F16", "BF16", "Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0", "Q2_K", "Q3_K_S", "Q4_K_S",
-        "Q5_K_S", "Q6_K", "IQ4_NL", "TQ1_0", "TQ2_0",
+        "Q5_K_S", "Q6_K", "IQ3_S", "IQ4_NL", "IQ4_XS", "TQ1_0", "TQ2_0",
     ] {
         let words = ["--pure", "--force", "f.gguf", "q.gguf", ty];
         if !run(dir.path(), RQUANTIZE, &words).status.success() {

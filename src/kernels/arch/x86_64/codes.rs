@@ -97,7 +97,7 @@ fn alone(v: __m256i) -> [__m256i; 8] {
 /// The nibbles of 16 bytes: low ones first, then high ones.
 #[inline]
 #[target_feature(enable = "avx2,fma,f16c")]
-fn nibbles(b: &[u8], at: usize) -> __m256i {
+pub(super) fn nibbles(b: &[u8], at: usize) -> __m256i {
     let q = load16(b, at);
     _mm256_and_si256(
         _mm256_set_m128i(_mm_srli_epi16::<4>(q), q),
@@ -108,7 +108,7 @@ fn nibbles(b: &[u8], at: usize) -> __m256i {
 /// 32 bits to 32 bytes: 0xFF where the bit is set.
 #[inline]
 #[target_feature(enable = "avx2,fma,f16c")]
-fn bit_mask(bits: u32) -> __m256i {
+pub(super) fn bit_mask(bits: u32) -> __m256i {
     let which = _mm256_setr_epi64x(
         0,
         0x0101_0101_0101_0101,
@@ -123,7 +123,7 @@ fn bit_mask(bits: u32) -> __m256i {
 /// Nibbles through a table of 16 codes.
 #[inline]
 #[target_feature(enable = "avx2,fma,f16c")]
-fn looked_up(table: [u8; 16], nibbles: __m256i) -> __m256i {
+pub(super) fn looked_up(table: [u8; 16], nibbles: __m256i) -> __m256i {
     _mm256_shuffle_epi8(_mm256_broadcastsi128_si256(load16(&table, 0)), nibbles)
 }
 

@@ -14,10 +14,12 @@ mod codes;
 pub(crate) mod elements;
 mod encode;
 mod float;
+mod grouped;
 pub(crate) mod halves;
 mod lanes;
 mod packed;
 mod panel;
+mod points;
 pub(crate) mod probe;
 mod quantize;
 mod quantize512;
@@ -28,6 +30,7 @@ pub(crate) mod widely;
 use codes::BlockCodes;
 pub(crate) use encode::{compare_rows, decode_rows, encode_rows};
 use float::Float;
+use grouped::GroupCodes;
 use lanes::LaneCodes;
 pub(crate) use packed::layouts;
 
@@ -56,6 +59,8 @@ struct Scratch {
     panel: panel::Panel,
     lane_acts: lanes::LaneActs,
     lane_panel: lanes::LanePanel,
+    group_acts: grouped::GroupActs,
+    group_panel: grouped::GroupPanel,
     float: float::FloatScratch,
 }
 
@@ -210,6 +215,50 @@ fn lanes_avx512<C: LaneCodes, const ID: u32>(
     );
 }
 
+fn groups_avx2<C: GroupCodes, const ID: u32>(
+    w: &[u8],
+    acts: &[u8],
+    n: usize,
+    tokens: usize,
+    out: &mut [f32],
+) {
+    let kernels: (Kernel, Kernel) = (grouped::by_row_avx2::<C>, grouped::panels_avx2::<C>);
+    run(
+        TypeId(ID),
+        kernels,
+        1,
+        Call {
+            w,
+            acts,
+            n,
+            tokens,
+            out,
+        },
+    );
+}
+
+fn groups_avx512<C: GroupCodes, const ID: u32>(
+    w: &[u8],
+    acts: &[u8],
+    n: usize,
+    tokens: usize,
+    out: &mut [f32],
+) {
+    let kernels: (Kernel, Kernel) = (grouped::by_row_avx512::<C>, grouped::panels_avx512::<C>);
+    run(
+        TypeId(ID),
+        kernels,
+        1,
+        Call {
+            w,
+            acts,
+            n,
+            tokens,
+            out,
+        },
+    );
+}
+
 fn float_avx2<F: Float, const ID: u32>(
     w: &[u8],
     acts: &[u8],
@@ -273,6 +322,9 @@ pub(crate) fn mat_rows(ty: TypeId, isa: Isa) -> Option<MatRows> {
             TQ1_0 codes::Tq1_0; TQ2_0 codes::Tq2_0; Q2_K codes::Q2K;
         [lanes_avx2, lanes_avx512]
             Q3_K lanes::Q3K; Q4_K lanes::Q4K; Q5_K lanes::Q5K; Q6_K lanes::Q6K;
+        [groups_avx2, groups_avx512]
+            IQ1_S points::Iq1S; IQ1_M points::Iq1M; IQ2_XXS points::Iq2Xxs; IQ2_XS points::Iq2Xs;
+            IQ2_S points::Iq2S; IQ3_XXS points::Iq3Xxs; IQ3_S points::Iq3S; IQ4_XS points::Iq4Xs;
         [float_avx2, float_avx512]
             F16 float::F16; BF16 float::Bf16; F32 float::F32;
     }

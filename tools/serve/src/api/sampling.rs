@@ -38,7 +38,7 @@ pub fn sampler(f: &Fields<'_>, seed: u32, n_ctx: usize) -> Result<SamplerOptions
         repeat_last_n: last_n.map_or(d.repeat_last_n, |n| usize::try_from(n).unwrap_or(n_ctx)),
         frequency_penalty: f.number("frequency_penalty")?.unwrap_or(0.0),
         presence_penalty: f.number("presence_penalty")?.unwrap_or(0.0),
-        banned: Vec::new(),
+        ..d
     };
     match f.list("samplers")? {
         Some(names) => chain(options, names),

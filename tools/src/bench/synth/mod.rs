@@ -12,7 +12,7 @@ use std::sync::Arc;
 use anyhow::{Context, Result, bail};
 use indicatif::ProgressBar;
 use rayon::prelude::*;
-use trine::quant::{Ftype, Plan, Recipe, Row, Target};
+use trine::quant::{Ftype, Plan, Problem, Recipe, Row, Target};
 use trine_formats::gguf::write::{Layout, NewTensor, Writer};
 use trine_formats::gguf::{Gguf, Limits, Metadata, ModelFile, Shard, TensorInfo};
 
@@ -132,7 +132,10 @@ impl Spec {
         let source = Layout::new(&meta, &tensors)?;
         let infos: Vec<&TensorInfo> = source.tensors().iter().collect();
         let sources = infos.iter().map(|t| (0, t.offset, *t)).collect();
-        let plan = Plan::from_headers(&meta, sources, &Recipe::new(target))?;
+        let mut plan = Plan::from_headers(&meta, sources, &Recipe::new(target))?;
+        // Made-up weights have no importance, and nobody minds what the types that need it lose of them.
+        let needs_importance = |p: &Problem| matches!(p, Problem::NoImportance { .. });
+        plan.problems.retain(|problem| !needs_importance(problem));
         plan.check()
             .with_context(|| format!("{self} cannot be made"))?;
         let rows = plan.rows;

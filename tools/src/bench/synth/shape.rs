@@ -94,6 +94,12 @@ impl Shape {
     pub fn parse(arch: &str, size: &str) -> Result<Shape, String> {
         let found = Arch::find(arch);
         let arch = found.ok_or_else(|| format!("give one of {} for ARCH", Arch::names()))?;
+        if !arch.is_plain() {
+            return Err(format!(
+                "models of architecture {} are not made up: they have recurrent layers, latent attention or blocks that run several times; give a file",
+                arch.name
+            ));
+        }
         let (name, experts) = match size.rsplit_once('-') {
             Some((name, experts)) => (name, Some(experts)),
             None => (size, None),
@@ -156,6 +162,7 @@ impl Shape {
             chunk_ff: s.ffn,
             shared_ff: if self.has_shared_expert() { s.ffn } else { 0 },
             context: s.context,
+            ..Sizes::default()
         }
     }
 
@@ -248,7 +255,9 @@ impl Shape {
         let mut factors = vec![("rope.freq_base", 10_000.0)];
         factors.push(match self.arch.norm {
             NormKind::Layer => ("attention.layer_norm_epsilon", 1e-5),
-            NormKind::Rms | NormKind::ByKey => ("attention.layer_norm_rms_epsilon", 1e-5),
+            NormKind::Rms | NormKind::RmsOfEither | NormKind::ByKey => {
+                ("attention.layer_norm_rms_epsilon", 1e-5)
+            }
         });
         if self.arch.output.scale != LogitScale::One {
             factors.push(("logit_scale", 1.0));

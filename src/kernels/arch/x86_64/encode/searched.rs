@@ -1,4 +1,4 @@
-//! The K-quants, whose encoders search for scales: the searches of `trine_formats` on the vectors of each instruction
+//! The K-quants and IQ types, whose encoders search for scales and points: the searches of `trine_formats` on the vectors of each instruction
 //! set. They are inlined into these functions, so that the compiler may use what the functions enable.
 
 use trine_formats::types::encode_on;
@@ -25,4 +25,11 @@ encoders! {
     q4_k: q4_k_avx2 q4_k_avx512;
     q5_k: q5_k_avx2 q5_k_avx512;
     q6_k: q6_k_avx2 q6_k_avx512;
+    iq1_s: iq1_s_avx2 iq1_s_avx512;
+    iq1_m: iq1_m_avx2 iq1_m_avx512;
+    iq2_xxs: iq2_xxs_avx2 iq2_xxs_avx512;
+    iq2_xs: iq2_xs_avx2 iq2_xs_avx512;
+    iq2_s: iq2_s_avx2 iq2_s_avx512;
+    iq3_xxs: iq3_xxs_avx2 iq3_xxs_avx512;
+    iq3_s: iq3_s_avx2 iq3_s_avx512;
 }

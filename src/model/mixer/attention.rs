@@ -1,11 +1,11 @@
 //! The attention of a block, as an architecture's description has it.
 
-use super::config::{Config, Heat};
-use super::linear::Linear;
-use super::load::Loader;
-use super::pass::{Pass, RopeKind};
 use crate::arch::rules::QkNorms;
 use crate::kernels::Floats;
+use crate::model::config::{Config, Heat};
+use crate::model::linear::Linear;
+use crate::model::load::Loader;
+use crate::model::pass::{Pass, RopeKind};
 use crate::ops;
 use crate::ops::activation::HeadGate;
 use crate::ops::attention::{ScoreRules, Window, alibi_slopes};
@@ -13,7 +13,8 @@ use crate::ops::norm::Norm;
 
 /// From the normed input of a block to what it adds.
 pub struct Attention {
-    layer: usize,
+    /// Which of the layers that attend it is.
+    cache: usize,
     both_ways: bool,
     qkv: [Linear; 3],
     /// Bound of queries, keys and values.
@@ -33,6 +34,8 @@ pub struct Attention {
     window: Option<Window>,
     /// On the heads' outputs, and its function.
     gate: Option<(Linear, HeadGate)>,
+    /// Elements of a head, where the queries' projection gives the gates too.
+    gated_queries: Option<usize>,
     /// Of the heads' outputs.
     sub_norm: Option<Norm>,
     out: Linear,
@@ -65,9 +68,12 @@ impl Attention {
             Some(_) => RopeKind::Window,
             None => RopeKind::Global,
         };
-        let gate = loader.linear(layer, "attn_gate");
+        let gate = match rule.gate_in_queries {
+            true => None,
+            false => loader.linear(layer, "attn_gate"),
+        };
         Some(Attention {
-            layer,
+            cache: c.mixing.cache(loader.slot()),
             both_ways: rule.both_ways,
             qkv: loader.qkv(layer)?,
             clamp: scores.clamp,
@@ -80,6 +86,7 @@ impl Attention {
             rules: Some(rules).filter(|rules| !rules.is_empty()),
             window,
             gate: gate.map(|gate| (gate, rule.gate)),
+            gated_queries: rule.gate_in_queries.then_some(c.head_dim),
             sub_norm: loader.norm(Some(layer), "attn_sub_norm"),
             out: loader.linear(layer, "attn_output")?,
             value_scale: scores.value_scale,
@@ -90,7 +97,12 @@ impl Attention {
     pub fn apply(&self, x: &[f32], pass: &mut Pass<'_, '_>) -> Floats {
         let acts = pass.activations(x);
         let [mut q, mut k, mut v] = Linear::apply_all(self.qkv.each_ref(), &acts);
-        let gate = self.gate.as_ref().map(|(gate, f)| (gate.apply(&acts), *f));
+        let mut gate = self.gate.as_ref().map(|(gate, f)| (gate.apply(&acts), *f));
+        if let Some(size) = self.gated_queries {
+            let (queries, gates) = part_heads(&q, size);
+            q = queries;
+            gate = Some((gates, HeadGate::Sigmoid));
+        }
         if let Some(bound) = self.clamp {
             for x in [&mut q, &mut k, &mut v] {
                 ops::clamp(x, bound);
@@ -115,9 +127,9 @@ impl Attention {
         let mut heads = if self.both_ways {
             pass.attend_whole([&q, &k, &v], self.score_scale)
         } else {
-            pass.store(self.layer, &k, &v);
+            pass.store(self.cache, &k, &v);
             let rules = self.rules.as_ref();
-            pass.attend(self.layer, &q, self.score_scale, self.window, rules)
+            pass.attend(self.cache, &q, self.score_scale, self.window, rules)
         };
         if let Some((gate, function)) = gate {
             function.apply(&mut heads, &gate);
@@ -139,6 +151,19 @@ impl Attention {
             }
         }
     }
+}
+
+/// Every head's queries and the gates after them.
+fn part_heads(both: &[f32], size: usize) -> (Floats, Floats) {
+    let mut parts = [0, 1].map(|_| Floats::scratch(both.len() / 2));
+    for (i, part) in parts.iter_mut().enumerate() {
+        let heads = part.chunks_exact_mut(size);
+        for (to, from) in heads.zip(both.chunks_exact(2 * size)) {
+            to.copy_from_slice(&from[i * size..][..size]);
+        }
+    }
+    let [queries, gates] = parts;
+    (queries, gates)
 }
 
 /// Norms of queries and keys; those of keys alone are not computed.

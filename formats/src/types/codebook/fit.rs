@@ -1,0 +1,286 @@
+//! The search of the IQ2 and IQ3 encoders: for each group of 16 or 32 weights a scale and points of the codebook that
+//! lose least.
+//!
+//! A search tries scales around the one that puts the largest weight on the largest coordinate. For each it rounds the
+//! weights, takes the points that lie there or the best of those around, and keeps the assignment whose own best scale
+//! loses least. Then points that were not hit exactly are looked for once more with that scale.
+//!
+//! Products associate as written in the reference: `w * x * q` is `(w * x) * q`. Source: ggml `quantize_row_iq2_xxs_impl`,
+//! `quantize_row_iq2_xs_impl`, `quantize_row_iq2_s_impl`, `quantize_row_iq3_xxs_impl`, `quantize_row_iq3_s_impl`.
+
+use super::neighbours::{Codebook, Place, Target, nearest};
+use super::{code_bits, error_weights, signs};
+use crate::types::EncodeFn;
+use crate::types::k_block::{BLOCK, Rows};
+use crate::types::lanes::{Simd, Vector};
+use crate::types::num::nearest_int;
+use crate::types::search::{fit_unsigned, side_by_side};
+
+/// How a type searches; `N` is the number of coordinates of a point.
+pub(in crate::types) struct Kind<const N: usize> {
+    /// The codebook.
+    pub book: Codebook<N>,
+    /// The largest code of a coordinate.
+    pub top: u16,
+    /// Scales tried on either side, and how far the largest coordinate moves from one to the next.
+    pub tries: i16,
+    pub step: f32,
+    /// Whether seven signs of eight are stored.
+    pub even_signs: bool,
+    /// Groups whose largest magnitude is below this are zero.
+    pub zero_below: f32,
+    /// What the mean square is multiplied with in the weights of errors.
+    pub sigma: f32,
+    /// The weight of an error without importance, from the weight and the multiplied mean square.
+    pub plain_weight: fn(f32, f32) -> f32,
+    /// Whether the scale to start from is fitted to rounding without a codebook, not taken from the largest magnitude.
+    pub fitted_start: bool,
+    /// Which points are looked for again.
+    pub again: Again,
+}
+
+/// Which points are looked for again with the scale that was found.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(in crate::types) enum Again {
+    /// All.
+    All,
+    /// All, unless each was hit exactly by a trial.
+    AllUnlessHit,
+    /// Those that were not hit exactly.
+    Missed,
+}
+
+/// What the groups of a block became.
+pub(in crate::types) struct BlockFit<const GROUPS: usize> {
+    /// Not negative.
+    pub scales: [f32; GROUPS],
+    /// Places in the codebook; a group of fewer than eight points uses the first.
+    pub points: [[u16; 8]; GROUPS],
+    /// Signs of eight weights each.
+    pub signs: [[u8; 4]; GROUPS],
+    /// Which groups counted as zero and were not searched.
+    pub zero: [bool; GROUPS],
+    /// The largest of the scales.
+    pub largest: f32,
+}
+
+/// The code `s` of a scale whose steps are `1 / inverse` and that is to be `2 s + 1` of them.
+#[inline(always)]
+pub(in crate::types) fn scale_code(inverse: f32, scale: f32, top: i32) -> u8 {
+    nearest_int(0.5 * (inverse * scale - 1.0)).clamp(0, top) as u8
+}
+
+/// Encodes a row: weights, their importance and where the blocks go. `definition` is the type's encoder, for blocks with
+/// values that the instruction set does not suit; `write` puts a fit into a block, all of it.
+#[inline(always)]
+pub(in crate::types) fn encode<S: Simd, const N: usize, const GROUPS: usize, const BYTES: usize>(
+    simd: S,
+    kind: &Kind<N>,
+    (x, importance, row): (&[f32], Option<&[f32]>, &mut [u8]),
+    definition: EncodeFn,
+    write: impl Fn(&BlockFit<GROUPS>, &mut [u8; BYTES]),
+) {
+    let mut rows = Rows::<BYTES>::new(x, importance, row);
+    while let Some(batch) = rows.take(1) {
+        if !batch.suit::<S>() {
+            batch.define(definition);
+            continue;
+        }
+        for (b, (x, block)) in batch.x.iter().zip(batch.out).enumerate() {
+            let importance = batch.importance.map(|importance| &importance[b]);
+            let fit = if GROUPS == BLOCK / 16 {
+                fit_block::<S, N, 16, GROUPS>(simd, kind, x, importance)
+            } else {
+                fit_block::<S, N, 32, GROUPS>(simd, kind, x, importance)
+            };
+            write(&fit, block);
+        }
+    }
+}
+
+/// Magnitudes of a group and the weights of their errors.
+struct Group<const SIZE: usize> {
+    x: [f32; SIZE],
+    weight: [f32; SIZE],
+    /// Square roots of the weights, with which ggml measures distances to points.
+    root: [f32; SIZE],
+}
+
+/// Fits the `GROUPS` groups of `SIZE` weights of a block.
+#[inline(always)]
+fn fit_block<S: Simd, const N: usize, const SIZE: usize, const GROUPS: usize>(
+    simd: S,
+    kind: &Kind<N>,
+    x: &[f32; BLOCK],
+    importance: Option<&[f32; BLOCK]>,
+) -> BlockFit<GROUPS> {
+    let weight = error_weights(x, importance, kind.sigma, kind.plain_weight);
+    let mut fit = BlockFit {
+        scales: [0.0; GROUPS],
+        points: [[0; 8]; GROUPS],
+        signs: [[0; 4]; GROUPS],
+        zero: [false; GROUPS],
+        largest: 0.0,
+    };
+    let mut magnitudes = [0.0; BLOCK];
+    let eights = x.as_chunks::<8>().0.iter().zip(weight.as_chunks::<8>().0);
+    for (k, ((x, w), m)) in eights.zip(magnitudes.as_chunks_mut::<8>().0).enumerate() {
+        fit.signs[k / (SIZE / 8)][k % (SIZE / 8)] = if kind.even_signs {
+            signs::split_even(x, w, m)
+        } else {
+            signs::split(x, m)
+        };
+    }
+    let top = f32::from(2 * kind.top + 1);
+    let mut started = [0.0; 16];
+    if kind.fitted_start {
+        let x = side_by_side::<S, SIZE>(simd, &magnitudes);
+        let w = side_by_side::<S, SIZE>(simd, &weight);
+        let codes = f32::from(kind.top + 2);
+        started = fit_unsigned(simd, &x, &w, codes).0.to_array();
+    }
+    let groups = magnitudes
+        .as_chunks::<SIZE>()
+        .0
+        .iter()
+        .zip(weight.as_chunks::<SIZE>().0);
+    for (g, (x, weight)) in groups.enumerate() {
+        let mut largest = x[0];
+        for &v in &x[1..] {
+            largest = if largest > v { largest } else { v };
+        }
+        let start = if kind.fitted_start {
+            started[g] * f32::from(kind.top + 1)
+        } else {
+            largest
+        };
+        if largest < kind.zero_below || largest == 0.0 || kind.fitted_start && start <= 0.0 {
+            fit.signs[g] = [0; 4];
+            fit.zero[g] = true;
+            continue;
+        }
+        let mut root = *weight;
+        for w in &mut root {
+            *w = w.sqrt();
+        }
+        let group = Group {
+            x: *x,
+            weight: *weight,
+            root,
+        };
+        let initial = if kind.fitted_start {
+            started[g]
+        } else {
+            largest / top
+        };
+        let (scale, points) = fit_group(simd, kind, &group, start, initial);
+        if scale < 0.0 {
+            let all = if kind.even_signs { 0x7F } else { 0xFF };
+            fit.signs[g] = fit.signs[g].map(|s| !s & all);
+        }
+        fit.scales[g] = scale.abs();
+        fit.points[g] = points;
+        fit.largest = if fit.largest > scale.abs() {
+            fit.largest
+        } else {
+            scale.abs()
+        };
+    }
+    fit
+}
+
+/// The scale of a group, which may be negative, and its points. The largest coordinate is tried for weights of `start`
+/// and around; `scale` is what the scale is where every trial is as good as nothing.
+#[inline(always)]
+fn fit_group<S: Simd, const N: usize, const SIZE: usize>(
+    simd: S,
+    kind: &Kind<N>,
+    group: &Group<SIZE>,
+    start: f32,
+    mut scale: f32,
+) -> (f32, [u16; 8]) {
+    let cells = SIZE / N;
+    let top = f32::from(2 * kind.top + 1);
+    let mut points = [0; 8];
+    let mut missed = [kind.again == Again::AllUnlessHit; 8];
+    let mut best = 0.0;
+    for step in -kind.tries..=kind.tries {
+        let inverse = (top + f32::from(step) * kind.step) / start;
+        let (mut trial, mut off) = ([0; 8], [false; 8]);
+        for cell in 0..cells {
+            (trial[cell], off[cell]) = find(simd, kind, group, cell, inverse, 1.0 / inverse);
+        }
+        let (sum_qx, sum_q2) = projections(kind, group, &trial);
+        if sum_q2 > 0.0 && sum_qx * sum_qx > best * sum_q2 {
+            scale = sum_qx / sum_q2;
+            best = scale * sum_qx;
+            (points, missed) = (trial, off);
+        }
+    }
+    let some_missed = missed[..cells].contains(&true);
+    if scale > 0.0 && (some_missed || kind.again == Again::All) {
+        let inverse = 1.0 / scale;
+        for cell in 0..cells {
+            if missed[cell] || kind.again != Again::Missed {
+                points[cell] = find(simd, kind, group, cell, inverse, scale).0;
+            }
+        }
+        let (sum_qx, sum_q2) = projections(kind, group, &points);
+        if sum_q2 > 0.0 {
+            scale = sum_qx / sum_q2;
+        }
+    }
+    (scale, points)
+}
+
+/// The point for a cell of a group at a scale, and whether it is not where rounding led.
+#[inline(always)]
+fn find<S: Simd, const N: usize, const SIZE: usize>(
+    simd: S,
+    kind: &Kind<N>,
+    group: &Group<SIZE>,
+    cell: usize,
+    inverse: f32,
+    scale: f32,
+) -> (u16, bool) {
+    let x = &group.x.as_chunks::<N>().0[cell];
+    let top = i32::from(kind.top);
+    let mut packed = 0;
+    for (i, v) in x.iter().enumerate() {
+        let code = nearest_int(0.5 * (inverse * v - 1.0)).clamp(0, top);
+        packed |= (code as usize) << (code_bits(N) * i);
+    }
+    match kind.book.at(packed) {
+        Place::Point(point) => (point, false),
+        Place::Between(around) => {
+            let weight = &group.root.as_chunks::<N>().0[cell];
+            let target = Target { x, weight, scale };
+            (nearest::<S, N, false>(simd, around, target, 0.0), true)
+        }
+    }
+}
+
+/// `sum(w x q)` and `sum(w q q)` of the coordinates `q` of some points.
+#[inline(always)]
+fn projections<const N: usize, const SIZE: usize>(
+    kind: &Kind<N>,
+    group: &Group<SIZE>,
+    points: &[u16; 8],
+) -> (f32, f32) {
+    let (mut sum_qx, mut sum_q2) = (0.0, 0.0);
+    let cells = group
+        .x
+        .as_chunks::<N>()
+        .0
+        .iter()
+        .zip(group.weight.as_chunks::<N>().0);
+    for ((x, weight), point) in cells.zip(points) {
+        let values = &kind.book.values()[usize::from(*point)];
+        for i in 0..N {
+            let (w, q) = (weight[i], values[i]);
+            sum_qx += w * x[i] * q;
+            sum_q2 += w * q * q;
+        }
+    }
+    (sum_qx, sum_q2)
+}

@@ -1,0 +1,139 @@
+//! IQ4_XS: the sixteen levels of IQ4_NL in 8 groups of 32, each with a signed 6-bit scale.
+//!
+//! ```text
+//! byte   0        2             4             8          136
+//!        | d: f16 | scales_h: 2 | scales_l: 4 | qs: 128 B |
+//! scale g: low 4 bits = nibble g % 2 of scales_l[g / 2], high 2 bits = 2-bit field g of scales_h (u16)
+//! qs[16 g + j]: low nibble = weight 32 g + j, high nibble = weight 32 g + j + 16
+//! x      = (d * (scale - 32)) * LEVELS[code]
+//! ```
+
+use super::iq4_nl::{self, LEVELS, nearest_code, search_scale};
+use super::k_block::{self, BLOCK};
+use super::num::{f16_at, inverse, nearest_int, put_f16, signed_extreme};
+use super::{Field, Format, Part, TypeId, TypeInfo, q8_k};
+
+const BYTES: usize = 136;
+const SIZE: usize = 32;
+const GROUPS: usize = BLOCK / SIZE;
+const HIGH: usize = 2;
+const LOW: usize = HIGH + GROUPS / 4;
+const CODES: usize = LOW + GROUPS / 2;
+const _: () = assert!(CODES + BLOCK / 2 == BYTES);
+
+/// The code of scale zero.
+const SCALE_HALF: i32 = 32;
+
+/// The registry's entry.
+pub const INFO: TypeInfo = TypeInfo {
+    id: TypeId::IQ4_XS,
+    name: "iq4_xs",
+    block: BLOCK,
+    bytes: BYTES,
+    fields: &[
+        Field::new(Part::Scale, Format::F16, 0),
+        Field::new(Part::GroupScales, Format::Bits, HIGH),
+        Field::new(Part::Codes, Format::Bits, CODES),
+    ],
+    codebook: Some(&LEVELS),
+    act: Some(TypeId::Q8_K),
+    decode: Some(decode),
+    encode: Some(encode),
+    dot_ref: Some(dot_ref),
+};
+
+/// The signed scales of the groups, -32..=31.
+fn unpack_scales(block: &[u8; BYTES]) -> [i32; GROUPS] {
+    let high = u16::from_le_bytes([block[HIGH], block[HIGH + 1]]);
+    std::array::from_fn(|g| {
+        let low = block[LOW + g / 2] >> (4 * (g % 2)) & 15;
+        i32::from(u16::from(low) | (high >> (2 * g) & 3) << 4) - SCALE_HALF
+    })
+}
+
+/// The levels of the groups' weights.
+fn unpack_levels(block: &[u8; BYTES]) -> [[i8; SIZE]; GROUPS] {
+    let mut levels = [[0; SIZE]; GROUPS];
+    for (levels, codes) in levels.iter_mut().zip(block[CODES..].as_chunks::<16>().0) {
+        for (j, code) in codes.iter().enumerate() {
+            levels[j] = LEVELS[usize::from(code & 15)];
+            levels[j + 16] = LEVELS[usize::from(code >> 4)];
+        }
+    }
+    levels
+}
+
+fn decode(row: &[u8], out: &mut [f32]) {
+    k_block::decode_blocks(row, out, |block: &[u8; BYTES], y| {
+        let d = f16_at(block, 0);
+        let groups = y
+            .as_chunks_mut::<SIZE>()
+            .0
+            .iter_mut()
+            .zip(unpack_levels(block));
+        for ((y, levels), scale) in groups.zip(unpack_scales(block)) {
+            let scale = d * scale as f32;
+            for (y, level) in y.iter_mut().zip(levels) {
+                *y = scale * f32::from(level);
+            }
+        }
+    });
+}
+
+/// Groups are fitted as the blocks of IQ4_NL are, their scales rounded with the one of largest magnitude at -32, and codes
+/// chosen for the rounded scales. Source: ggml `quantize_row_iq4_nl_impl` with super-blocks.
+fn encode(x: &[f32], importance: Option<&[f32]>, row: &mut [u8]) {
+    let mut importance = importance.map(|w| w.as_chunks::<BLOCK>().0.iter());
+    let blocks = x
+        .as_chunks::<BLOCK>()
+        .0
+        .iter()
+        .zip(row.as_chunks_mut::<BYTES>().0);
+    for (x, block) in blocks {
+        let weight = iq4_nl::error_weights(x, importance.as_mut().and_then(Iterator::next));
+        let groups = x.as_chunks::<SIZE>().0;
+        let mut scales = [0.0; GROUPS];
+        for (scale, (x, weight)) in scales
+            .iter_mut()
+            .zip(groups.iter().zip(weight.as_chunks().0))
+        {
+            *scale = search_scale(x, weight);
+        }
+        block.fill(0);
+        let d = -signed_extreme(&scales) / SCALE_HALF as f32;
+        put_f16(block, 0, d);
+        let mut high = 0;
+        for (g, (x, scale)) in groups.iter().zip(scales).enumerate() {
+            let code = nearest_int(inverse(d) * scale).clamp(-SCALE_HALF, SCALE_HALF - 1);
+            let inverse = inverse(d * code as f32);
+            let (lower, upper) = x.split_at(SIZE / 2);
+            let codes = block[CODES..].as_chunks_mut::<16>().0[g].iter_mut();
+            for ((q, lo), hi) in codes.zip(lower).zip(upper) {
+                *q = nearest_code(inverse * lo) | nearest_code(inverse * hi) << 4;
+            }
+            let code = (code + SCALE_HALF) as u16;
+            block[LOW + g / 2] |= ((code & 15) << (4 * (g % 2))) as u8;
+            high |= (code >> 4) << (2 * g);
+        }
+        block[HIGH..LOW].copy_from_slice(&high.to_le_bytes());
+    }
+}
+
+/// Per group `acc += ((dw * dx) * scale) * sum`.
+fn dot_ref(w: &[u8], act: &[u8]) -> f32 {
+    let mut acc = 0.0f32;
+    for (x, y) in q8_k::block_pairs::<BYTES>(w, act) {
+        let d = f16_at(x, 0) * q8_k::scale(y);
+        let groups = unpack_levels(x)
+            .into_iter()
+            .zip(q8_k::quants(y).as_chunks::<SIZE>().0);
+        for ((levels, q), scale) in groups.zip(unpack_scales(x)) {
+            let products = levels.into_iter().zip(q);
+            let sum: i32 = products
+                .map(|(l, q)| i32::from(l) * i32::from(*q as i8))
+                .sum();
+            acc += d * scale as f32 * sum as f32;
+        }
+    }
+    acc
+}

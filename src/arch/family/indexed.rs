@@ -1,0 +1,121 @@
+//! Latent attention to positions that an indexer chooses: DeepSeek 3.2, GLM 5, dots.note. In sequences that are not longer
+//! than what it may choose it chooses all, and its tensors are of no use.
+
+use super::deepseek2::{DEEPSEEK2, MISTRAL4};
+use crate::arch::Arch;
+use crate::arch::expert_parts::{CHOICE_BIAS_OPTIONAL, CHOICE_BIAS_REQUIRED, EXPERTS, SHARED};
+use crate::arch::latent_parts::{
+    EXPANSION_BY_HEAD, LATENT, LATENT_OUT, RANKED_QUERIES, TURNED_KEY_NORM,
+};
+use crate::arch::parts::{ALL_SCALES, ATTN_HEAD_GATE, ATTN_NORM, FFN_NORM, GATED_FFN};
+use crate::arch::rules::{
+    Attention, ExpertRule, GatingRule, RopeRule, ScoreScale, Temperature, WindowBase, WindowRope,
+    WindowRule, YarnLog,
+};
+use crate::ops::experts::Gating;
+
+/// The indexer's tensors.
+const INDEXER: &[&str] = &[
+    "indexer.k_norm.weight",
+    "indexer.k_norm.bias",
+    "indexer.proj.weight",
+    "indexer.attn_k.weight",
+    "indexer.attn_q_b.weight",
+];
+
+/// `deepseek32`.
+pub const DEEPSEEK32: Arch = Arch {
+    name: "deepseek32",
+    models: "DeepSeek 3.2",
+    block: &[
+        ATTN_NORM,
+        RANKED_QUERIES,
+        LATENT,
+        EXPANSION_BY_HEAD,
+        LATENT_OUT,
+        FFN_NORM,
+        GATED_FFN,
+    ],
+    expert_block: &[
+        ATTN_NORM,
+        RANKED_QUERIES,
+        LATENT,
+        EXPANSION_BY_HEAD,
+        LATENT_OUT,
+        FFN_NORM,
+        EXPERTS,
+        CHOICE_BIAS_OPTIONAL,
+        SHARED,
+    ],
+    attention: Attention {
+        indexed: true,
+        temperature: Temperature::None,
+        ..DEEPSEEK2.attention
+    },
+    rope: MISTRAL4.rope,
+    experts: ExpertRule {
+        gating: GatingRule::Key(None),
+        ..DEEPSEEK2.experts
+    },
+    scaled: ALL_SCALES,
+    ignored: INDEXER,
+    ..DEEPSEEK2
+};
+
+/// `glm-dsa`.
+pub const GLM_DSA: Arch = Arch {
+    name: "glm-dsa",
+    models: "GLM 5, 5.1, 5.2",
+    rope: RopeRule {
+        yarn_log: YarnLog::None,
+        ..DEEPSEEK32.rope
+    },
+    experts: ExpertRule {
+        gating: GatingRule::Key(Some(Gating::Sigmoid)),
+        ..DEEPSEEK32.experts
+    },
+    ..DEEPSEEK32
+};
+
+/// `dots3note`: windows in most layers, a norm of the keys' turned elements, and a gate on every head's output.
+pub const DOTS3NOTE: Arch = Arch {
+    name: "dots3note",
+    models: "dots.note 288B-A19B",
+    block: &[
+        ATTN_NORM,
+        RANKED_QUERIES,
+        LATENT,
+        TURNED_KEY_NORM,
+        EXPANSION_BY_HEAD,
+        ATTN_HEAD_GATE,
+        LATENT_OUT,
+        FFN_NORM,
+        GATED_FFN,
+    ],
+    expert_block: &[
+        ATTN_NORM,
+        RANKED_QUERIES,
+        LATENT,
+        TURNED_KEY_NORM,
+        EXPANSION_BY_HEAD,
+        ATTN_HEAD_GATE,
+        LATENT_OUT,
+        FFN_NORM,
+        EXPERTS,
+        CHOICE_BIAS_REQUIRED,
+        SHARED,
+    ],
+    attention: Attention {
+        scale: ScoreScale::HeadSize,
+        ..DEEPSEEK32.attention
+    },
+    rope: GLM_DSA.rope,
+    window: Some(WindowRule {
+        rope: WindowRope {
+            base: WindowBase::Key,
+            ..WindowRope::SAME
+        },
+        ..WindowRule::every(1)
+    }),
+    ..DEEPSEEK32
+};

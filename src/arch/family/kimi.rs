@@ -1,0 +1,115 @@
+//! Kimi Linear: Kimi Delta Attention in most blocks, latent attention without positions in the others. Ling 3: the same with
+//! bounded decays, and latent attention with positions and gates.
+
+use super::deepseek2::DEEPSEEK2;
+use crate::arch::Arch;
+use crate::arch::expert_parts::{CHOICE_BIAS_REQUIRED, EXPERTS, SHARED};
+use crate::arch::latent_parts::{
+    EXPANSION_BY_HEAD, LATENT, LATENT_OUT, QUERIES, RANKED_QUERIES_OPTIONAL,
+};
+use crate::arch::parts::{
+    ATTN_HEAD_GATE, ATTN_NORM, ENDS, FFN_NORM, GATED_FFN, OUTPUT_OR_TIED, OUTPUT_REQUIRED,
+};
+use crate::arch::recurrent_parts::{KIMI, KIMI_GATES, WIDE_GATES};
+use crate::arch::rules::{
+    Attention, ExpertRule, FeedForward, GateClamp, GatingRule, Mixing, Normalize, Recurrence,
+    RopeRule, Sections, SharedWidth,
+};
+
+/// `kimi-linear`.
+pub const KIMI_LINEAR: Arch = Arch {
+    name: "kimi-linear",
+    models: "Kimi Linear 48B-A3B",
+    ends: &[ENDS, OUTPUT_REQUIRED],
+    block: &[
+        ATTN_NORM,
+        QUERIES,
+        LATENT,
+        EXPANSION_BY_HEAD,
+        LATENT_OUT,
+        KIMI,
+        KIMI_GATES,
+        FFN_NORM,
+        GATED_FFN,
+    ],
+    expert_block: &[
+        ATTN_NORM,
+        QUERIES,
+        LATENT,
+        EXPANSION_BY_HEAD,
+        LATENT_OUT,
+        KIMI,
+        KIMI_GATES,
+        FFN_NORM,
+        EXPERTS,
+        CHOICE_BIAS_REQUIRED,
+        SHARED,
+    ],
+    mixing: Mixing::ByHeads(Recurrence::Kimi),
+    attention: Attention {
+        latent: true,
+        ..Attention::USUAL
+    },
+    rope: RopeRule::NONE,
+    experts: ExpertRule {
+        gating: GatingRule::Key(None),
+        normalize: Normalize::Always,
+        shared: SharedWidth::CountOrOne,
+        ..DEEPSEEK2.experts
+    },
+    // the graph of Kimi Delta Attention has none
+    ignored: &["attn_q.bias", "attn_k.bias", "attn_v.bias"],
+    ..DEEPSEEK2
+};
+
+/// `bailingmoe3`.
+pub const BAILINGMOE3: Arch = Arch {
+    name: "bailingmoe3",
+    models: "Ling 3",
+    ends: &[ENDS, OUTPUT_OR_TIED],
+    block: &[
+        ATTN_NORM,
+        QUERIES,
+        RANKED_QUERIES_OPTIONAL,
+        LATENT,
+        EXPANSION_BY_HEAD,
+        ATTN_HEAD_GATE,
+        LATENT_OUT,
+        KIMI,
+        WIDE_GATES,
+        FFN_NORM,
+        GATED_FFN,
+    ],
+    expert_block: &[
+        ATTN_NORM,
+        QUERIES,
+        RANKED_QUERIES_OPTIONAL,
+        LATENT,
+        EXPANSION_BY_HEAD,
+        ATTN_HEAD_GATE,
+        LATENT_OUT,
+        KIMI,
+        WIDE_GATES,
+        FFN_NORM,
+        EXPERTS,
+        CHOICE_BIAS_REQUIRED,
+        SHARED,
+    ],
+    mixing: Mixing::ByHeads(Recurrence::Bounded),
+    rope: RopeRule {
+        partial: true,
+        sections: Sections::IfAny,
+        ..RopeRule::ADJACENT
+    },
+    feed_forward: FeedForward {
+        clamp: GateClamp::After,
+        ..KIMI_LINEAR.feed_forward
+    },
+    experts: ExpertRule {
+        normalize: Normalize::Key,
+        shared: SharedWidth::KeyOrCountOrOne,
+        ..KIMI_LINEAR.experts
+    },
+    scaled: &[],
+    ..KIMI_LINEAR
+};

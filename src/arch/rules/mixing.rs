@@ -1,0 +1,54 @@
+//! What mixes the positions of a sequence.
+
+/// What mixes the positions of a sequence in which block.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Mixing {
+    /// Attention in every block.
+    Attention,
+    /// A recurrent layer in every block.
+    Recurrent(Recurrence),
+    /// A recurrent layer in blocks whose `attention.head_count_kv` is 0, attention in others.
+    ByHeads(Recurrence),
+    /// The same; a block has either this or a feed-forward network, whose width is 0 then.
+    ByHeadsAlone(Recurrence),
+    /// A recurrent layer in blocks that the list `attention.recurrent_layers` names; without it attention in every fourth, or
+    /// as `full_attention_interval` says.
+    ByPattern(Recurrence),
+    /// Both in every block: they see the same, and what they give is added up.
+    Both(Recurrence),
+}
+
+/// The kind of a recurrent layer.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Recurrence {
+    /// A gated convolution over a few positions: LFM 2.
+    Convolution,
+    /// Mamba 1: every number of a channel's state decays at its own rate.
+    Mamba,
+    /// Mamba 2: a head's states decay together.
+    Mamba2,
+    /// PLaMo 2: Mamba 2's states, with projections as in Mamba 1.
+    Plamo,
+    /// Gated DeltaNet, where heads that share a key follow each other: Qwen 3 Next.
+    DeltaNeighbours,
+    /// The same, where all keys have their turn before the first comes again: Qwen 3.5.
+    DeltaTurns,
+    /// Kimi Delta Attention: every row of a head's state decays by itself.
+    Kimi,
+    /// The same with decays between 0 and the key `kda.gate_lower_bound`: Ling 3.
+    Bounded,
+}
+
+impl Mixing {
+    /// The kind of the recurrent layers, where there are any.
+    pub const fn recurrence(self) -> Option<Recurrence> {
+        match self {
+            Mixing::Attention => None,
+            Mixing::Recurrent(kind)
+            | Mixing::ByHeads(kind)
+            | Mixing::ByHeadsAlone(kind)
+            | Mixing::ByPattern(kind)
+            | Mixing::Both(kind) => Some(kind),
+        }
+    }
+}

@@ -1,0 +1,178 @@
+//! The sizes of one model, which give every extent its number.
+
+use super::tensor::{Extent, Tensor};
+
+/// The sizes of one model, which give every extent its number.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Sizes {
+    /// Tokens of the vocabulary.
+    pub vocab: u64,
+    /// Width of the residual stream.
+    pub embd: u64,
+    /// Width of the feed-forward network.
+    pub ff: u64,
+    /// Query heads.
+    pub heads: u64,
+    /// Key and value heads.
+    pub kv_heads: u64,
+    /// Elements of a head.
+    pub head_dim: u64,
+    /// Elements of a head that RoPE turns.
+    pub rope_dim: u64,
+    /// Experts of a block; 0 without a mixture.
+    pub experts: u64,
+    /// Width of one expert's feed-forward network.
+    pub expert_ff: u64,
+    /// Width of the feed-forward network of the expert that all tokens go to; 0 without one.
+    pub shared_ff: u64,
+    /// Experts that groups of others have in common.
+    pub chunks: u64,
+    /// Width of the feed-forward network of one of them.
+    pub chunk_ff: u64,
+    /// Positions of the context the model was trained with.
+    pub context: u64,
+    /// Latent attention; zeros without it.
+    pub latent: Latent,
+    /// Layers with a recurrent state; zeros without any.
+    pub recurrent: Recurrent,
+}
+
+/// Sizes of latent attention: queries, and keys and values, are made of narrow vectors that all heads share.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Latent {
+    /// Elements of the vector that queries are made of; 0 where they are made of the block's input.
+    pub query_rank: usize,
+    /// Elements of the vector that keys and values are made of.
+    pub rank: usize,
+    /// Elements of a key and of a query of one head.
+    pub key: usize,
+    /// Elements of a value of one head.
+    pub value: usize,
+    /// The last elements of a key, which RoPE turns and all heads share.
+    pub rope: usize,
+    /// Whether the cache holds the vector instead of keys and values: queries are multiplied with what would make keys of
+    /// it, and what attention gives with what makes values of it.
+    pub absorbed: bool,
+}
+
+/// Sizes of layers with a recurrent state.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Recurrent {
+    /// Positions that a convolution sees, its own included.
+    pub kernel: usize,
+    /// Channels.
+    pub inner: usize,
+    /// Numbers of a channel's state.
+    pub state: usize,
+    /// Heads: channels that decay together; for Mamba 1 elements of the vector that time steps are made of.
+    pub heads: usize,
+    /// Groups of heads that share what writes the state and reads it.
+    pub groups: usize,
+    /// Elements of the vector that PLaMo's time steps are made of.
+    pub time: usize,
+}
+
+impl Latent {
+    /// No latent attention.
+    pub const NONE: Latent = Latent {
+        query_rank: 0,
+        rank: 0,
+        key: 0,
+        value: 0,
+        rope: 0,
+        absorbed: false,
+    };
+
+    /// The first elements of a key, which RoPE leaves alone.
+    pub const fn still(&self) -> usize {
+        self.key.saturating_sub(self.rope)
+    }
+}
+
+impl Recurrent {
+    /// No such layers.
+    pub const NONE: Recurrent = Recurrent {
+        kernel: 0,
+        inner: 0,
+        state: 0,
+        heads: 0,
+        groups: 0,
+        time: 0,
+    };
+
+    /// What a convolution sees: the channels, and what writes and reads the state of every group.
+    pub const fn channels(&self) -> usize {
+        self.inner + 2 * self.groups * self.state
+    }
+}
+
+impl Sizes {
+    /// The number that an extent stands for; products of absurd sizes saturate.
+    pub const fn extent(&self, extent: Extent) -> u64 {
+        match extent {
+            Extent::Vocab => self.vocab,
+            Extent::Embd => self.embd,
+            Extent::Ff => self.ff,
+            Extent::TwiceFf => self.ff.saturating_mul(2),
+            Extent::HalfFf => self.ff / 2,
+            Extent::Q => self.heads.saturating_mul(self.head_dim),
+            Extent::QAndGates => self.heads.saturating_mul(2 * self.head_dim),
+            Extent::Kv => self.kv_heads.saturating_mul(self.head_dim),
+            Extent::Head => self.head_dim,
+            Extent::Heads => self.heads,
+            Extent::KvHeads => self.kv_heads,
+            Extent::One => 1,
+            Extent::Context => self.context,
+            Extent::RopePairs => self.rope_dim / 2,
+            Extent::Experts => self.experts,
+            Extent::ExpertFf => self.expert_ff,
+            Extent::TwiceExpertFf => self.expert_ff.saturating_mul(2),
+            Extent::Chunks => self.chunks,
+            Extent::ChunkFf => self.chunk_ff,
+            Extent::SharedFf => self.shared_ff,
+            Extent::TwiceSharedFf => self.shared_ff.saturating_mul(2),
+            Extent::QueryRank => self.latent.query_rank as u64,
+            Extent::KvRank => self.latent.rank as u64,
+            Extent::KvRankAndRope => (self.latent.rank + self.latent.rope) as u64,
+            Extent::LatentStill => self.latent.still() as u64,
+            Extent::LatentRope => self.latent.rope as u64,
+            Extent::LatentValue => self.latent.value as u64,
+            Extent::LatentQueries => self.heads.saturating_mul(self.latent.key as u64),
+            Extent::LatentValues => self.heads.saturating_mul(self.latent.value as u64),
+            Extent::LatentKeysAndValues => {
+                let of_head = self.latent.still() + self.latent.value;
+                self.heads.saturating_mul(of_head as u64)
+            }
+            Extent::ThriceEmbd => self.embd.saturating_mul(3),
+            Extent::Kernel => self.recurrent.kernel as u64,
+            Extent::Inner => self.recurrent.inner as u64,
+            Extent::TwiceInner => 2 * self.recurrent.inner as u64,
+            Extent::Channels => self.recurrent.channels() as u64,
+            Extent::GateChannelsTimes => {
+                let Recurrent { inner, heads, .. } = self.recurrent;
+                (inner + self.recurrent.channels() + heads) as u64
+            }
+            Extent::ChannelsAndGates => (self.recurrent.channels() + self.recurrent.inner) as u64,
+            Extent::TwiceStateHeads => 2 * self.recurrent.heads as u64,
+            Extent::State => self.recurrent.state as u64,
+            Extent::StateHeads => self.recurrent.heads as u64,
+            Extent::StateGroups => self.recurrent.groups as u64,
+            Extent::InnerOfGroup => match self.recurrent.groups {
+                0 => 0,
+                groups => (self.recurrent.inner / groups) as u64,
+            },
+            Extent::Time => self.recurrent.time as u64,
+            Extent::TimeAndStates => (self.recurrent.time + 2 * self.recurrent.state) as u64,
+        }
+    }
+
+    /// The shape of a tensor, outermost extent first as in a checkpoint.
+    pub fn shape(&self, tensor: &Tensor) -> Vec<u64> {
+        tensor.shape.iter().map(|&e| self.extent(e)).collect()
+    }
+
+    /// The shape of a tensor, innermost extent first as in GGUF.
+    pub fn gguf_shape(&self, tensor: &Tensor) -> Vec<u64> {
+        tensor.shape.iter().rev().map(|&e| self.extent(e)).collect()
+    }
+}

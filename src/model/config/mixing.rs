@@ -1,0 +1,280 @@
+//! What the metadata says of recurrent layers, and which blocks have which parts.
+
+use trine_formats::gguf::Value;
+
+use super::keys::Keys;
+use super::position::flags;
+use crate::arch::rules::{Mixing as Rule, Recurrence};
+use crate::arch::{Arch, Recurrent};
+
+/// Largest number in the metadata of recurrent layers.
+const MOST: u32 = 1 << 20;
+/// Numbers of a sequence's recurrent state that are not too many: 4 GB.
+const MOST_STATE: usize = 1 << 30;
+
+/// The parts of a block.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Parts {
+    /// Whether it attends.
+    pub attends: bool,
+    /// Whether it has a recurrent layer.
+    pub recurs: bool,
+    /// Whether it has a feed-forward network.
+    pub feeds: bool,
+}
+
+/// What mixes the positions of a sequence.
+#[derive(Clone, Debug)]
+pub struct Mixing {
+    /// Per block.
+    pub blocks: Vec<Parts>,
+    /// The kind of the recurrent layers, where there are any.
+    pub kind: Option<Recurrence>,
+    /// Their sizes; zeros without any.
+    pub sizes: Recurrent,
+    /// Bound of the logarithms of decays, below 0, where there is one.
+    pub bound: Option<f32>,
+    /// Whether time steps and what writes and reads the state are normed without gains.
+    pub plain_norms: bool,
+    /// Numbers of the state of one of them: what the convolution remembers, and the rest.
+    pub numbers: [usize; 2],
+}
+
+/// Heads and widths of all blocks, where these differ in whether they have any.
+pub struct Counts {
+    pub n_head: usize,
+    pub n_head_kv: usize,
+    pub n_ff: usize,
+    blocks: Vec<Parts>,
+}
+
+impl Mixing {
+    /// Blocks that attend.
+    pub fn attending(&self) -> usize {
+        self.blocks.iter().filter(|b| b.attends).count()
+    }
+
+    /// Which of the blocks that attend block `layer` is.
+    pub fn cache(&self, layer: usize) -> usize {
+        self.blocks[..layer].iter().filter(|b| b.attends).count()
+    }
+
+    /// Where the state of block `layer` begins among the numbers of a sequence's.
+    pub fn state_of(&self, layer: usize) -> usize {
+        let before = self.blocks[..layer].iter().filter(|b| b.recurs).count();
+        before * (self.numbers[0] + self.numbers[1])
+    }
+
+    /// Numbers of a sequence's recurrent state.
+    pub fn state(&self) -> usize {
+        let layers = self.blocks.iter().filter(|b| b.recurs).count();
+        layers.saturating_mul(self.numbers[0].saturating_add(self.numbers[1]))
+    }
+}
+
+/// Heads and widths, which are 0 in blocks without attention or feed-forward network.
+pub fn counts(k: &mut Keys<'_>, arch: &Arch, n_layer: usize) -> Counts {
+    const FF: &str = "feed_forward_length";
+    const HEADS: [&str; 2] = ["attention.head_count", "attention.head_count_kv"];
+    let every = |attends, recurs, feeds| {
+        vec![
+            Parts {
+                attends,
+                recurs,
+                feeds
+            };
+            n_layer
+        ]
+    };
+    match arch.mixing {
+        Rule::Attention | Rule::Both(_) => {
+            let n_ff = k.count_per_layer(FF, None);
+            let n_head = k.count_per_layer(HEADS[0], None);
+            Counts {
+                n_head,
+                n_head_kv: k.count_per_layer(HEADS[1], Some(n_head)),
+                n_ff,
+                blocks: every(true, arch.mixing != Rule::Attention, true),
+            }
+        }
+        Rule::Recurrent(_) => Counts {
+            n_head: 1,
+            n_head_kv: 1,
+            n_ff: 0,
+            blocks: every(false, true, false),
+        },
+        Rule::ByPattern(_) => {
+            let n_head = k.count_per_layer(HEADS[0], None);
+            let recurs = recurrent_layers(k, n_layer);
+            Counts {
+                n_head,
+                n_head_kv: k.count_per_layer(HEADS[1], Some(n_head)),
+                n_ff: k.count_per_layer(FF, None),
+                blocks: recurs
+                    .into_iter()
+                    .map(|recurs| Parts {
+                        attends: !recurs,
+                        recurs,
+                        feeds: true,
+                    })
+                    .collect(),
+            }
+        }
+        Rule::ByHeads(_) | Rule::ByHeadsAlone(_) => {
+            let [heads, kv, ff] = [HEADS[0], HEADS[1], FF].map(|key| k.per_layer(key));
+            let alone = matches!(arch.mixing, Rule::ByHeadsAlone(_));
+            let parts = |layer: usize| {
+                let feeds = !alone || ff[layer] > 0;
+                let mixes = !alone || ff[layer] == 0;
+                Parts {
+                    attends: mixes && kv[layer] > 0,
+                    recurs: mixes && kv[layer] == 0,
+                    feeds,
+                }
+            };
+            let blocks: Vec<Parts> = (0..n_layer).map(parts).collect();
+            let mut common = |key: &str, all: &[u32], counts: fn(&Parts) -> bool| {
+                let of_blocks = all.iter().zip(&blocks).filter(|(_, b)| counts(b));
+                k.common(key, of_blocks.map(|(&n, _)| n))
+            };
+            Counts {
+                n_head: common(HEADS[0], &heads, |b| b.attends),
+                n_head_kv: common(HEADS[1], &kv, |b| b.attends),
+                n_ff: common(FF, &ff, |b| b.feeds),
+                blocks,
+            }
+        }
+    }
+}
+
+/// Which layers are recurrent: as the list says, or all but every so many.
+fn recurrent_layers(k: &mut Keys<'_>, n_layer: usize) -> Vec<bool> {
+    const LIST: &str = "attention.recurrent_layers";
+    if let Some(Value::Array(_)) = k.meta.get(&k.name(LIST)) {
+        let mut list = flags(k, LIST, n_layer);
+        list.resize(n_layer, false);
+        return list;
+    }
+    let interval = k.u32("full_attention_interval").unwrap_or(4).max(1) as usize;
+    (0..n_layer)
+        .map(|layer| !(layer + 1).is_multiple_of(interval))
+        .collect()
+}
+
+/// The sizes of recurrent layers, checked against one another.
+pub fn mixing(k: &mut Keys<'_>, arch: &Arch, counts: Counts, n_embd: usize) -> Mixing {
+    let n_head = counts.n_head;
+    let kind = arch.mixing.recurrence();
+    let (sizes, numbers) = match kind {
+        None => (Recurrent::NONE, [0, 0]),
+        Some(Recurrence::Convolution) => {
+            let kernel = k.count("shortconv.l_cache", MOST);
+            let sizes = Recurrent {
+                kernel,
+                ..Recurrent::NONE
+            };
+            (sizes, [(kernel - 1).saturating_mul(n_embd), 0])
+        }
+        Some(Recurrence::Kimi | Recurrence::Bounded) => kimi(k, n_head),
+        Some(kind) => mamba(k, kind, n_embd),
+    };
+    let bound = (kind == Some(Recurrence::Bounded)).then(|| bound(k));
+    let mixing = Mixing {
+        blocks: counts.blocks,
+        kind,
+        sizes,
+        bound,
+        plain_norms: kind == Some(Recurrence::Mamba) && k.bool("ssm.dt_b_c_rms").unwrap_or(false),
+        numbers,
+    };
+    let state = mixing.state();
+    if state > MOST_STATE {
+        k.problems.push(format!(
+            "the recurrent state of a sequence would be {state} numbers, more than {MOST_STATE}"
+        ));
+    }
+    mixing
+}
+
+fn mamba(k: &mut Keys<'_>, kind: Recurrence, n_embd: usize) -> (Recurrent, [usize; 2]) {
+    const HEADS: &str = "ssm.time_step_rank";
+    const GROUPS: &str = "ssm.group_count";
+    let heads = k.count(HEADS, MOST);
+    let sizes = Recurrent {
+        kernel: k.count("ssm.conv_kernel", MOST),
+        inner: k.count("ssm.inner_size", MOST),
+        state: k.count("ssm.state_size", MOST),
+        heads,
+        groups: match kind {
+            Recurrence::Mamba | Recurrence::Plamo => 0,
+            _ => k.count(GROUPS, MOST),
+        },
+        // PLaMo derives it from the width, which is at least 64 then
+        time: match kind {
+            Recurrence::Plamo => (n_embd / 16).max(64),
+            _ => heads,
+        },
+    };
+    let Recurrent { inner, groups, .. } = sizes;
+    if kind != Recurrence::Mamba && !inner.is_multiple_of(heads) {
+        let name = k.name(HEADS);
+        k.problems.push(format!(
+            "{name} is {heads}, which does not divide {inner} channels"
+        ));
+    }
+    if groups > 0 && !(heads.is_multiple_of(groups) && inner.is_multiple_of(groups)) {
+        let name = k.name(GROUPS);
+        k.problems.push(format!(
+            "{name} is {groups}, which does not divide {heads} heads of {inner} channels"
+        ));
+    }
+    if kind == Recurrence::Plamo && k.u32(GROUPS).is_some_and(|n| n > 0) {
+        let name = k.name(GROUPS);
+        k.problems
+            .push(format!("{name} must be 0 in models of PLaMo 2"));
+    }
+    let delta = matches!(kind, Recurrence::DeltaNeighbours | Recurrence::DeltaTurns);
+    if delta && inner != heads.saturating_mul(sizes.state) {
+        let name = k.name("ssm.inner_size");
+        k.problems.push(format!(
+            "{name} is {inner}, and {heads} heads have {} elements each",
+            sizes.state
+        ));
+    }
+    let remembered = (sizes.kernel - 1).saturating_mul(sizes.channels());
+    (sizes, [remembered, inner.saturating_mul(sizes.state)])
+}
+
+/// Kimi Delta Attention has as many heads as attention, and keys for each.
+fn kimi(k: &mut Keys<'_>, heads: usize) -> (Recurrent, [usize; 2]) {
+    let size = k.count("kda.head_dim", MOST);
+    let inner = heads.saturating_mul(size);
+    let sizes = Recurrent {
+        kernel: k.count("ssm.conv_kernel", MOST),
+        inner,
+        state: size,
+        heads,
+        groups: heads,
+        time: 0,
+    };
+    let remembered = (sizes.kernel - 1).saturating_mul(3 * inner);
+    (sizes, [remembered, inner.saturating_mul(size)])
+}
+
+/// The bound of decays.
+fn bound(k: &mut Keys<'_>) -> f32 {
+    const BOUND: &str = "kda.gate_lower_bound";
+    const SAFE: &str = "kda.safe_gate";
+    if k.bool(SAFE) == Some(false) {
+        let name = k.name(SAFE);
+        k.problems
+            .push(format!("{name} is false, and decays have a bound"));
+    }
+    let bound = k.f32(BOUND).unwrap_or(0.0);
+    if !(bound.is_finite() && bound < 0.0) {
+        let name = k.name(BOUND);
+        k.problems
+            .push(format!("{name} is {bound}, it must be a number below 0"));
+    }
+    bound
+}

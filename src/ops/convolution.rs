@@ -1,0 +1,94 @@
+//! Causal convolutions of every channel by itself.
+
+use super::CHUNK;
+use crate::kernels::Floats;
+use crate::pool;
+
+/// `y[t][c] = sum over i of x[t - kernel + 1 + i][c] * w[i][c]`: products and sums in `f32`, the oldest position first,
+/// beginning with 0 (ggml `ggml_compute_forward_ssm_conv_f32`); the bias is added at last.
+///
+/// The state is what the next position sees of those before it: the last `kernel - 1` rows of `x`, oldest first.
+#[derive(Clone, Debug)]
+pub struct Convolution {
+    channels: usize,
+    /// `[kernel][channels]`
+    weights: Vec<f32>,
+    bias: Option<Vec<f32>>,
+}
+
+impl Convolution {
+    /// Of weights `[channels][kernel]`, `kernel` at least 1.
+    pub fn new(weights: &[f32], kernel: usize, bias: Option<Vec<f32>>) -> Convolution {
+        let taps = (0..kernel).flat_map(|i| weights.iter().skip(i).step_by(kernel));
+        Convolution {
+            channels: weights.len() / kernel,
+            weights: taps.copied().collect(),
+            bias,
+        }
+    }
+
+    /// Of `x`, `[tokens][channels]`, the next positions after those of `state`, which goes on to their end.
+    pub fn run(&self, x: &[f32], state: &mut [f32]) -> Floats {
+        let n = self.channels;
+        let all = [&*state, x].concat();
+        let mut y = Floats::scratch(x.len());
+        let at_once = CHUNK.div_ceil(n);
+        pool::chunks_mut(&mut y, at_once * n, |chunk, y| {
+            for (t, y) in y.chunks_exact_mut(n).enumerate() {
+                let seen = all[(chunk * at_once + t) * n..].chunks_exact(n);
+                y.fill(0.0);
+                for (x, w) in seen.zip(self.weights.chunks_exact(n)) {
+                    for ((y, x), w) in y.iter_mut().zip(x).zip(w) {
+                        *y += x * w;
+                    }
+                }
+                if let Some(bias) = &self.bias {
+                    y.iter_mut().zip(bias).for_each(|(y, b)| *y += b);
+                }
+            }
+        });
+        let kept = state.len();
+        state.copy_from_slice(&all[all.len() - kept..]);
+        y
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kernels::testing::Random;
+
+    #[test]
+    fn every_position_sees_those_before_it_however_they_are_cut() {
+        let mut random = Random(0xc0a1);
+        let (channels, kernel, tokens) = (37, 4, 23);
+        let mut floats = |n: usize| -> Vec<f32> { (0..n).map(|_| random.float()).collect() };
+        let (w, bias) = (floats(channels * kernel), floats(channels));
+        let x = floats(channels * tokens);
+        let mut expected = Vec::new();
+        for t in 0..tokens {
+            for c in 0..channels {
+                let mut sum = 0f32;
+                for i in 0..kernel {
+                    let before = t + i + 1;
+                    let seen = match before.checked_sub(kernel) {
+                        Some(t) => x[t * channels + c],
+                        None => 0.0,
+                    };
+                    sum += seen * w[c * kernel + i];
+                }
+                expected.push((sum + bias[c]).to_bits());
+            }
+        }
+        let convolution = Convolution::new(&w, kernel, Some(bias));
+        for cut in [1, 2, 5, tokens] {
+            let mut state = vec![0f32; (kernel - 1) * channels];
+            let parts = x.chunks(cut * channels);
+            let got: Vec<u32> = parts
+                .flat_map(|x| convolution.run(x, &mut state).to_vec())
+                .map(f32::to_bits)
+                .collect();
+            assert!(got == expected, "parts of {cut}");
+        }
+    }
+}

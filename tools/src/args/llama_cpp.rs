@@ -1,0 +1,247 @@
+//! The options of llama.cpp's programs that a tool here has no option of its own for, and what becomes of them.
+//!
+//! An option that a tool has is the tool's, whatever stands here. Of the others some change nothing in trine and are accepted with a
+//! note, and the rest are refused with a reason: none is silently dropped, and none is read as something else.
+
+/// What follows an option.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Takes {
+    /// Nothing.
+    Nothing,
+    /// A word, whatever it begins with.
+    Value,
+    /// Two words.
+    Two,
+    /// A word that does not begin with a dash, or nothing.
+    Maybe,
+}
+
+/// What becomes of an option.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fate {
+    /// It changes nothing here. The note says why.
+    Harmless(&'static str),
+    /// With one of these values, or without one, it changes nothing; any other is refused. A note, the values and a reason.
+    HarmlessFor(&'static str, &'static [&'static str], &'static str),
+    /// It cannot be honoured. The sentence says why, and what can be done instead.
+    Refused(&'static str),
+}
+
+/// One option by all its names.
+#[derive(Clone, Copy, Debug)]
+pub struct Foreign {
+    /// All spellings, short ones first.
+    pub names: &'static [&'static str],
+    /// What follows it.
+    pub takes: Takes,
+    /// What becomes of it.
+    pub fate: Fate,
+}
+
+const fn harmless(names: &'static [&'static str], takes: Takes, note: &'static str) -> Foreign {
+    Foreign {
+        names,
+        takes,
+        fate: Fate::Harmless(note),
+    }
+}
+
+const fn refused(names: &'static [&'static str], takes: Takes, why: &'static str) -> Foreign {
+    Foreign {
+        names,
+        takes,
+        fate: Fate::Refused(why),
+    }
+}
+
+const fn harmless_for(
+    names: &'static [&'static str],
+    takes: Takes,
+    note: &'static str,
+    values: &'static [&'static str],
+    why: &'static str,
+) -> Foreign {
+    Foreign {
+        names,
+        takes,
+        fate: Fate::HarmlessFor(note, values, why),
+    }
+}
+
+const NO_DEVICE: &str = "the model runs on the processor alone, all of it";
+const ANY_BITS: &str =
+    "speed alone depends on it, and trine places its threads itself (taskset binds them)";
+const ONE_CACHE: &str = "keys and values stand in pages that sequences share";
+const NOT_LOGGED: &str = "messages go to standard error, and no log is written";
+const NO_NETWORK: &str = "trine opens no connection: download the file and give its path with -m";
+const FILES_OWN: &str = "the model's own numbers are used; rconvert and rquantize --override-kv write others into a file";
+const NO_DRAFT_MODEL: &str =
+    "drafts come from fewer bits of the same any-precision file: --draft-bits";
+const NO_NGRAM: &str =
+    "drafts from texts are not made; drafts from fewer bits of one file are: --draft-bits";
+const NO_MEDIA: &str = "trine reads text alone";
+const NO_ADAPTERS: &str = "adapters are not applied; merge it into the model before rconvert";
+const NO_GRAMMAR: &str = "this tool does not constrain what it writes";
+const NO_SESSION_FILES: &str =
+    "the state of a prompt is not stored; rserve keeps common beginnings in memory";
+const NOT_INTERACTIVE: &str = "a text is continued, or -cnv chats with the model's own template";
+const SERVER: &str = "it belongs to a server; rserve --help lists the options of this one";
+const OTHER_PROGRAM: &str = "it belongs to a program of llama.cpp that trine has no tool for";
+
+use Takes::{Maybe, Nothing, Two, Value};
+
+/// All of them.
+#[rustfmt::skip]
+pub const TABLE: &[Foreign] = &[
+    // the machine
+    harmless(&["-tb", "--threads-batch"], Value, "prompts are read by the threads of -t"),
+    harmless(&["-C", "--cpu-mask"], Value, ANY_BITS),
+    harmless(&["-Cr", "--cpu-range"], Value, ANY_BITS),
+    harmless(&["--cpu-strict"], Value, ANY_BITS),
+    harmless(&["--prio"], Value, ANY_BITS),
+    harmless(&["--poll"], Value, ANY_BITS),
+    harmless(&["-Cb", "--cpu-mask-batch"], Value, ANY_BITS),
+    harmless(&["-Crb", "--cpu-range-batch"], Value, ANY_BITS),
+    harmless(&["--cpu-strict-batch"], Value, ANY_BITS),
+    harmless(&["--prio-batch"], Value, ANY_BITS),
+    harmless(&["--poll-batch"], Value, ANY_BITS),
+    harmless(&["--numa"], Value, ANY_BITS),
+    harmless(&["--mmap"], Nothing, "files are mapped unless --no-mmap is there"),
+    harmless_for(&["-lm", "--load-mode"], Value, "files are mapped unless --no-mmap is there", &["mmap", "auto"], "files are mapped, or read with --no-mmap"),
+    harmless_for(&["-lzm", "--lazy-mode"], Value, "all weights are there from the beginning", &["off", "none"], "weights are not loaded one by one"),
+    refused(&["--mlock"], Nothing, "memory is not locked; `ulimit -l` and swapoff are the system's"),
+    harmless(&["--repack"], Nothing, "weights are packed unless --no-repack is there"),
+    harmless(&["-nr"], Nothing, "say --no-repack; this time it changes nothing of the result"),
+    harmless(&["--no-host"], Nothing, NO_DEVICE),
+    harmless(&["-ngl", "--gpu-layers", "--n-gpu-layers"], Value, NO_DEVICE),
+    harmless(&["-sm", "--split-mode"], Value, NO_DEVICE),
+    harmless(&["-ts", "--tensor-split"], Value, NO_DEVICE),
+    harmless(&["-mg", "--main-gpu"], Value, NO_DEVICE),
+    harmless_for(&["-dev", "--device"], Value, NO_DEVICE, &["none", "cpu", "CPU"], "the processor is the only device"),
+    refused(&["--list-devices"], Nothing, "the processor is the only device; rbench --roofline measures it"),
+    harmless(&["-ot", "--override-tensor"], Value, NO_DEVICE),
+    harmless(&["-cmoe", "--cpu-moe"], Nothing, NO_DEVICE),
+    harmless(&["-ncmoe", "--n-cpu-moe"], Value, NO_DEVICE),
+    harmless(&["-ncffn", "--n-cpu-ffn"], Value, NO_DEVICE),
+    harmless(&["-kvo", "--kv-offload", "-nkvo", "--no-kv-offload"], Nothing, NO_DEVICE),
+    harmless(&["--op-offload", "--no-op-offload"], Nothing, NO_DEVICE),
+    harmless(&["-bs", "--backend-sampling"], Nothing, NO_DEVICE),
+    harmless(&["-fit", "--fit"], Value, NO_DEVICE),
+    harmless(&["-fitt", "--fit-target"], Value, NO_DEVICE),
+    harmless(&["-fitc", "--fit-ctx"], Value, NO_DEVICE),
+    refused(&["-fitp", "--fit-print"], Value, OTHER_PROGRAM),
+    refused(&["--rpc"], Value, "the work is not shared with other machines"),
+    // attention and its memory
+    harmless_for(&["-fa", "--flash-attn"], Maybe, "attention has the bits of llama.cpp's -fa off", &["off", "auto", "0", "-1", "false", "disabled"],
+        "attention has the bits of llama.cpp's -fa off and is fast; there is no other"),
+    harmless_for(&["-ctk", "--cache-type-k"], Value, "keys are F16", &["f16"], "keys and values are F16"),
+    harmless_for(&["-ctv", "--cache-type-v"], Value, "values are F16", &["f16"], "keys and values are F16"),
+    harmless(&["--swa-full"], Nothing, ONE_CACHE),
+    harmless(&["-kvu", "--kv-unified", "-no-kvu", "--no-kv-unified"], Nothing, ONE_CACHE),
+    harmless(&["--kv-unified-per-slot"], Value, ONE_CACHE),
+    harmless(&["-dt", "--defrag-thold"], Value, ONE_CACHE),
+    harmless(&["-ctxcp", "--ctx-checkpoints", "--swa-checkpoints"], Value, ONE_CACHE),
+    harmless(&["-cms", "--checkpoint-min-step"], Value, ONE_CACHE),
+    harmless(&["-cram", "--cache-ram"], Value, ONE_CACHE),
+    harmless(&["--no-context-shift"], Nothing, "a text ends where its context is full"),
+    refused(&["--context-shift"], Nothing, "a text ends where its context is full: give a larger -c"),
+    harmless(&["--keep"], Value, "nothing is taken out of a context"),
+    refused(&["-gan", "--grp-attn-n"], Value, FILES_OWN),
+    refused(&["-gaw", "--grp-attn-w"], Value, FILES_OWN),
+    refused(&["--rope-scaling"], Value, FILES_OWN),
+    refused(&["--rope-scale"], Value, FILES_OWN),
+    refused(&["--rope-freq-base"], Value, FILES_OWN),
+    refused(&["--rope-freq-scale"], Value, FILES_OWN),
+    refused(&["--yarn-orig-ctx"], Value, FILES_OWN),
+    refused(&["--yarn-ext-factor"], Value, FILES_OWN),
+    refused(&["--yarn-attn-factor"], Value, FILES_OWN),
+    refused(&["--yarn-beta-slow"], Value, FILES_OWN),
+    refused(&["--yarn-beta-fast"], Value, FILES_OWN),
+    refused(&["--override-kv"], Value, FILES_OWN),
+    refused(&["--attention"], Value, FILES_OWN),
+    refused(&["--pooling"], Value, "vectors of texts are not made by this tool"),
+    // where a model comes from, and what is added to it
+    refused(&["-hf", "-hfr", "--hf-repo"], Value, NO_NETWORK),
+    refused(&["-hff", "--hf-file"], Value, NO_NETWORK),
+    refused(&["-hft", "--hf-token"], Value, NO_NETWORK),
+    refused(&["-mu", "--model-url"], Value, NO_NETWORK),
+    refused(&["-dr", "--docker-repo"], Value, NO_NETWORK),
+    harmless(&["--offline"], Nothing, "trine opens no connection"),
+    refused(&["-cl", "--cache-list"], Nothing, "nothing is downloaded, so nothing is kept"),
+    harmless(&["--check-tensors"], Nothing, "rinspect --check-tensors looks at weights; a text ends where logits are no numbers"),
+    refused(&["--lora"], Value, NO_ADAPTERS),
+    refused(&["--lora-scaled"], Value, NO_ADAPTERS),
+    refused(&["--lora-init-without-apply"], Nothing, NO_ADAPTERS),
+    refused(&["--control-vector"], Value, NO_ADAPTERS),
+    refused(&["--control-vector-scaled"], Value, NO_ADAPTERS),
+    refused(&["--control-vector-layer-range"], Two, NO_ADAPTERS),
+    refused(&["-mm", "--mmproj"], Value, NO_MEDIA),
+    refused(&["-mmu", "--mmproj-url"], Value, NO_MEDIA),
+    harmless(&["--no-mmproj", "--no-mmproj-auto", "--mmproj-auto", "--mmproj-offload", "--no-mmproj-offload"], Nothing, NO_MEDIA),
+    refused(&["--image", "--audio", "--video"], Value, NO_MEDIA),
+    // drafts
+    refused(&["-md", "--model-draft", "--spec-draft-model"], Value, NO_DRAFT_MODEL),
+    refused(&["-hfd", "-hfrd", "--hf-repo-draft", "--spec-draft-hf"], Value, NO_DRAFT_MODEL),
+    refused(&["-td", "--threads-draft", "--spec-draft-threads"], Value, NO_DRAFT_MODEL),
+    refused(&["-tbd", "--threads-batch-draft", "--spec-draft-threads-batch"], Value, NO_DRAFT_MODEL),
+    refused(&["-ctkd", "--cache-type-k-draft", "--spec-draft-type-k"], Value, NO_DRAFT_MODEL),
+    refused(&["-ctvd", "--cache-type-v-draft", "--spec-draft-type-v"], Value, NO_DRAFT_MODEL),
+    refused(&["-devd", "--device-draft", "--spec-draft-device"], Value, NO_DRAFT_MODEL),
+    refused(&["-ngld", "--gpu-layers-draft", "--n-gpu-layers-draft", "--spec-draft-ngl"], Value, NO_DRAFT_MODEL),
+    refused(&["--draft-min", "--draft-n-min", "--spec-draft-n-min"], Value, NO_DRAFT_MODEL),
+    refused(&["--draft-max", "--draft-n", "--draft", "--spec-draft-n-max"], Value, NO_DRAFT_MODEL),
+    refused(&["--draft-p-min", "--spec-draft-p-min"], Value, NO_DRAFT_MODEL),
+    refused(&["--draft-p-split", "--spec-draft-p-split"], Value, NO_DRAFT_MODEL),
+    refused(&["--mtp", "--dflash", "--eagle3"], Nothing, NO_DRAFT_MODEL),
+    refused(&["-lcs", "--lookup-cache-static"], Value, NO_NGRAM),
+    refused(&["-lcd", "--lookup-cache-dynamic"], Value, NO_NGRAM),
+    refused(&["--spec-type"], Value, NO_NGRAM),
+    // texts
+    refused(&["-bf", "--binary-file"], Value, "give a text with -f, or token ids with --tokens"),
+    harmless(&["--display-prompt"], Nothing, "the prompt is shown unless --no-display-prompt is there"),
+    refused(&["--verbose-prompt"], Nothing, "rtokenize shows the tokens of a prompt"),
+    refused(&["-ptc", "--print-token-count"], Value, "tokens are counted at the end"),
+    refused(&["-sp", "--special"], Nothing, "control tokens are not part of the text; --json lists all tokens"),
+    refused(&["--prompt-cache"], Value, NO_SESSION_FILES),
+    refused(&["--prompt-cache-all", "--prompt-cache-ro"], Nothing, NO_SESSION_FILES),
+    refused(&["-r", "--reverse-prompt"], Value, NOT_INTERACTIVE),
+    refused(&["-i", "--interactive", "-if", "--interactive-first", "-mli", "--multiline-input"], Nothing, NOT_INTERACTIVE),
+    refused(&["--in-prefix", "--in-suffix"], Value, NOT_INTERACTIVE),
+    refused(&["--in-prefix-bos"], Nothing, NOT_INTERACTIVE),
+    refused(&["--spm-infill"], Nothing, "a text is continued at its end"),
+    refused(&["--grammar", "--grammar-file"], Value, NO_GRAMMAR),
+    refused(&["-j", "--json-schema", "-jf", "--json-schema-file"], Value, NO_GRAMMAR),
+    // chats
+    harmless(&["--jinja"], Nothing, "chat templates are Jinja templates"),
+    refused(&["--no-jinja"], Nothing, "chat templates are rendered as they are in the file"),
+    refused(&["--chat-template"], Value, "the model's own template is used, or the one of --chat-template-file"),
+    refused(&["--chat-template-kwargs"], Value, "templates are given messages alone"),
+    harmless_for(&["--reasoning-format"], Value, "thoughts are shown as the model writes them", &["none", "auto"], "thoughts are shown as the model writes them"),
+    refused(&["-rea", "--reasoning"], Value, "the template decides about thoughts"),
+    refused(&["--reasoning-budget"], Value, "thoughts are not cut short"),
+    // the terminal
+    harmless(&["-co", "--color"], Maybe, "text has no colours"),
+    harmless(&["--simple-io"], Nothing, "lines are read as they come"),
+    harmless(&["--warmup", "--no-warmup"], Nothing, "weights are read when the model is loaded"),
+    harmless(&["--perf", "--no-perf", "--show-timings", "--no-show-timings"], Nothing, "speeds stand in the last line on standard error"),
+    harmless(&["--log-disable", "--log-prefix", "--no-log-prefix", "--log-timestamps", "--no-log-timestamps"], Nothing, NOT_LOGGED),
+    harmless(&["--log-colors"], Maybe, NOT_LOGGED),
+    harmless(&["-v", "--verbose", "--log-verbose"], Nothing, NOT_LOGGED),
+    harmless(&["-lv", "--verbosity", "--log-verbosity"], Value, NOT_LOGGED),
+    refused(&["--log-file"], Value, "no log is written; redirect standard error: 2> FILE"),
+    // programs that have more options of their own
+    harmless(&["-np", "--parallel", "-ns", "--sequences"], Value, "one text is written"),
+    harmless(&["-cb", "--cont-batching", "-nocb", "--no-cont-batching"], Nothing, "one text is written"),
+    refused(&["--ppl-stride"], Value, "chunks follow one another"),
+    refused(&["--hellaswag", "--winogrande", "--multiple-choice"], Nothing, "perplexity and KL divergence are what rperplexity measures"),
+    refused(&["--hellaswag-tasks", "--winogrande-tasks", "--multiple-choice-tasks"], Value, "perplexity and KL divergence are what rperplexity measures"),
+    harmless_for(&["--ppl-output-type"], Value, "every chunk's value is shown", &["0"], "use --json"),
+    refused(&["--host", "--port", "--path", "--api-key", "--api-prefix"], Value, SERVER),
+    refused(&["--embedding", "--embeddings", "--rerank", "--reranking"], Nothing, "vectors of texts are not made by this tool"),
+    refused(&["--completion-bash"], Nothing, "completions of shells are not written yet"),
+];
+
+/// The option of a name.
+pub fn find(name: &str) -> Option<&'static Foreign> {
+    TABLE.iter().find(|o| o.names.contains(&name))
+}

@@ -1,0 +1,198 @@
+//! Command-line habits of llama.cpp: options of several letters behind one dash.
+
+use std::collections::HashSet;
+use std::ffi::{OsStr, OsString};
+use std::io::Write as _;
+
+use clap::{ArgAction, Command, CommandFactory, Parser};
+
+use crate::{shown, signals};
+
+pub use trine::open::usable_threads as threads;
+
+mod llama_cpp;
+
+pub use llama_cpp::{Fate, Foreign, TABLE, Takes};
+
+/// Parses the command line. `short` lists options such as `("-ub", "--ubatch-size")`, which clap would
+/// read as `-u b`; the word after an option that takes a value is left as it is. Options of llama.cpp that the tool does not
+/// have are accepted with a note where they change nothing, and refused otherwise.
+///
+/// Ends the program, as clap does, after `--help` and on mistakes.
+pub fn parse<T: Parser + CommandFactory>(short: &[(&str, &str)]) -> T {
+    let read = match Reader::new(&T::command(), short).read(std::env::args_os()) {
+        Ok(read) => read,
+        Err(why) => {
+            note!("error: {why}");
+            std::process::exit(2)
+        }
+    };
+    let parsed = T::try_parse_from(read.words).unwrap_or_else(|told| end(&told));
+    for line in read.notes {
+        note!("note: {line}");
+    }
+    parsed
+}
+
+/// Shows help or a mistake. clap itself would end well although nobody could read the help.
+fn end(told: &clap::Error) -> ! {
+    if told.use_stderr() {
+        let _ = told.print();
+        std::process::exit(2);
+    }
+    let mut stdout = signals::stdout();
+    let text = told.render().to_string();
+    let shown = stdout.write_all(text.as_bytes());
+    match shown.and_then(|()| stdout.flush()) {
+        Ok(()) => std::process::exit(0),
+        Err(e) => {
+            note!("error: cannot write the help: {e}");
+            std::process::exit(1)
+        }
+    }
+}
+
+/// Reads words as llama.cpp's programs do, so that clap can go on.
+struct Reader<'a> {
+    /// Options of the tool that a word follows.
+    valued: HashSet<String>,
+    /// Options of the tool that stand alone.
+    alone: HashSet<String>,
+    /// Options of several letters behind one dash, and their long names.
+    short: &'a [(&'a str, &'a str)],
+}
+
+/// A command line for clap, and what is to be said about what was left out.
+#[derive(Debug, Default, PartialEq)]
+struct Read {
+    words: Vec<OsString>,
+    notes: Vec<String>,
+}
+
+impl<'a> Reader<'a> {
+    fn new(command: &Command, short: &'a [(&'a str, &'a str)]) -> Reader<'a> {
+        let (mut valued, mut alone) = (HashSet::new(), HashSet::new());
+        for arg in command.get_arguments() {
+            let takes = matches!(arg.get_action(), ArgAction::Set | ArgAction::Append);
+            let names = if takes { &mut valued } else { &mut alone };
+            let letters = arg.get_short_and_visible_aliases().into_iter().flatten();
+            names.extend(letters.map(|c| format!("-{c}")));
+            let long = arg.get_long().into_iter();
+            let aliases = arg.get_all_aliases().into_iter().flatten();
+            names.extend(long.chain(aliases).map(|l| format!("--{l}")));
+        }
+        for name in ["-h", "--help", "-V", "--version"] {
+            alone.insert(name.to_owned());
+        }
+        Reader {
+            valued,
+            alone,
+            short,
+        }
+    }
+
+    fn has(&self, name: &str) -> bool {
+        self.valued.contains(name) || self.alone.contains(name)
+    }
+
+    /// # Errors
+    /// An option of llama.cpp that cannot be honoured, and a word of several letters behind one dash that is none.
+    fn read(&self, args: impl IntoIterator<Item = OsString>) -> Result<Read, String> {
+        let mut out = Read::default();
+        let mut args = args.into_iter().peekable();
+        // The program's name.
+        out.words.extend(args.next());
+        while let Some(word) = args.next() {
+            let Some(text) = word.to_str().filter(|w| w.len() > 1 && w.starts_with('-')) else {
+                out.words.push(word);
+                continue;
+            };
+            if text == "--" {
+                out.words.push(word);
+                out.words.extend(args);
+                break;
+            }
+            let name = self.name(text);
+            if self.valued.contains(&name) {
+                out.words.push(name.into());
+                out.words.extend(args.next());
+            } else if self.alone.contains(&name) {
+                out.words.push(name.into());
+            } else if let Some(option) = llama_cpp::find(&name) {
+                let value = match option.takes {
+                    Takes::Nothing => None,
+                    Takes::Maybe => args.next_if(|w| !w.to_string_lossy().starts_with('-')),
+                    Takes::Value | Takes::Two => args.next(),
+                };
+                if option.takes == Takes::Two {
+                    args.next();
+                }
+                out.notes.push(judge(&name, option, value.as_deref())?);
+            } else if self.is_misread(&name) {
+                return Err(format!(
+                    "there is no option '{}'; a value stands behind a space, and options of several letters have two dashes",
+                    shown::name(&name)
+                ));
+            } else {
+                // A value behind `=`, a number behind a letter, or a mistake that clap explains.
+                out.words.push(name.into());
+            }
+        }
+        Ok(out)
+    }
+
+    /// The word as the tool knows it: long names may be written with `_`.
+    fn name(&self, word: &str) -> String {
+        if let Some((_, long)) = self.short.iter().find(|(s, _)| word == *s) {
+            return (*long).to_owned();
+        }
+        let (name, value) = match word.split_once('=') {
+            Some((name, value)) if word.starts_with("--") => (name, Some(value)),
+            _ => (word, None),
+        };
+        let dashed = name.replace('_', "-");
+        let known = name.starts_with("--")
+            && !self.has(name)
+            && (self.has(&dashed) || llama_cpp::find(&dashed).is_some());
+        let name = if known { &dashed } else { name };
+        match value {
+            Some(value) => format!("{name}={value}"),
+            None => name.to_owned(),
+        }
+    }
+
+    /// Whether clap would take a word such as `-foo` for the option `-f` and the value `oo`.
+    fn is_misread(&self, word: &str) -> bool {
+        let mut letters = word.chars();
+        let first = letters.by_ref().nth(1);
+        let rest = letters.as_str();
+        let is_valued = first.is_some_and(|c| self.valued.contains(&format!("-{c}")));
+        let number = rest.parse::<f64>().is_ok();
+        first != Some('-') && is_valued && !rest.is_empty() && !number && !rest.starts_with('=')
+    }
+}
+
+/// The note about an option that changes nothing.
+///
+/// # Errors
+/// The option cannot be honoured.
+fn judge(name: &str, option: &Foreign, value: Option<&OsStr>) -> Result<String, String> {
+    let value = value.map(|v| v.to_string_lossy());
+    let shown = match &value {
+        Some(value) => format!("{name} {}", shown::name(value)),
+        None => name.to_owned(),
+    };
+    match option.fate {
+        Fate::Harmless(note) => Ok(format!("{shown} changes nothing here: {note}")),
+        Fate::HarmlessFor(note, values, why) => {
+            match value.filter(|v| !values.contains(&v.as_ref())) {
+                Some(_) => Err(format!("{shown} cannot be honoured: {why}")),
+                None => Ok(format!("{shown} changes nothing here: {note}")),
+            }
+        }
+        Fate::Refused(why) => Err(format!("{name} cannot be honoured: {why}")),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -60,16 +60,16 @@ enum Stage {
     Typical,
     TopP,
     MinP,
-    Xtc(Mt19937),
+    Xtc(Box<Mt19937>),
     Temperature,
 }
 
 /// How the token is drawn in the end.
 #[derive(Clone)]
 enum Draw {
-    ByProbability(Mt19937),
-    Mirostat(Surprise),
-    Adaptive(Adaptive),
+    ByProbability(Box<Mt19937>),
+    Mirostat(Box<Surprise>),
+    Adaptive(Box<Adaptive>),
 }
 
 /// A sampler with its random numbers and its memory of recent tokens.
@@ -191,14 +191,15 @@ impl Sampler {
 /// The steps that have anything to do, and the draw, before any token.
 fn first(o: &SamplerOptions) -> (Vec<Stage>, Draw) {
     if let Some(mirostat) = o.mirostat {
-        let draw = Draw::Mirostat(Surprise::new(mirostat, o.seed));
+        let draw = Draw::Mirostat(Box::new(Surprise::new(mirostat, o.seed)));
         return (vec![Stage::Temperature], draw);
     }
     let chain = o.samplers.iter().filter_map(|kind| Stage::new(*kind, o));
     let draw = if o.samplers.contains(&SamplerKind::AdaptiveP) {
-        Draw::Adaptive(Adaptive::new(o.adaptive_target, o.adaptive_decay, o.seed))
+        let adaptive = Adaptive::new(o.adaptive_target, o.adaptive_decay, o.seed);
+        Draw::Adaptive(Box::new(adaptive))
     } else {
-        Draw::ByProbability(Mt19937::new(o.seed))
+        Draw::ByProbability(Box::new(Mt19937::new(o.seed)))
     };
     (chain.collect(), draw)
 }
@@ -219,7 +220,7 @@ impl Stage {
             SamplerKind::Dry => return o.dry.is_on().then(|| Stage::Dry(Dry::new(o.dry.clone()))),
             SamplerKind::Xtc => {
                 let on = o.xtc_probability > 0.0 && o.xtc_threshold <= 0.5;
-                return on.then(|| Stage::Xtc(Mt19937::new(o.seed)));
+                return on.then(|| Stage::Xtc(Box::new(Mt19937::new(o.seed))));
             }
             SamplerKind::TopNSigma => Stage::TopNSigma,
             SamplerKind::TopK => Stage::TopK,

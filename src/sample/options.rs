@@ -246,14 +246,14 @@ impl SamplerOptions {
             }
         }
         // A bias of -inf forbids a token.
-        let bias = self.logit_bias.iter().map(|b| b.1);
-        for value in bias.filter(|b| b.is_nan() || *b == f32::INFINITY) {
-            return Err(SampleError::Option {
+        let mut biases = self.logit_bias.iter().map(|b| b.1);
+        match biases.find(|b| b.is_nan() || *b == f32::INFINITY) {
+            None => Ok(()),
+            Some(value) => Err(SampleError::Option {
                 name: "a logit bias",
                 wanted: "a number below infinity",
                 value,
-            });
+            }),
         }
-        Ok(())
     }
 }

@@ -14,7 +14,7 @@ use crate::shown;
 /// Two files side by side.
 pub struct Diff {
     /// Keys of either file whose values are not the same, with their values.
-    pub keys: Vec<(String, Option<String>, Option<String>)>,
+    pub keys: Vec<KeyDiff>,
     /// Keys that say the same in both.
     pub same_keys: usize,
     /// Tensors of the first file alone.
@@ -23,6 +23,16 @@ pub struct Diff {
     pub only_second: Vec<String>,
     /// Tensors of both, in the order of the second file.
     pub tensors: Vec<TensorDiff>,
+}
+
+/// A key that the files do not agree on.
+pub struct KeyDiff {
+    /// Its name.
+    pub key: String,
+    /// What the first file says, with the type in front.
+    pub first: Option<String>,
+    /// What the second file says.
+    pub second: Option<String>,
 }
 
 /// One tensor of both files.
@@ -147,7 +157,7 @@ impl Diff {
             self.same_keys,
             self.keys.len()
         )?;
-        for (key, first, second) in &self.keys {
+        for KeyDiff { key, first, second } in &self.keys {
             let value = |v: &Option<String>| v.clone().unwrap_or_else(|| "(none)".to_owned());
             writeln!(
                 out,
@@ -206,7 +216,7 @@ impl Diff {
         let keys = self
             .keys
             .iter()
-            .map(|(key, a, b)| json!({"key": key, "first": a, "second": b}));
+            .map(|k| json!({"key": k.key, "first": k.first, "second": k.second}));
         let tensors = self.tensors.iter().map(|t| {
             let mut row = json!({"name": t.name, "first": t.types.0.to_string(), "second": t.types.1.to_string()});
             match &t.weights {
@@ -235,10 +245,7 @@ impl Diff {
 }
 
 /// Keys that are not the same, as text, and how many are.
-fn keys(
-    first: &Metadata,
-    second: &Metadata,
-) -> (Vec<(String, Option<String>, Option<String>)>, usize) {
+fn keys(first: &Metadata, second: &Metadata) -> (Vec<KeyDiff>, usize) {
     let text = |value: Option<&Value>| value.map(|v| format!("{} {}", type_name(v), described(v)));
     let mut differ = Vec::new();
     let mut same = 0;
@@ -247,11 +254,19 @@ fn keys(
         if other.is_some_and(|o| is_same(value, o)) {
             same += 1;
         } else {
-            differ.push((key.to_owned(), text(Some(value)), text(other)));
+            differ.push(KeyDiff {
+                key: key.to_owned(),
+                first: text(Some(value)),
+                second: text(other),
+            });
         }
     }
     let added = second.iter().filter(|(key, _)| first.get(key).is_none());
-    differ.extend(added.map(|(key, value)| (key.to_owned(), None, text(Some(value)))));
+    differ.extend(added.map(|(key, value)| KeyDiff {
+        key: key.to_owned(),
+        first: None,
+        second: text(Some(value)),
+    }));
     (differ, same)
 }
 

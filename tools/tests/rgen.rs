@@ -454,10 +454,10 @@ fn a_grammar_gives_the_text_its_form() {
 /// the same options.
 #[test]
 fn rope_options_and_overrides_have_the_bits_of_the_reference() {
-    let dir = TempDir::new().unwrap();
+    let dir = tempfile::TempDir::new().unwrap();
     let ids = dir.path().join("ids.txt");
     let list: Vec<String> = (5..=40).map(|id| id.to_string()).collect();
-    std::fs::write(&ids, list.join(" ")).unwrap();
+    fs::write(&ids, list.join(" ")).unwrap();
     let last = |options: &[&str]| {
         let mut args = vec![
             "--tokens",

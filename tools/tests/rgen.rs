@@ -415,3 +415,105 @@ fn a_reader_that_has_enough_ends_the_program() {
     );
     assert!(!status.success());
 }
+
+/// Texts that follow a grammar or a schema, and sources that are none.
+#[test]
+fn a_grammar_gives_the_text_its_form() {
+    let asked = |option: &str, source: &str| {
+        text(&[
+            "-p",
+            "The game",
+            "-n",
+            "24",
+            "--seed",
+            "3",
+            "--no-display-prompt",
+            option,
+            source,
+        ])
+    };
+    let answer = asked("--grammar", r#"root ::= " was a " ("win" | "loss")"#);
+    assert!(
+        ["was a win", "was a loss"].contains(&answer.trim()),
+        "{answer:?}"
+    );
+    let schema = r#"{"type": "object", "properties": {"n": {"enum": [1, 22]}}, "required": ["n"], "additionalProperties": false}"#;
+    let json: serde_json::Value = serde_json::from_str(&asked("-j", schema)).expect("JSON");
+    assert!(json["n"] == 1 || json["n"] == 22, "{json}");
+    for (option, source, wanted) in [
+        ("--grammar", "root ::= (", "--grammar"),
+        ("-j", "{", "--json-schema"),
+        ("--grammar-file", "/nowhere.gbnf", "'/nowhere.gbnf'"),
+    ] {
+        let line = error(&mut rgen(&["-p", "a", option, source]));
+        assert!(line.contains(wanted), "{line}");
+    }
+}
+
+/// What the command line says of a model counts as if its file said so; the hashes are those of llama.cpp's portable build with
+/// the same options.
+#[test]
+fn rope_options_and_overrides_have_the_bits_of_the_reference() {
+    let dir = tempfile::TempDir::new().unwrap();
+    let ids = dir.path().join("ids.txt");
+    let list: Vec<String> = (5..=40).map(|id| id.to_string()).collect();
+    fs::write(&ids, list.join(" ")).unwrap();
+    let last = |options: &[&str]| {
+        let mut args = vec![
+            "--tokens",
+            ids.to_str().unwrap(),
+            "-n",
+            "0",
+            "--logits-sha256",
+        ];
+        args.extend(options);
+        let text = text(&args);
+        text.lines().last().unwrap().split(' ').nth(2).unwrap()[..16].to_owned()
+    };
+    let yarn = [
+        "--rope-scaling",
+        "yarn",
+        "--rope-scale",
+        "8",
+        "--yarn-orig-ctx",
+        "32",
+    ];
+    let narrow = [
+        "--yarn-ext-factor",
+        "0.5",
+        "--yarn-beta-slow",
+        "2",
+        "--yarn-beta-fast",
+        "16",
+    ];
+    for (options, hash) in [
+        (&[][..], "8254e87fb3197ca7"),
+        (&["--rope-freq-base", "20000"], "01c18bf6405ffbb8"),
+        (
+            &["--override-kv", "llama.rope.freq_base=float:20000"],
+            "01c18bf6405ffbb8",
+        ),
+        (
+            &["--rope-scale", "4", "--rope-scaling", "linear"],
+            "4446d23c781a30a8",
+        ),
+        (
+            &["--rope-freq-scale", "0.3", "--rope_scaling", "linear"],
+            "f7d2e3d83942b537",
+        ),
+        (
+            &[
+                "--rope-scaling",
+                "yarn",
+                "--rope-scale",
+                "4",
+                "--yarn-orig-ctx",
+                "64",
+            ],
+            "1ff2c242a46ca105",
+        ),
+        (&[&yarn[..], &narrow].concat(), "dfec0a05faddfd80"),
+    ] {
+        assert_eq!(last(options), hash, "{options:?}");
+    }
+}

@@ -6,6 +6,7 @@ use anyhow::Result;
 use clap::Parser;
 use trine::{DraftOptions, GenerateOptions, Model};
 
+use super::grammar::GrammarArgs;
 use super::sampling::SamplingArgs;
 use crate::interrupt;
 use crate::load::{ModelArgs, count, positive};
@@ -18,6 +19,7 @@ pub const SHORT: &[(&str, &str)] = &[
     ("-sys", "--system-prompt"),
     ("-st", "--single-turn"),
     ("-sysf", "--system-prompt-file"),
+    ("-jf", "--json-schema-file"),
 ];
 
 /// Continue a text, or chat, with a language model
@@ -43,6 +45,7 @@ Examples:
   rgen -m model.gguf -p 'Once' -n 0 --logits-sha256 | sha256sum        one hash for all logits
   rgen -m model-ap.gguf --bits 4 -p 'Once upon a time'                 any-precision: 4 bits of the file's
   rgen -m model-ap.gguf --bits 8 --draft-bits 3 -p 'Once'              the text of 8 bits, drafted at 3
+  rgen -m model.gguf -p 'Is water wet? ' --grammar 'root ::= "yes" | "no"'  an answer of a given form, also -j SCHEMA
   rgen -m model.gguf --tokens ids.txt -n 8 --temp 0 --json | jq .tokens
 
 --logits-sha256 prints, instead of the text, one line per evaluated position: POS TOKEN SHA256, the
@@ -126,6 +129,10 @@ pub struct Args {
     #[allow(missing_docs)]
     pub sampling: SamplingArgs,
 
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub grammar: GrammarArgs,
+
     /// Show control characters in the text as escapes such as \u{1b}, except line breaks and tabs; without it the text
     /// is what the model says, whatever that does to a terminal
     #[arg(long)]
@@ -182,14 +189,17 @@ impl Args {
     }
 
     /// How the text is generated; the seed may be a new one every time.
-    pub(super) fn options(&self, model: &Model, n_ctx: usize) -> GenerateOptions {
+    ///
+    /// # Errors
+    /// A grammar that cannot be followed.
+    pub(super) fn options(&self, model: &Model, n_ctx: usize) -> Result<GenerateOptions> {
         let draft = self.draft_bits.map(|bits| DraftOptions {
             bits,
             most: self.draft,
             always: self.draft_always,
         });
-        GenerateOptions {
-            grammar: None,
+        Ok(GenerateOptions {
+            grammar: self.grammar.build(model)?,
             max_tokens: usize::try_from(self.predict).ok(),
             sampler: self.sampling.options(model, n_ctx, !self.no_escape),
             stop: Vec::new(),
@@ -198,6 +208,6 @@ impl Args {
             bits: self.bits,
             draft,
             cancel: interrupt::token(),
-        }
+        })
     }
 }

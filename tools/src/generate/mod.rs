@@ -3,6 +3,7 @@
 pub mod args;
 mod chat;
 mod draft;
+pub mod grammar;
 mod output;
 pub mod sampling;
 mod timings;
@@ -44,7 +45,7 @@ pub fn run(args: &Args) -> Result<()> {
         n_batch: args.batch_size,
         n_ubatch: args.ubatch_size,
     });
-    let options = args.options(&model, n_ctx);
+    let options = args.options(&model, n_ctx)?;
     context.prepare(&options).map_err(|e| explain(args, e))?;
     if let Some(bits) = context.bits() {
         note!("{}", widths(&model, bits));

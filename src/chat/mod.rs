@@ -17,7 +17,6 @@ mod strftime;
 
 use std::sync::Arc;
 
-use minijinja::value::Serde;
 use minijinja::{Value, context};
 use trine_formats::gguf::{GgufError, Metadata};
 
@@ -247,7 +246,7 @@ impl ChatTemplate {
         };
         let context = match tools {
             [] => own,
-            tools => context! { tools => Value::from(Serde(tools)), ..own },
+            tools => context! { tools => tools.iter().map(of_json).collect::<Vec<Value>>(), ..own },
         };
         run::render(&self.source, size, context)
     }
@@ -323,17 +322,34 @@ fn as_value(m: &Message) -> Value {
         ("content", m.content.as_str().into()),
     ];
     if !m.calls.is_empty() {
-        let calls: Vec<Value> = m
-            .calls
-            .iter()
-            .map(|c| Value::from(Serde(c.to_json())))
-            .collect();
+        let calls: Vec<Value> = m.calls.iter().map(|c| of_json(&c.to_json())).collect();
         all.push(("tool_calls", calls.into()));
     }
     if let Some(call) = &m.answers {
         all.push(("tool_call_id", call.as_str().into()));
     }
     Value::from_pairs(all)
+}
+
+/// JSON as a template sees it. Written out because serde's way makes an object of a number where any crate of the program has
+/// asked serde_json for numbers of any precision.
+fn of_json(json: &serde_json::Value) -> Value {
+    use serde_json::Value as Json;
+    match json {
+        Json::Null => Value::from(()),
+        Json::Bool(b) => Value::from(*b),
+        Json::Number(n) => match (n.as_i64(), n.as_u64()) {
+            (Some(n), _) => Value::from(n),
+            (None, Some(n)) => Value::from(n),
+            (None, None) => Value::from(n.as_f64().unwrap_or(f64::NAN)),
+        },
+        Json::String(text) => Value::from(text.as_str()),
+        Json::Array(list) => list.iter().map(of_json).collect(),
+        Json::Object(map) => {
+            let pairs = map.iter().map(|(key, value)| (key.clone(), of_json(value)));
+            Value::from_pairs(pairs)
+        }
+    }
 }
 
 /// All that is neither a message's text nor the template's: calls, and the descriptions of functions.

@@ -233,12 +233,12 @@ fn sensitivities_of_another_model_are_refused() {
     assert!(refused(&checkpoint, 2).contains("two files have"));
 
     let mut unknown = draft();
-    unknown.meta = metadata("mamba");
+    unknown.meta = metadata("rwkv7");
     std::fs::write(&path, safetensors(&checkpoint)).unwrap();
     let error = open(&unknown.model(), std::slice::from_ref(&path), false)
         .unwrap_err()
         .to_string();
-    assert!(error.contains("for architecture 'mamba'"), "{error}");
+    assert!(error.contains("for architecture 'rwkv7'"), "{error}");
     let mut odd = draft();
     odd.meta.set("llama.attention.head_count", Value::U32(5));
     let error = open(&odd.model(), std::slice::from_ref(&path), false)

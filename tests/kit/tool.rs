@@ -49,3 +49,16 @@ pub fn only_error(tool: &str, output: Output) -> String {
     assert_eq!(refusal.stdout, "");
     refusal.error
 }
+
+/// What `kill` takes to send Ctrl-C, or another request to end where whoever runs the tests does not want Ctrl-C to be heard, as
+/// shells do for what runs in the background: programs that are started ignore it then, and rightly so.
+pub fn end_signal() -> &'static str {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let ignored = status.lines().find_map(|l| l.strip_prefix("SigIgn:"));
+    let ignored = ignored.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+    // SIGINT is the second signal.
+    match ignored.is_some_and(|mask| mask & 2 != 0) {
+        true => "-TERM",
+        false => "-INT",
+    }
+}

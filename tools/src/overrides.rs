@@ -125,7 +125,7 @@ fn inverse(scale: f32) -> Result<f32> {
     let found = [near, near.next_up(), near.next_down()]
         .into_iter()
         .find(|f| 1.0 / f == scale);
-    match found {
+    match found.filter(|f| f.is_finite() && *f > 0.0) {
         Some(factor) => Ok(factor),
         None => bail!("--rope-freq-scale {scale} is the inverse of no factor; give --rope-scale"),
     }

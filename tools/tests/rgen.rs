@@ -7,7 +7,7 @@ use std::process::Stdio;
 use assert_cmd::Command;
 use serde_json::Value;
 use trine_testkit::golden::json;
-use trine_testkit::tool::{only_error, stdout};
+use trine_testkit::tool::{self, only_error, stdout};
 use trine_testkit::{testdata, trilm};
 
 fn rgen(args: &[&str]) -> Command {
@@ -370,7 +370,7 @@ fn ctrl_c_ends_the_text_and_is_reported() {
     let mut begun = [0u8; 12];
     out.read_exact(&mut begun).unwrap();
     let killed = std::process::Command::new("kill")
-        .args(["-INT", &child.id().to_string()])
+        .args([tool::end_signal(), &child.id().to_string()])
         .status()
         .unwrap();
     assert!(killed.success());

@@ -499,7 +499,10 @@ fn an_interrupted_comparison_leaves_nothing() {
             sleep(Duration::from_millis(20));
         }
         let id = child.id().to_string();
-        let killed = Command::new("kill").args(["-INT", &id]).status().unwrap();
+        let killed = Command::new("kill")
+            .args([tool::end_signal(), &id])
+            .status()
+            .unwrap();
         assert!(killed.success());
         assert_eq!(child.wait().unwrap().code(), Some(130));
         assert!(

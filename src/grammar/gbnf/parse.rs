@@ -184,6 +184,7 @@ impl Reader<'_> {
     }
 
     fn text(&mut self) -> Result<String, GrammarError> {
+        let line = self.line;
         self.next();
         let mut text = String::new();
         loop {
@@ -191,7 +192,10 @@ impl Reader<'_> {
                 Some('"') => return Ok(text),
                 Some('\\') => text.push(self.escape()?),
                 Some(c) if c != '\n' => text.push(c),
-                _ => return Err(self.error("a text without its closing '\"'")),
+                _ => {
+                    self.line = line;
+                    return Err(self.error("a text without its closing '\"'"));
+                }
             }
         }
     }

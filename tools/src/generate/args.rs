@@ -45,7 +45,7 @@ Examples:
   rgen -m model.gguf -p 'Once' -n 0 --logits-sha256 | sha256sum        one hash for all logits
   rgen -m model-ap.gguf --bits 4 -p 'Once upon a time'                 any-precision: 4 bits of the file's
   rgen -m model-ap.gguf --bits 8 --draft-bits 3 -p 'Once'              the text of 8 bits, drafted at 3
-  rgen -m model.gguf -p 'Is water wet? ' --grammar 'root ::= "yes" | "no"'  an answer of a given form, also -j SCHEMA
+  rgen -m model.gguf -p 'Is water wet? ' --grammar 'root ::= \"yes\" | \"no\"'  an answer of a given form, also -j SCHEMA
   rgen -m model.gguf --tokens ids.txt -n 8 --temp 0 --json | jq .tokens
 
 --logits-sha256 prints, instead of the text, one line per evaluated position: POS TOKEN SHA256, the

@@ -42,13 +42,13 @@ impl GrammarArgs {
             let bytes = text::read_small(path).context(from.clone())?;
             Ok((text::utf8(bytes, &from)?, from))
         };
-        let option = |text: &String, name: &str| Ok((text.clone(), name.to_owned()));
+        let option = |text: &String, name: &str| (text.clone(), name.to_owned());
         let gbnf = match (&self.grammar, &self.grammar_file) {
-            (Some(text), _) => Some(option(text, "--grammar")?),
+            (Some(text), _) => Some(option(text, "--grammar")),
             (None, path) => path.as_ref().map(file).transpose()?,
         };
         let schema = match (&self.json_schema, &self.json_schema_file) {
-            (Some(text), _) => Some(option(text, "--json-schema")?),
+            (Some(text), _) => Some(option(text, "--json-schema")),
             (None, path) => path.as_ref().map(file).transpose()?,
         };
         if gbnf.is_none() && schema.is_none() {

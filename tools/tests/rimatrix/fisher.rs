@@ -8,7 +8,7 @@ use tempfile::TempDir;
 use trine_formats::safetensors::{Dtype, metadata, parse};
 
 use trine_testkit::testdata;
-use trine_testkit::tool::stdout;
+use trine_testkit::tool::{end_signal, stdout};
 
 use super::{assert_error, trilm, written};
 
@@ -125,7 +125,7 @@ fn ctrl_c_keeps_what_is_done() {
     assert!(begun);
     let pid = child.id().to_string();
     let kill = std::process::Command::new("kill")
-        .args(["-INT", &pid])
+        .args([end_signal(), &pid])
         .status();
     assert!(kill.unwrap().success());
     let rest: Vec<String> = lines.map(Result::unwrap).collect();

@@ -9,7 +9,7 @@ use std::process::Stdio;
 
 use assert_cmd::Command;
 use tempfile::TempDir;
-use trine_testkit::tool::{refusal, stdout};
+use trine_testkit::tool::{end_signal, refusal, stdout};
 use trine_testkit::{bitnet, sha256, testdata};
 
 fn golden(name: &str) -> Vec<u8> {
@@ -238,7 +238,7 @@ fn ctrl_c_keeps_what_is_done() {
     out.read_exact(&mut [0u8; 60]).unwrap();
     let pid = child.id().to_string();
     let kill = std::process::Command::new("kill")
-        .args(["-INT", &pid])
+        .args([end_signal(), &pid])
         .status();
     assert!(kill.unwrap().success());
     let mut stderr = String::new();

@@ -175,8 +175,8 @@ fn whether_trine_runs_a_model_is_said() {
             true,
         ),
         (
-            "mamba",
-            "architecture mamba: trine does not run it yet, it needs layers with a recurrent state\n",
+            "rwkv7",
+            "architecture rwkv7: trine does not run it yet, it needs layers with a recurrent state\n",
             false,
         ),
     ] {

@@ -65,8 +65,8 @@ fn youngest(path: &Path) -> Result<SystemTime> {
     Ok(at)
 }
 
-/// Builds all programs in the profile under test. Test executables are built along, so that the
-/// dependencies have the same features as in the running test and nothing is compiled twice.
+/// Builds all programs in the profile under test. The whole workspace with its test executables is named, so that the
+/// dependencies have the features that they have where everything is tested, and nothing is compiled twice.
 fn build() -> Result<()> {
     let profile = fetch::profile_dir()?;
     let target = profile.parent().unwrap_or(&profile);
@@ -79,7 +79,7 @@ fn build() -> Result<()> {
     let mut command = Command::new(cargo);
     command
         .args(["test", "--no-run", "--quiet", "--profile", profile])
-        .args(["-p", "trine-tools", "-p", "trine-compat-tests"])
+        .arg("--workspace")
         .arg("--target-dir")
         .arg(target)
         .current_dir(root());

@@ -36,6 +36,15 @@ pub fn read_small(path: &Path) -> io::Result<Vec<u8>> {
     read_at_most(path, MAX_SMALL)
 }
 
+/// The text of a file that [`read_small`] reads; errors name the file.
+///
+/// # Errors
+/// As [`read_small`]; not UTF-8.
+pub fn read_small_text(path: &Path) -> Result<String> {
+    let from = format!("'{}'", path.display());
+    utf8(read_small(path).context(from.clone())?, &from)
+}
+
 fn read_at_most(path: &Path, max: u64) -> io::Result<Vec<u8>> {
     let meta = fs::metadata(path)?;
     if meta.is_file() {

@@ -155,8 +155,7 @@ fn is_command(said: &str) -> bool {
 
 /// What the model is told before the chat; one line break at the end of the file is left out.
 fn system_file(path: &Path) -> Result<String> {
-    let from = format!("'{}'", path.display());
-    let mut text = text::utf8(text::read_small(path).context(from.clone())?, &from)?;
+    let mut text = text::read_small_text(path)?;
     if text.ends_with('\n') {
         text.pop();
     }
@@ -174,9 +173,8 @@ fn template(args: &Args, model: &Model) -> Result<ChatTemplate> {
             ),
         };
     };
-    let from = format!("'{}'", path.display());
-    let source = text::utf8(text::read_small(path).context(from.clone())?, &from)?;
-    isolated(&source, model).context(from)
+    let source = text::read_small_text(path)?;
+    isolated(&source, model).with_context(|| format!("'{}'", path.display()))
 }
 
 /// A template that is rendered in another process: it may come from anywhere.

@@ -38,9 +38,8 @@ impl GrammarArgs {
     /// A file that cannot be read, what is no grammar or schema, and a schema that cannot be followed.
     pub(super) fn build(&self, model: &Model) -> Result<Option<Grammar>> {
         let file = |path: &PathBuf| -> Result<(String, String)> {
-            let from = format!("'{}'", path.display());
-            let bytes = text::read_small(path).context(from.clone())?;
-            Ok((text::utf8(bytes, &from)?, from))
+            let source = text::read_small_text(path)?;
+            Ok((source, format!("'{}'", path.display())))
         };
         let option = |text: &String, name: &str| (text.clone(), name.to_owned());
         let gbnf = match (&self.grammar, &self.grammar_file) {

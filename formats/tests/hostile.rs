@@ -1,5 +1,6 @@
 //! Malformed GGUF files: each is refused with an error that names the place and the field, without
 //! much memory and without work out of proportion to the file's length.
+#![allow(missing_docs)]
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;

@@ -108,7 +108,7 @@ const TURNS: [Turn; 4] = [
     },
     // the same for a lane of sixteen rows, whose words move on to the next code
     Turn {
-        kernel: "tables2568multiply",
+        kernel: "lane_sums_avx2",
         selects: "vpermilps",
         adds: 8,
         subtractions: 0,

@@ -43,7 +43,6 @@ pub(crate) unsafe fn multiply(unit: &Unit<'_>, tables: &[f32], out: &mut Outputs
 /// # Safety
 /// The processor has AVX2. `weights` are `[lane][stream][word][row]` with `words` words for `chunks` chunks, `tables`
 /// `[lane][chunk]` of [`COLUMN`] floats, and `out` has room for all sums.
-#[inline(never)]
 #[target_feature(enable = "avx2")]
 unsafe fn table_sums_avx2(
     (streams, chunks, words): (usize, usize, usize),
@@ -56,34 +55,45 @@ unsafe fn table_sums_avx2(
     let lane_sums = out.chunks_exact_mut(streams * SUMS);
     for ((tables, weights), out) in lane_tables.zip(lane_weights).zip(lane_sums) {
         let streams = weights.chunks_exact(words * 4 * ROWS);
-        for (weights, out) in streams.zip(out.chunks_exact_mut(SUMS)) {
-            // of rows 0 to 7 and of rows 8 to 15
-            let mut sums = [[_mm256_setzero_ps(); 2]; 4];
-            let columns = tables.chunks(CHUNK * COLUMN);
-            for (codes, columns) in weights.chunks_exact(4 * ROWS).zip(columns) {
-                // SAFETY: the codes of sixteen rows are 64 bytes, and a column has four tables of four floats.
-                unsafe {
-                    let codes = codes.as_ptr().cast::<__m256i>();
-                    let mut low = _mm256_loadu_si256(codes);
-                    let mut high = _mm256_loadu_si256(codes.add(1));
-                    for column in columns.as_chunks::<COLUMN>().0 {
-                        for (k, sums) in sums.iter_mut().enumerate() {
-                            let table = column.as_ptr().add(4 * k).cast::<__m128>();
-                            let table = _mm256_broadcast_ps(&*table);
-                            // two bits of a code choose one of the four floats
-                            sums[0] = _mm256_add_ps(sums[0], _mm256_permutevar_ps(table, low));
-                            sums[1] = _mm256_add_ps(sums[1], _mm256_permutevar_ps(table, high));
-                        }
-                        // the next chunk's codes
-                        low = _mm256_srli_epi32::<2>(low);
-                        high = _mm256_srli_epi32::<2>(high);
-                    }
+        for (weights, out) in streams.zip(out.as_chunks_mut().0) {
+            // SAFETY: the caller says that the processor has AVX2.
+            unsafe { lane_sums_avx2(weights, tables, out) };
+        }
+    }
+}
+
+/// The same of one lane and stream. A function of its own, so that nothing but its sums takes registers.
+///
+/// # Safety
+/// The processor has AVX2.
+#[inline(never)]
+#[target_feature(enable = "avx2")]
+unsafe fn lane_sums_avx2(weights: &[u8], tables: &[f32], out: &mut [f32; SUMS]) {
+    // of rows 0 to 7 and of rows 8 to 15
+    let mut sums = [[_mm256_setzero_ps(); 2]; 4];
+    let columns = tables.chunks(CHUNK * COLUMN);
+    for (codes, columns) in weights.chunks_exact(4 * ROWS).zip(columns) {
+        // SAFETY: the codes of sixteen rows are 64 bytes, and a column has four tables of four floats.
+        unsafe {
+            let codes = codes.as_ptr().cast::<__m256i>();
+            let mut low = _mm256_loadu_si256(codes);
+            let mut high = _mm256_loadu_si256(codes.add(1));
+            for column in columns.as_chunks::<COLUMN>().0 {
+                for (k, sums) in sums.iter_mut().enumerate() {
+                    let table = column.as_ptr().add(4 * k).cast::<__m128>();
+                    let table = _mm256_broadcast_ps(&*table);
+                    // two bits of a code choose one of the four floats
+                    sums[0] = _mm256_add_ps(sums[0], _mm256_permutevar_ps(table, low));
+                    sums[1] = _mm256_add_ps(sums[1], _mm256_permutevar_ps(table, high));
                 }
-            }
-            for (sums, out) in sums.iter().flatten().zip(out.as_chunks_mut::<8>().0) {
-                // SAFETY: eight floats.
-                unsafe { _mm256_storeu_ps(out.as_mut_ptr(), *sums) };
+                // the next chunk's codes
+                low = _mm256_srli_epi32::<2>(low);
+                high = _mm256_srli_epi32::<2>(high);
             }
         }
+    }
+    for (sums, out) in sums.iter().flatten().zip(out.as_chunks_mut::<8>().0) {
+        // SAFETY: eight floats.
+        unsafe { _mm256_storeu_ps(out.as_mut_ptr(), *sums) };
     }
 }

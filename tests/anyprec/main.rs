@@ -1,7 +1,0 @@
-//! Any-precision files of small made-up models: what is in them, how large they are, and what is refused.
-#![allow(missing_docs)]
-
-mod footprint;
-mod inputs;
-mod model;
-mod output;

@@ -1,0 +1,6 @@
+//! Models that run at several widths from one file.
+
+mod drafts;
+mod fixture;
+mod speculation;
+mod widths;

@@ -1,0 +1,14 @@
+//! The library from outside. One program for all, so that the crates below are linked once and a long test has others beside it.
+#![allow(missing_docs)]
+
+mod anyprec;
+mod anyprec_run;
+mod common;
+mod convert;
+mod grammar;
+mod library;
+mod logits;
+mod quant_plan;
+mod step;
+mod tokenizer;
+mod widely;

@@ -111,11 +111,11 @@ fn what_cannot_be_split_or_merged() {
         ("--merge in.gguf out.gguf", "key split.count is missing"),
         (
             "--merge a-00001-of-00003.gguf a-00002-of-00003.gguf",
-            "also an input",
+            "also the input",
         ),
         (
             "--merge a-00001-of-00003.gguf a-00003-of-00003.gguf",
-            "also an input",
+            "also the input",
         ),
         ("--split in.gguf no/such/folder", "no/such"),
         ("--split in.gguf b Q4_K_M", "--split takes no type"),
@@ -139,7 +139,7 @@ fn what_cannot_be_split_or_merged() {
     fs::rename(at.join("in.gguf"), at.join("c-00001-of-00003.gguf")).unwrap();
     let error = refused(at, "--split-max-tensors 20 c-00001-of-00003.gguf c");
     assert!(
-        error.contains("also an input") || error.contains("c-00002"),
+        error.contains("also the input") || error.contains("c-00002"),
         "{error}"
     );
     for words in [

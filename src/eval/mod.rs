@@ -1,4 +1,4 @@
-//! Evaluation of a model on a text: perplexity and Kullback-Leibler divergence.
+//! Evaluation of a model on a text: perplexity and Kullback-Leibler divergence; and on tasks with choices ([`tasks`]).
 //!
 //! The text's tokens are cut into chunks of `n_ctx`. Each chunk is evaluated in an empty context, its
 //! first token replaced by BOS where the vocabulary wants one; the positions of its second half are
@@ -11,6 +11,7 @@ pub mod imatrix;
 pub mod kld;
 pub mod perplexity;
 mod report;
+pub mod tasks;
 
 pub use report::TABLE_HEAD;
 

@@ -230,6 +230,43 @@ impl Context {
         Ok(())
     }
 
+    /// Whether there is no room for a token and one after it.
+    pub(super) fn is_full(&self) -> bool {
+        self.tokens.len() + 1 >= self.n_ctx()
+    }
+
+    /// How many tokens a shift would forget: half of those behind the first `keep`.
+    fn forgets(&self, keep: usize) -> usize {
+        self.tokens.len().saturating_sub(keep) / 2
+    }
+
+    /// Whether forgetting makes room.
+    pub(super) fn can_shift(&self, keep: usize) -> bool {
+        self.forgets(keep) > 0
+    }
+
+    /// Forgets tokens behind the first `keep` and evaluates the rest again. llama.cpp turns the keys that are there to their new
+    /// places instead, whose values still come from what is forgotten; its bits are others.
+    ///
+    /// # Errors
+    /// Cancelled: what was evaluated of the rest stays.
+    pub(super) fn shift(&mut self, keep: usize) -> Result<(), GenerateError> {
+        let start = Instant::now();
+        let from = keep + self.forgets(keep);
+        let rest = self.tokens.split_off(from);
+        self.drafts.forget(&mut self.session);
+        let kept = self.session.truncate(keep);
+        // Nothing is kept of models with a recurrent state.
+        let rest = [&self.tokens[kept..keep], &rest].concat();
+        self.tokens.truncate(kept);
+        for batch in rest.chunks(self.n_batch) {
+            self.append(batch, false)?;
+        }
+        self.stats.shifts += 1;
+        self.stats.prompt.add(rest.len(), start.elapsed());
+        Ok(())
+    }
+
     /// Appends a generated token, of which at most `left` more are to follow. Drafts are chosen as `chooser` would.
     pub(super) fn advance(
         &mut self,

@@ -156,7 +156,8 @@ impl<C: BorrowMut<Context>> Generation<C> {
         let stats = context.stats_mut();
         stats.prompt.add(self.prompt.len() - kept, start.elapsed());
         stats.reused += kept;
-        self.prompt.iter().for_each(|&id| self.chooser.read(id));
+        let heard = self.prompt.iter().skip(self.options.unheard);
+        heard.for_each(|&id| self.chooser.read(id));
         self.next = Step::Sample;
         Ok(true)
     }
@@ -190,6 +191,16 @@ impl<C: BorrowMut<Context>> Generation<C> {
             }
             Step::Evaluate(id) => {
                 let context = self.context.borrow_mut();
+                if let Some(keep) = self.options.shift
+                    && context.is_full()
+                {
+                    match context.shift(keep) {
+                        Err(e) if e.is_cancelled() => {
+                            return Ok(self.last(String::new(), None, End::Cancelled));
+                        }
+                        done => done?,
+                    }
+                }
                 match context.advance(id, self.left, &self.chooser) {
                     Err(e) if e.is_cancelled() => {
                         return Ok(self.last(String::new(), None, End::Cancelled));
@@ -217,7 +228,12 @@ impl<C: BorrowMut<Context>> Generation<C> {
         } else {
             self.text.push(&model.tokenizer().piece(id, false))
         };
-        let full = self.context().tokens().len() + 1 >= self.context().n_ctx();
+        let context = self.context();
+        let shifts = self
+            .options
+            .shift
+            .is_some_and(|keep| context.can_shift(keep));
+        let full = context.is_full() && !shifts;
         let end = match stop {
             Some(index) => Some(End::Stop(index)),
             None if ends && !self.options.past_eos => Some(End::Eos),

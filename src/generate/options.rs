@@ -88,6 +88,11 @@ pub struct GenerateOptions {
     pub ignore_eos: bool,
     /// Go on when the model ended the text.
     pub past_eos: bool,
+    /// Go on when the context is full: the first of so many tokens stay, half of the others are forgotten, those at the front, and what
+    /// is left is evaluated again in its new place. `None`: the text ends.
+    pub shift: Option<usize>,
+    /// Tokens at the beginning of the prompt that the sampler is not told of: it penalizes nothing for them.
+    pub unheard: usize,
     /// Bits per weight at which an any-precision model runs from now on; `None` leaves it as it is, the widest in a new
     /// context. What was evaluated at another width stays in the context: keys and values are of one form.
     pub bits: Option<u8>,

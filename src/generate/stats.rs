@@ -25,6 +25,8 @@ pub struct Stats {
     pub prompt: Timed,
     /// Tokens of prompts that were in the context already.
     pub reused: usize,
+    /// How often a full context was shifted; what was evaluated again for it counts among the prompts.
+    pub shifts: usize,
     /// Generated tokens that were evaluated.
     pub eval: Timed,
     /// Tokens that were chosen.

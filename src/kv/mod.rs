@@ -10,6 +10,7 @@
 
 mod budget;
 mod page;
+mod placement;
 mod sequence;
 mod store;
 #[cfg(test)]
@@ -19,6 +20,7 @@ use crate::kernels::halves::LANES;
 
 pub use budget::{OutOfPages, PagePool};
 pub use page::{HeadPage, PageLayout};
+pub use placement::Placement;
 pub use sequence::{Mark, PageRef, Rows, Sequence};
 pub use store::store;
 

@@ -6,6 +6,7 @@ use std::sync::atomic::AtomicBool;
 
 use super::budget::{OutOfPages, Page, PagePool};
 use super::page::{HeadPage, PageLayout};
+use super::placement::Placement;
 use crate::kernels::halves::Line;
 
 /// Positions of one text: pages, and how many positions of them count.
@@ -18,6 +19,7 @@ pub struct Sequence {
     len: usize,
     /// The recurrent state after the last position; zeros until it is written first.
     state: Option<Arc<Vec<f32>>>,
+    placement: Placement,
 }
 
 /// What a sequence was, to go back to: its positions and its recurrent state.
@@ -55,6 +57,7 @@ impl PagePool {
             pages: pages.into_iter().map(|page| page.0).collect(),
             len,
             state: None,
+            placement: Placement::default(),
         }
     }
 }
@@ -87,6 +90,20 @@ impl Sequence {
         self.home.layout()
     }
 
+    /// The next position stands at `cell` of a cache that it shares with other sequences, and those after it follow: see
+    /// [`Placement`]. Without this, cells are counted like positions.
+    ///
+    /// # Panics
+    /// When the cell is not behind those of the positions before.
+    pub fn continue_at_cell(&mut self, cell: usize) {
+        self.placement.continue_at(self.len, cell);
+    }
+
+    /// Where its positions stand.
+    pub fn placement(&self) -> &Placement {
+        &self.placement
+    }
+
     /// How many of the first `len` positions can be kept: all, or none where a recurrent state stands after later ones.
     fn kept(&self, len: usize) -> usize {
         match len.min(self.len) {
@@ -101,11 +118,14 @@ impl Sequence {
     pub fn fork(&self, len: usize) -> Sequence {
         let len = self.kept(len);
         let pages = &self.pages[..len.div_ceil(self.layout().positions)];
+        let mut placement = self.placement.clone();
+        placement.truncate(len);
         Sequence {
             home: self.home.clone(),
             pages: pages.to_vec(),
             len,
             state: self.state.clone().filter(|_| len > 0),
+            placement,
         }
     }
 
@@ -122,6 +142,7 @@ impl Sequence {
         self.pages
             .truncate(self.len.div_ceil(self.layout().positions));
         self.state = self.state.take().filter(|_| self.len > 0);
+        self.placement.truncate(self.len);
         self.len
     }
 

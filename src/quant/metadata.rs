@@ -72,7 +72,7 @@ pub fn add_split(meta: &mut Metadata, no: u16, count: u16, tensors: usize) {
 }
 
 /// llama.cpp copies strings as C strings: what follows a zero byte is lost.
-fn c_strings(value: &Value) -> Value {
+pub fn c_strings(value: &Value) -> Value {
     match value {
         Value::Str(s) => Value::Str(GgufStr(until_nul(&s.0).to_vec())),
         Value::Array(Array::Str(strings)) if strings.iter().any(|s| s.contains(&0)) => {

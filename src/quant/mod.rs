@@ -24,6 +24,7 @@ mod recipe;
 mod row;
 mod run;
 mod source;
+pub mod split;
 mod ternary;
 mod validate;
 pub mod widely;

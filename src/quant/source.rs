@@ -178,7 +178,20 @@ impl ShardReader {
         len: usize,
         buffer: &'a mut Vec<u8>,
     ) -> Result<&'a [u8], ReadError> {
-        let start = row.source.offset + start;
+        self.read_at(&row.source.name, row.source.offset + start, len, buffer)
+    }
+
+    /// `len` bytes of the file from `start` on, in `buffer` where they have to be read. `tensor` is what they belong to.
+    ///
+    /// # Errors
+    /// I/O; a file that has become shorter than its header says.
+    pub fn read_at<'a>(
+        &'a self,
+        tensor: &str,
+        start: u64,
+        len: usize,
+        buffer: &'a mut Vec<u8>,
+    ) -> Result<&'a [u8], ReadError> {
         let bytes = match self.file() {
             Some(file) => {
                 // A buffer keeps its length from chunk to chunk: its pages are cleared once.
@@ -190,7 +203,7 @@ impl ShardReader {
             }
             None => part(&self.bytes, start, len),
         };
-        bytes.map_err(|source| self.failed(row, source))
+        bytes.map_err(|source| self.failed(tensor, source))
     }
 
     /// The whole tensor of `row`, read by all threads of the current pool.
@@ -198,7 +211,7 @@ impl ShardReader {
     /// # Errors
     /// I/O; a file that has become shorter than its header says; a tensor that memory cannot address.
     pub fn read_whole(&self, row: &Row) -> Result<Vec<u8>, ReadError> {
-        let (offset, failed) = (row.source.offset, |e| self.failed(row, e));
+        let (offset, failed) = (row.source.offset, |e| self.failed(&row.source.name, e));
         let too_large = |_| failed(io::ErrorKind::OutOfMemory.into());
         let len = usize::try_from(row.bytes_from).map_err(too_large)?;
         match self.file() {
@@ -219,9 +232,9 @@ impl ShardReader {
         }
     }
 
-    fn failed(&self, row: &Row, source: io::Error) -> ReadError {
+    fn failed(&self, tensor: &str, source: io::Error) -> ReadError {
         ReadError::Tensor {
-            tensor: row.source.name.clone(),
+            tensor: tensor.to_owned(),
             path: self.path.clone(),
             source,
         }

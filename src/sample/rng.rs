@@ -49,6 +49,20 @@ impl Mt19937 {
         y ^ (y >> 18)
     }
 
+    /// A whole number below `n`, above 0, as libstdc++'s `uniform_int_distribution` of 0 to n - 1 draws it (Lemire 2019): the upper
+    /// half of a product, drawn again where its lower half would favour some numbers.
+    pub fn next_below(&mut self, n: u32) -> u32 {
+        let draw = |rng: &mut Mt19937| u64::from(rng.next_u32()) * u64::from(n);
+        let mut product = draw(self);
+        if (product as u32) < n {
+            let threshold = n.wrapping_neg() % n;
+            while (product as u32) < threshold {
+                product = draw(self);
+            }
+        }
+        (product >> 32) as u32
+    }
+
     /// A float in [0, 1) as libstdc++'s `uniform_real_distribution<float>` draws it: one word, rounded.
     pub fn next_f32(&mut self) -> f32 {
         let x = self.next_u32() as f32 / 4_294_967_296.0;

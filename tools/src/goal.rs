@@ -59,6 +59,8 @@ pub fn long_help() -> String {
   rquantize --dry-run model-F16.gguf AP --widths 3,6                      true sizes, tables included
   rquantize model-BF16.gguf model-fairy2i.gguf FAIRY2I --wl-stages 2      weights of +-1 and +-i, 2 bits each
   rquantize model-fairy2i.gguf dense.gguf F16                             the matrices that it computes with
+  rquantize --split-max-size 2G model.gguf model                          model-00001-of-0000N.gguf, as llama-gguf-split
+  rquantize --merge model-00001-of-00003.gguf whole.gguf
 
 Types (the number of general.file_type, bits per weight of the main type, and what is particular):
 ",

@@ -75,15 +75,22 @@ fn is_endless(_: &fs::Metadata) -> bool {
 /// # Errors
 /// Unreadable, empty, not UTF-8.
 pub fn read_prompt(path: &Path) -> Result<String> {
-    let from = format!("'{}'", path.display());
+    utf8(read_prompt_bytes(path)?, &format!("'{}'", path.display()))
+}
+
+/// The bytes of that text, UTF-8 or not.
+///
+/// # Errors
+/// Unreadable, empty.
+pub fn read_prompt_bytes(path: &Path) -> Result<Vec<u8>> {
     let mut bytes = read_file(path)?;
     if bytes.last() == Some(&b'\n') {
         bytes.pop();
     }
     if bytes.is_empty() {
-        bail!("{from} is empty");
+        bail!("'{}' is empty", path.display());
     }
-    utf8(bytes, &from)
+    Ok(bytes)
 }
 
 /// All of standard input.

@@ -303,6 +303,9 @@ pub fn quantize(job: Job<'_>) -> Result<()> {
         rule.tie.name(),
         plan.header.output.name(),
     )?;
+    if matches!(job.goal, Goal::Widely(_)) {
+        writeln!(out, "loaded by: trine alone")?;
+    }
     if matches!(job.goal, Goal::Widely(_)) && !job.dry_run && !tile64::is_in(job.model.meta()) {
         writeln!(
             out,

@@ -4,7 +4,8 @@
 use std::fmt::Write as _;
 use std::path::Path;
 
-use trine_tools::args::{Fate, Foreign, TABLE, Takes};
+use trine_tools::args::{Fate, Foreign, TABLE, Takes, has};
+use trine_tools::commands::{Tool, all};
 
 const HEAD: &str = "\
 # Coming from llama.cpp
@@ -16,8 +17,9 @@ silence would do something else than it was asked for. A word such as `-foo` tha
 read as `-f oo`.
 
 This page is made from the table in `tools/src/args/llama_cpp.rs`
-(`TRINE_WRITE_DOCS=1 cargo test --release -p trine-tools --test migration`). An option that a tool has by now is that tool's, whatever
-is said here.
+and from the options of the tools (`TRINE_WRITE_DOCS=1 cargo test --release --workspace --test migration`). A tool that has an
+option has it with llama.cpp's meaning, and its `--help` says what it does; the reason is for the other tools. The options of `rserve` stand in
+[server.md](server.md).
 
 ";
 
@@ -32,34 +34,113 @@ fn names(option: &Foreign) -> String {
     names.collect::<Vec<_>>().join(", ")
 }
 
+/// The tools that have an option of their own by some of the names, and those names where they are not all.
+fn owners(option: &Foreign, tools: &[Tool]) -> String {
+    let owner = |tool: &Tool| {
+        let mut names = option.names.iter().copied();
+        let own: Vec<&str> = names
+            .by_ref()
+            .filter(|name| has(&tool.command, tool.short, name))
+            .collect();
+        let tool = tool.command.get_name();
+        match own.len() {
+            0 => None,
+            n if n == option.names.len() => Some(tool.to_owned()),
+            _ => Some(format!("{tool} (`{}`)", own.join("`, `"))),
+        }
+    };
+    tools
+        .iter()
+        .filter_map(owner)
+        .collect::<Vec<_>>()
+        .join(", ")
+}
+
 fn page() -> String {
+    let tools = all();
     let mut page = HEAD.to_owned();
-    page += "## Accepted, because they change nothing\n\n| option | why |\n|---|---|\n";
+    page += "## Accepted, because they change nothing\n\n| option | tools that have it | why it changes nothing in the others |\n|---|---|---|\n";
     for option in TABLE {
         match option.fate {
             Fate::Harmless(why) => {
-                let _ = writeln!(page, "| {} | {why} |", names(option));
+                let _ = writeln!(
+                    page,
+                    "| {} | {} | {why} |",
+                    names(option),
+                    owners(option, &tools)
+                );
             }
             Fate::HarmlessFor(why, values, _) => {
                 let values = values.join("`, `");
-                let _ = writeln!(page, "| {}: `{values}` | {why} |", names(option));
+                let _ = writeln!(
+                    page,
+                    "| {}: `{values}` | {} | {why} |",
+                    names(option),
+                    owners(option, &tools)
+                );
             }
             _ => {}
         }
     }
-    page += "\n## Refused\n\n| option | why, and what instead |\n|---|---|\n";
+    page += "\n## Refused\n\n| option | tools that have it | why the others refuse it, and what instead |\n|---|---|---|\n";
     for option in TABLE {
         match option.fate {
             Fate::Refused(why) => {
-                let _ = writeln!(page, "| {} | {why} |", names(option));
+                let _ = writeln!(
+                    page,
+                    "| {} | {} | {why} |",
+                    names(option),
+                    owners(option, &tools)
+                );
             }
             Fate::HarmlessFor(_, _, why) => {
-                let _ = writeln!(page, "| {}: other values | {why} |", names(option));
+                let _ = writeln!(
+                    page,
+                    "| {}: other values | {} | {why} |",
+                    names(option),
+                    owners(option, &tools)
+                );
             }
             _ => {}
         }
     }
     page
+}
+
+#[test]
+fn every_option_is_either_had_or_judged_by_its_own_name() {
+    let mut seen = std::collections::HashSet::new();
+    for option in TABLE {
+        for name in option.names {
+            assert!(seen.insert(name), "{name} stands twice in the table");
+            assert!(name.starts_with('-') && !name.contains('_'), "{name}");
+        }
+    }
+    // What a pasted line of llama-perplexity, llama-gguf-split and llama-completion has is had by the right tool.
+    let tools = all();
+    let of = |name: &str| {
+        let tool = tools.iter().find(|t| t.command.get_name() == name);
+        tool.expect("a tool of this name")
+    };
+    for (tool, names) in [
+        (
+            "rperplexity",
+            &["--hellaswag", "--winogrande-tasks", "-bf", "-np", "-ub"][..],
+        ),
+        (
+            "rquantize",
+            &["--split-max-size", "--merge", "--override-kv"],
+        ),
+        ("rgen", &["--grammar", "-j", "--override-kv", "--samplers"]),
+    ] {
+        for name in names {
+            assert!(
+                has(&of(tool).command, of(tool).short, name),
+                "{tool} {name}"
+            );
+        }
+    }
+    assert!(!has(&of("rgen").command, of("rgen").short, "--hellaswag"));
 }
 
 #[test]

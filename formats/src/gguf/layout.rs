@@ -132,6 +132,16 @@ impl Layout {
         })
     }
 
+    /// The same with zeros up to the alignment after a header without tensors, as ggml's writer leaves them.
+    pub fn padded(mut self) -> Layout {
+        if self.tensors.is_empty() {
+            let end = self.header.len().next_multiple_of(self.alignment as usize);
+            self.header.resize(end, 0);
+            self.file_bytes = end as u64;
+        }
+        self
+    }
+
     /// Everything before the data section, padding included.
     pub fn header(&self) -> &[u8] {
         &self.header

@@ -20,11 +20,13 @@ use crate::kernels::{Floats, Isa};
 use crate::kv::{self, HeadPage, TILE};
 use crate::pool::{self, Tile};
 
+mod placed;
 mod scores;
 #[cfg(test)]
 mod tests;
 mod whole;
 
+use placed::in_cells;
 pub use scores::{ScoreRules, Window, alibi_slopes};
 pub use whole::{Heads, whole};
 
@@ -322,12 +324,15 @@ impl Attention<'_, '_> {
     ) {
         let (visible, begin) = (self.visible(rows.part, t), rows.cells.start);
         let (visible, position) = (visible.start - begin..visible.end - begin, visible.end - 1);
+        let placement = rows.part.seq.placement();
         match self.rules {
             Some(rules) => {
                 let at = (head, position, begin);
-                rules.probabilities(self.isa, scores, visible, self.scale, at);
+                rules.probabilities(self.isa, scores, visible, self.scale, at, placement);
             }
-            None => soft_max(self.isa, scores, visible, self.scale),
+            None => in_cells(scores, visible, begin, placement, |scores, visible| {
+                soft_max(self.isa, scores, visible, self.scale);
+            }),
         }
     }
 

@@ -2,8 +2,10 @@
 
 use std::ops::Range;
 
+use super::placed::in_cells;
 use crate::kernels::Isa;
 use crate::kernels::elements::{soft_max, soft_max_with_sink};
+use crate::kv::Placement;
 use crate::math::{powf, tanhf};
 
 /// The cells that a query sees of those up to its own.
@@ -60,6 +62,7 @@ impl ScoreRules {
         visible: Range<usize>,
         scale: f32,
         (head, position, begin): (usize, usize, usize),
+        placement: &Placement,
     ) {
         let seen = &mut row[visible.clone()];
         if let Some([factor, cap]) = self.cap {
@@ -72,10 +75,12 @@ impl ScoreRules {
             }
             scale = 1.0;
         }
-        match self.sinks.get(head) {
-            Some(&sink) => soft_max_with_sink(isa, row, visible, scale, sink),
-            None => soft_max(isa, row, visible, scale),
-        }
+        in_cells(row, visible, begin, placement, |row, visible| {
+            match self.sinks.get(head) {
+                Some(&sink) => soft_max_with_sink(isa, row, visible, scale, sink),
+                None => soft_max(isa, row, visible, scale),
+            }
+        });
     }
 }
 
@@ -140,7 +145,9 @@ mod tests {
         };
         let mut row = vec![3.0f32; 16];
         let mut expected = row.clone();
-        rules.probabilities(Isa::detect(), &mut row, 2..7, 0.125, (1, 106, 100));
+        let placement = Placement::default();
+        let (at, isa) = ((1, 106, 100), Isa::detect());
+        rules.probabilities(isa, &mut row, 2..7, 0.125, at, &placement);
         for (i, s) in expected.iter_mut().enumerate() {
             *s = (tanhf(*s * 0.5) * 2.0) * 0.125 + 0.25 * -(6.0 - i as f32);
         }

@@ -103,7 +103,7 @@ pub fn write_report(
     };
     writeln!(
         out,
-        "sensitivities: {}{method}\ntime: {:.1} s, {:.2} million weights per second on {} threads",
+        "sensitivities: {}{method}\ntime: {:.1} s, {:.2} million weights per second on {} threads\nloaded by: trine alone",
         report.header.sensitivity,
         done.time.as_secs_f64(),
         report.footprint.weights as f64 / 1e6 / done.time.as_secs_f64(),
@@ -195,6 +195,7 @@ fn describe(plan: &Plan, target: Target, footprint: &Footprint, report: Option<&
         "rows": footprint.rows,
         "copied_bytes": footprint.copied_bytes,
         "sparse_bytes": footprint.sparse_bytes,
+        "loaded_by": ["trine"],
         "widths": footprint.widths.iter().map(width).collect::<Vec<_>>(),
         "file_bytes": footprint.file_bytes,
         "warnings": plan.warnings,

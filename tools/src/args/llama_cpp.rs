@@ -84,7 +84,7 @@ const NO_ADAPTERS: &str = "adapters are not applied; merge it into the model bef
 const NO_GRAMMAR: &str = "this tool does not constrain what it writes";
 const NO_SESSION_FILES: &str =
     "the state of a prompt is not stored; rserve keeps common beginnings in memory";
-const NOT_INTERACTIVE: &str = "a text is continued, or -cnv chats with the model's own template";
+const NOT_INTERACTIVE: &str = "rgen writes in turns with -i, and chats with -cnv";
 const SERVER: &str = "it belongs to a server; rserve --help lists the options of this one";
 const OTHER_PROGRAM: &str = "it belongs to a program of llama.cpp that trine has no tool for";
 
@@ -143,8 +143,8 @@ pub const TABLE: &[Foreign] = &[
     harmless(&["-ctxcp", "--ctx-checkpoints", "--swa-checkpoints"], Value, ONE_CACHE),
     harmless(&["-cms", "--checkpoint-min-step"], Value, ONE_CACHE),
     harmless(&["-cram", "--cache-ram"], Value, ONE_CACHE),
-    harmless(&["--no-context-shift"], Nothing, "a text ends where its context is full"),
-    refused(&["--context-shift"], Nothing, "a text ends where its context is full: give a larger -c"),
+    harmless(&["--no-context-shift"], Nothing, "rgen alone goes on when a context is full, and only when asked to"),
+    refused(&["--context-shift"], Nothing, "rgen can, outside of a chat; give a larger -c"),
     harmless(&["--keep"], Value, "nothing is taken out of a context"),
     refused(&["-gan", "--grp-attn-n"], Value, FILES_OWN),
     refused(&["-gaw", "--grp-attn-w"], Value, FILES_OWN),
@@ -197,7 +197,7 @@ pub const TABLE: &[Foreign] = &[
     refused(&["-lcd", "--lookup-cache-dynamic"], Value, NO_NGRAM),
     refused(&["--spec-type"], Value, NO_NGRAM),
     // texts
-    refused(&["-bf", "--binary-file"], Value, "give a text with -f, or token ids with --tokens"),
+    refused(&["-bf", "--binary-file"], Value, "give a text with -f"),
     harmless(&["--display-prompt"], Nothing, "the prompt is shown unless --no-display-prompt is there"),
     refused(&["--verbose-prompt"], Nothing, "rtokenize shows the tokens of a prompt"),
     refused(&["-ptc", "--print-token-count"], Value, "tokens are counted at the end"),
@@ -233,11 +233,14 @@ pub const TABLE: &[Foreign] = &[
     harmless(&["-np", "--parallel", "-ns", "--sequences"], Value, "one text is written"),
     harmless(&["-cb", "--cont-batching", "-nocb", "--no-cont-batching"], Nothing, "one text is written"),
     refused(&["--ppl-stride"], Value, "chunks follow one another"),
-    refused(&["--hellaswag", "--winogrande", "--multiple-choice"], Nothing, "perplexity and KL divergence are what rperplexity measures"),
-    refused(&["--hellaswag-tasks", "--winogrande-tasks", "--multiple-choice-tasks"], Value, "perplexity and KL divergence are what rperplexity measures"),
+    refused(&["--hellaswag", "--winogrande", "--multiple-choice"], Nothing, "rperplexity scores models"),
+    refused(&["--hellaswag-tasks", "--winogrande-tasks", "--multiple-choice-tasks"], Value, "rperplexity scores models"),
     harmless_for(&["--ppl-output-type"], Value, "every chunk's value is shown", &["0"], "use --json"),
     refused(&["--host", "--port", "--path", "--api-key", "--api-prefix"], Value, SERVER),
     refused(&["--embedding", "--embeddings", "--rerank", "--reranking"], Nothing, "vectors of texts are not made by this tool"),
+    refused(&["--split", "--merge", "--no-tensor-first-split"], Nothing, "rquantize splits files and merges them"),
+    refused(&["--split-max-tensors", "--split-max-size"], Value, "rquantize splits files and merges them"),
+    refused(&["--delete-splits"], Nothing, "files that are read are not touched; delete the set when the merged file is there"),
     refused(&["--completion-bash"], Nothing, "completions of shells are not written yet"),
 ];
 

@@ -4,9 +4,9 @@ use std::collections::HashSet;
 use std::ffi::{OsStr, OsString};
 use std::io::Write as _;
 
-use clap::{ArgAction, Command, CommandFactory, Parser};
+use clap::{ArgAction, Command, Parser};
 
-use crate::{shown, signals};
+use crate::{shown, signals, version};
 
 pub use trine::open::usable_threads as threads;
 
@@ -19,7 +19,7 @@ pub use llama_cpp::{Fate, Foreign, TABLE, Takes};
 /// have are accepted with a note where they change nothing, and refused otherwise.
 ///
 /// Ends the program, as clap does, after `--help` and on mistakes.
-pub fn parse<T: Parser + CommandFactory>(short: &[(&str, &str)]) -> T {
+pub fn parse<T: Parser>(short: &[(&str, &str)]) -> T {
     let read = match Reader::new(&T::command(), short).read(std::env::args_os()) {
         Ok(read) => read,
         Err(why) => {
@@ -27,11 +27,21 @@ pub fn parse<T: Parser + CommandFactory>(short: &[(&str, &str)]) -> T {
             std::process::exit(2)
         }
     };
-    let parsed = T::try_parse_from(read.words).unwrap_or_else(|told| end(&told));
+    let mut command = T::command().version(version::described());
+    let parsed = command.try_get_matches_from_mut(read.words);
+    let parsed = parsed
+        .and_then(|matches| T::from_arg_matches(&matches).map_err(|e| e.format(&mut command)));
+    let parsed = parsed.unwrap_or_else(|told| end(&told));
     for line in read.notes {
         note!("note: {line}");
     }
     parsed
+}
+
+/// Whether a tool has an option of its own by this name of llama.cpp's.
+pub fn has(command: &Command, short: &[(&str, &str)], name: &str) -> bool {
+    let reader = Reader::new(command, short);
+    reader.has(&reader.name(name))
 }
 
 /// Shows help or a mistake. clap itself would end well although nobody could read the help.

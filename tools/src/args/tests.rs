@@ -1,3 +1,4 @@
+use clap::CommandFactory;
 use clap::Parser;
 
 use super::*;

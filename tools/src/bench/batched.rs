@@ -12,11 +12,12 @@ use trine::step::{Engine, PagePool, Segment, Sequence, StepOptions};
 
 use super::Subject;
 use super::args::{Args, Format};
-use super::describe::{Description, processor};
+use super::describe::Description;
 use super::models::{start_pool, thread_counts};
 use super::output::{Cell, Line, Table, object};
 use crate::args::threads;
 use crate::feed::RandomTokens;
+use crate::provenance::processor;
 use crate::stats::Summary;
 
 /// One row of the table.

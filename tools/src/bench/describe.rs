@@ -76,12 +76,3 @@ fn file_type(file: &ModelFile) -> String {
     let most = weights.into_iter().max_by_key(|&(ty, n)| (n, ty));
     most.map_or(String::new(), |(ty, _)| ty.to_string().to_uppercase())
 }
-
-/// The processor's name, where Linux tells.
-pub fn processor() -> String {
-    let info = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
-    let line = info.lines().find(|l| l.starts_with("model name"));
-    let name = line.and_then(|l| l.split_once(':'));
-    name.map_or(std::env::consts::ARCH, |(_, name)| name.trim())
-        .to_owned()
-}

@@ -7,9 +7,11 @@ use serde_json::{Map, Value, json};
 use trine::Isa;
 
 use super::args::{Args, Format};
-use super::describe::{Description, processor};
+use super::describe::Description;
 use super::grid::Test;
+use crate::provenance::processor;
 use crate::stats::Summary;
+use crate::version;
 
 /// One measured test.
 pub struct Record<'a> {
@@ -68,7 +70,8 @@ impl Record<'_> {
         let (time, rate) = (Summary::of(&ns), Summary::of(&rates));
         let whole = |x: f64| json!(x.round() as u64);
         let fields = [
-            ("version", json!(env!("CARGO_PKG_VERSION"))),
+            ("version", json!(version::VERSION)),
+            ("build_commit", json!(version::COMMIT)),
             ("cpu_info", json!(processor())),
             ("model_filename", json!(self.file)),
             ("model_type", json!(self.model.kind)),

@@ -15,12 +15,13 @@ use trine_formats::types::TypeId;
 
 use super::Subject;
 use super::args::Args;
-use super::describe::{Description, processor};
+use super::describe::Description;
 use super::grid::{self, Test};
 use super::machine::Machine;
 use super::models;
 use super::output::{Line, Table, backend, object};
 use crate::args::threads;
+use crate::provenance::processor;
 use crate::stats::Summary;
 
 /// What a token costs, whatever the program.

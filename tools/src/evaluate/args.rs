@@ -5,10 +5,16 @@ use std::path::{Path, PathBuf};
 use anyhow::{Result, anyhow, bail};
 use clap::Parser;
 
+use super::task_args::TaskArgs;
 use crate::load::{ModelArgs, positive};
+use crate::text;
 
 /// Options of several letters behind one dash.
-pub const SHORT: &[(&str, &str)] = &[("-ub", "--ubatch-size")];
+pub const SHORT: &[(&str, &str)] = &[
+    ("-ub", "--ubatch-size"),
+    ("-bf", "--binary-file"),
+    ("-np", "--parallel"),
+];
 
 /// Measure how well a model predicts a text
 ///
@@ -36,6 +42,11 @@ Which of these should I use? One table and one picture of quality against size a
   rperplexity --compare -m model-F16.gguf -f wiki.test.raw --chunks 20 \\
       model-Q4_K_M.gguf model-Q8_0.gguf model-ap.gguf --bits 3,4,8 --plot model.svg
 
+How well does it choose? HellaSwag, WinoGrande and multiple choice, in llama-perplexity's files, order and digits:
+  rperplexity -m model.gguf -f hellaswag_val_full.txt --hellaswag --hellaswag-tasks 400
+  rperplexity -m model.gguf -f winogrande-debiased-eval.csv --winogrande
+  rperplexity -m model.gguf -bf arc-easy-validation.bin --multiple-choice
+
 The base file is llama-perplexity's, in both directions; it takes 2 bytes per token of the vocabulary
 and scored position (WikiText-2 with 32000 tokens: 11 GB), so limit it with --chunks. It appears under its name
 only when it is complete."
@@ -51,9 +62,13 @@ pub struct Args {
         short,
         long,
         value_name = "FILE",
-        required_unless_present = "kl_divergence"
+        required_unless_present_any = ["kl_divergence", "binary_file"]
     )]
     pub file: Option<PathBuf>,
+
+    /// The same to the last byte, whatever it is; also -bf
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["file", "compare"])]
+    pub binary_file: Option<PathBuf>,
 
     /// Widths of an any-precision model in bits, separated by commas; more than one give a table, a line for each. Without it
     /// the widest. With --compare: of the any-precision files among FILES, without it all that they have
@@ -108,9 +123,22 @@ pub struct Args {
     #[arg(long, requires = "compare")]
     pub no_speed: bool,
 
+    /// With --compare: the table as comma-separated values, all columns
+    #[arg(long, requires = "compare", conflicts_with = "json")]
+    pub csv: bool,
+
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub tasks: TaskArgs,
+
     /// Print one JSON object at the end
     #[arg(long)]
     pub json: bool,
+}
+
+/// A path as errors name it.
+fn shown_path(path: &Path) -> String {
+    format!("'{}'", path.display())
 }
 
 impl Args {
@@ -126,6 +154,9 @@ impl Args {
             for (name, given) in [
                 ("--kl-divergence-base", self.kl_divergence_base.is_some()),
                 ("--ppl-output-type", self.ppl_output_type != 0),
+                ("--hellaswag", self.tasks.hellaswag),
+                ("--winogrande", self.tasks.winogrande),
+                ("--multiple-choice", self.tasks.multiple_choice),
             ] {
                 if given {
                     bail!("{name} is for one width: give --bits one number");
@@ -133,6 +164,25 @@ impl Args {
             }
         }
         Ok(widths)
+    }
+
+    /// The bytes of the text as llama.cpp takes them, and the name of their file for errors: one line break at the end of
+    /// --file is left out.
+    pub(super) fn bytes(&self) -> Result<(Vec<u8>, String)> {
+        match (&self.file, &self.binary_file) {
+            (Some(path), _) => Ok((text::read_prompt_bytes(path)?, shown_path(path))),
+            (None, Some(path)) => Ok((text::read_file(path)?, shown_path(path))),
+            (None, None) => Err(anyhow!("there is no text: give one with -f FILE")),
+        }
+    }
+
+    /// The text, where there is one.
+    pub(super) fn text(&self) -> Result<Option<String>> {
+        if self.file.is_none() && self.binary_file.is_none() {
+            return Ok(None);
+        }
+        let (bytes, from) = self.bytes()?;
+        text::utf8(bytes, &from).map(Some)
     }
 
     /// The base file, where there must be one.

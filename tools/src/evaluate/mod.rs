@@ -3,6 +3,8 @@
 pub mod args;
 mod compare;
 mod statistics;
+pub mod task_args;
+mod tasks;
 mod widths;
 
 use std::fs::File;
@@ -21,7 +23,8 @@ use trine_formats::limited::open_regular;
 use crate::load::{load, peak_memory};
 use crate::outfile::OutFile;
 use crate::progress::Steps;
-use crate::{inputs, interrupt, shown, signals, text};
+use crate::provenance::Provenance;
+use crate::{inputs, interrupt, shown, signals};
 use args::Args;
 
 /// The option that names the output.
@@ -34,6 +37,8 @@ const OPTION: &str = "--kl-divergence-base";
 pub fn run(args: &Args) -> Result<()> {
     let result = if args.compare {
         compare::run(args)
+    } else if args.tasks.wanted() {
+        tasks::run(args)
     } else {
         evaluate(args)
     };
@@ -47,7 +52,7 @@ pub fn run(args: &Args) -> Result<()> {
 fn evaluate(args: &Args) -> Result<()> {
     let widths = args.widths()?;
     // Before the model is loaded, so that mistakes are told at once.
-    let text = args.file.as_deref().map(text::read_prompt).transpose()?;
+    let text = args.text()?;
     let base = if args.kl_divergence {
         Some(open_base(args.base()?)?)
     } else {
@@ -234,6 +239,7 @@ fn estimate(args: &Args, loaded: &Model, text: &str, out: Option<OutFile>) -> Re
             "running": running,
             "peak_memory_bytes": peak_memory(),
         });
+        let report = Provenance::of_run("rperplexity.estimate/1", loaded)?.before(report);
         writeln!(stdout, "{}", shown::json(&report, false))?;
     } else {
         if args.ppl_output_type == 0 {
@@ -315,6 +321,7 @@ fn divergence(
     };
     if args.json {
         let report = divergence_json(args, &total, n_ctx, count);
+        let report = Provenance::of_run("rperplexity.divergence/1", loaded)?.before(report);
         writeln!(stdout, "{}", shown::json(&report, false))?;
     } else {
         writeln!(stdout)?;

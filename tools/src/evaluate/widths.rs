@@ -15,6 +15,7 @@ use super::{go_on, model};
 use crate::inspect::AnyPrecReport;
 use crate::load::peak_memory;
 use crate::progress::Steps;
+use crate::provenance::Provenance;
 use crate::{shown, signals};
 
 /// Evaluates the same chunks at every width; a line appears when its width is done.
@@ -97,6 +98,7 @@ pub fn table(args: &Args, loaded: &Model, widths: &[u8], text: &str) -> Result<(
             "widths": rows,
             "peak_memory_bytes": peak_memory(),
         });
+        let report = Provenance::of_run("rperplexity.widths/1", loaded)?.before(report);
         writeln!(stdout, "{}", shown::json(&report, false))?;
         stdout.flush()?;
     }

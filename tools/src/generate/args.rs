@@ -8,8 +8,8 @@ use trine::{DraftOptions, GenerateOptions, Model};
 
 use super::grammar::GrammarArgs;
 use super::sampling::SamplingArgs;
-use crate::interrupt;
 use crate::load::{ModelArgs, count, positive};
+use crate::{interrupt, text};
 
 /// Options of several letters behind one dash.
 pub const SHORT: &[(&str, &str)] = &[
@@ -20,6 +20,8 @@ pub const SHORT: &[(&str, &str)] = &[
     ("-st", "--single-turn"),
     ("-sysf", "--system-prompt-file"),
     ("-jf", "--json-schema-file"),
+    ("-if", "--interactive-first"),
+    ("-mli", "--multiline-input"),
 ];
 
 /// Continue a text, or chat, with a language model
@@ -46,6 +48,7 @@ Examples:
   rgen -m model-ap.gguf --bits 4 -p 'Once upon a time'                 any-precision: 4 bits of the file's
   rgen -m model-ap.gguf --bits 8 --draft-bits 3 -p 'Once'              the text of 8 bits, drafted at 3
   rgen -m model.gguf -p 'Is water wet? ' --grammar 'root ::= \"yes\" | \"no\"'  an answer of a given form, also -j SCHEMA
+  rgen -m model.gguf -p 'User: hello' -i -r 'User:' --in-prefix ' '     in turns, until the input ends
   rgen -m model.gguf --tokens ids.txt -n 8 --temp 0 --json | jq .tokens
 
 --logits-sha256 prints, instead of the text, one line per evaluated position: POS TOKEN SHA256, the
@@ -121,6 +124,73 @@ pub struct Args {
     #[arg(short, long, overrides_with = "no_escape")]
     pub escape: bool,
 
+    /// Go on when the context is full: the tokens of --keep stay, half of the others are forgotten, and the rest is evaluated again,
+    /// with a note. (llama.cpp turns the keys of the rest instead, so that texts part after a shift)
+    #[arg(
+        long,
+        overrides_with = "no_context_shift",
+        conflicts_with_all = ["conversation", "interactive", "interactive_first"]
+    )]
+    pub context_shift: bool,
+
+    /// End the text when the context is full (this is the default)
+    #[arg(long, overrides_with = "context_shift")]
+    pub no_context_shift: bool,
+
+    /// Tokens of the prompt that --context-shift keeps, besides BOS; -1: all
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = 0,
+        allow_negative_numbers = true
+    )]
+    pub keep: i32,
+
+    /// End the text where it ends with TEXT, which stays in it; may be repeated
+    #[arg(
+        short,
+        long,
+        value_name = "TEXT",
+        allow_hyphen_values = true,
+        conflicts_with = "conversation"
+    )]
+    pub reverse_prompt: Vec<String>,
+
+    /// Write in turns: when the text ends with a reverse prompt, when the model ends it or has written -n tokens, and after Ctrl-C,
+    /// standard input goes on, a line for each turn
+    #[arg(short, long, conflicts_with_all = ["conversation", "json", "logits_sha256"])]
+    pub interactive: bool,
+
+    /// The same, and standard input goes on before the model does, also -if
+    #[arg(long, conflicts_with_all = ["conversation", "json", "logits_sha256"])]
+    pub interactive_first: bool,
+
+    /// What comes before each turn of standard input
+    #[arg(
+        long,
+        value_name = "TEXT",
+        allow_hyphen_values = true,
+        conflicts_with = "conversation"
+    )]
+    pub in_prefix: Option<String>,
+
+    /// What comes behind it
+    #[arg(
+        long,
+        value_name = "TEXT",
+        allow_hyphen_values = true,
+        conflicts_with = "conversation"
+    )]
+    pub in_suffix: Option<String>,
+
+    /// BOS comes before each turn, and before --in-prefix
+    #[arg(long, conflicts_with = "conversation")]
+    pub in_prefix_bos: bool,
+
+    /// Turns of standard input have several lines, the last of which ends with a backslash or a slash, also -mli
+    #[arg(long, conflicts_with = "conversation")]
+    pub multiline_input: bool,
+
     /// Do not print the prompt before its continuation
     #[arg(long)]
     pub no_display_prompt: bool,
@@ -188,6 +258,36 @@ impl Args {
         self.sampling.check()
     }
 
+    /// The reverse prompts, with their escapes replaced as those of the prompt are.
+    pub(super) fn reverse_prompts(&self) -> Vec<String> {
+        let texts = self.reverse_prompt.iter();
+        texts.map(|text| self.unescaped(text)).collect()
+    }
+
+    /// A text with its escapes replaced, unless they are to be left alone.
+    pub(super) fn unescaped(&self, text: &str) -> String {
+        match self.no_escape {
+            true => text.to_owned(),
+            false => String::from_utf8_lossy(&text::unescape(text.as_bytes())).into_owned(),
+        }
+    }
+
+    /// Whether the user writes too.
+    pub(super) fn in_turns(&self) -> bool {
+        self.interactive || self.interactive_first
+    }
+
+    /// How many tokens of a prompt a shift of the context keeps; `None` where it is not shifted.
+    pub(super) fn shift(&self, prompt: usize, model: &Model) -> Option<usize> {
+        let bos = usize::from(model.tokenizer().add_bos());
+        let keep = match usize::try_from(self.keep) {
+            Ok(n) if n <= prompt => n + bos,
+            _ => prompt,
+        };
+        // -2 asks for one context and no more
+        (self.context_shift && self.predict != -2).then_some(keep.min(prompt))
+    }
+
     /// How the text is generated; the seed may be a new one every time.
     ///
     /// # Errors
@@ -205,6 +305,8 @@ impl Args {
             stop: Vec::new(),
             ignore_eos: self.sampling.ignore_eos,
             past_eos: self.predict == -2,
+            shift: None,
+            unheard: 0,
             bits: self.bits,
             draft,
             cancel: interrupt::token(),

@@ -4,7 +4,9 @@ pub mod args;
 mod chat;
 mod draft;
 pub mod grammar;
+mod interactive;
 mod output;
+mod reverse;
 pub mod sampling;
 mod timings;
 
@@ -16,9 +18,11 @@ use serde_json::json;
 use trine::{Context, ContextOptions, End, GenerateError, GenerateOptions, Model};
 
 use crate::load::load;
+use crate::provenance::Provenance;
 use crate::{interrupt, shown, signals, text};
 use args::Args;
 use output::Output;
+use reverse::ReversePrompts;
 use timings::Timings;
 
 /// Runs the tool.
@@ -51,6 +55,10 @@ pub fn run(args: &Args) -> Result<()> {
         note!("{}", widths(&model, bits));
     }
     match prompt {
+        Some(prompt) if args.in_turns() => {
+            let prompt = tokens(prompt, &model)?;
+            interactive::run(args, context, options, prompt, &timings)
+        }
         Some(prompt) => complete(args, context, &options, prompt, &timings),
         None => chat::run(args, context, options, &timings),
     }
@@ -95,6 +103,8 @@ fn read_prompt(args: &Args) -> Result<Prompt> {
     let (mut bytes, from) = match (&args.prompt, &args.file) {
         (Some(text), _) => (text.clone().into_bytes(), "the prompt".to_owned()),
         (None, Some(path)) => (text::read_file(path)?, format!("'{}'", path.display())),
+        // As llama-completion has it, which then begins with BOS; standard input is for the turns.
+        (None, None) if args.in_turns() => (Vec::new(), "the prompt".to_owned()),
         (None, None) if !std::io::stdin().is_terminal() => {
             (text::read_stdin()?, "standard input".to_owned())
         }
@@ -167,18 +177,39 @@ fn complete(
     if args.logits_sha256 {
         context.observe(Some(out.observer(interrupt::token())));
     }
-    let mut generation = context.generate(tokens(prompt, &model)?, options)?;
+    let prompt = match tokens(prompt, &model)? {
+        trine::Prompt::Text(text) => model.tokenizer().encode(&text, true, true)?,
+        trine::Prompt::Tokens(tokens) => tokens,
+    };
+    let options = &GenerateOptions {
+        shift: args.shift(prompt.len(), &model),
+        ..options.clone()
+    };
+    let mut generation = context.generate(prompt, options)?;
     note!("sampler seed: {}", options.sampler.seed);
     let prompt = generation.prompt().to_vec();
+    let mut reverse = ReversePrompts::new(&args.reverse_prompts(), model.tokenizer())?;
+    let mut reached = false;
     if generation.read_prompt()? {
         out.prompt(model.tokenizer(), &prompt)?;
+        prompt.iter().for_each(|&id| reverse.read(id));
+        reached = reverse.reached(model.tokenizer());
     }
     let mut end = End::Cancelled;
-    for chunk in generation {
+    let mut shifts = 0;
+    while !reached && let Some(chunk) = generation.next() {
         let chunk = chunk?;
         out.chunk(&chunk)?;
         end = chunk.end.unwrap_or(end);
+        chunk.token.iter().for_each(|&id| reverse.read(id));
+        reached = reverse.reached(model.tokenizer());
+        let now = generation.context().stats().shifts;
+        if now > shifts {
+            shifts = now;
+            note!("(context full: what came first is forgotten, the rest was read again)");
+        }
     }
+    drop(generation);
     let done = out.finish()?;
     if args.json {
         let mut report = json!({
@@ -189,7 +220,7 @@ fn complete(
             "prompt_tokens": prompt,
             "text": done.text,
             "tokens": done.tokens,
-            "stop": name(end),
+            "stop": if reached { "reverse" } else { name(end) },
             "timings": timings.to_json(context.stats()),
         });
         if let Some(bits) = context.bits() {
@@ -201,12 +232,13 @@ fn complete(
         if args.logits_sha256 {
             report["logits_sha256"] = done.proofs.into();
         }
+        let report = Provenance::of_run("rgen.text/1", &model)?.before(report);
         let mut stdout = signals::stdout();
         writeln!(stdout, "{}", shown::json(&report, false))?;
         stdout.flush()?;
     }
     summary(&context, timings);
-    if end == End::Cancelled {
+    if end == End::Cancelled && !reached {
         note!("interrupted");
         std::process::exit(interrupt::EXIT_CODE);
     }

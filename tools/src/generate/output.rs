@@ -107,6 +107,14 @@ impl Output {
         Ok(())
     }
 
+    /// Writes what is neither prompt nor generated text.
+    pub fn beside(&mut self, text: &str) -> io::Result<()> {
+        if text.is_empty() {
+            return Ok(());
+        }
+        self.write(text)
+    }
+
     fn write(&mut self, text: &str) -> io::Result<()> {
         if self.escape {
             self.stdout.write_all(shown::escape_text(text).as_bytes())?;

@@ -8,6 +8,7 @@ use trine_formats::gguf::{GgufStr, Value as Meta, type_note};
 use trine_formats::types::TypeId;
 
 use super::{Report, TensorReport, Total, hex, shortest};
+use crate::provenance::Provenance;
 use crate::shown;
 
 /// Writes the report as one JSON object and a line break.
@@ -52,6 +53,7 @@ pub fn write_json(report: &Report<'_>, out: &mut dyn Write) -> io::Result<()> {
     if let Ok(Some(widely)) = &report.widely {
         whole["widely_linear"] = widely.json();
     }
+    let whole = Provenance::of("rinspect.model/1").before(whole);
     writeln!(out, "{}", shown::json(&whole, true))
 }
 

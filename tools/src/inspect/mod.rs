@@ -1,6 +1,7 @@
 //! What `rinspect` finds out about a model and how it shows it.
 
 mod anyprec;
+pub mod command;
 mod diff;
 mod json;
 mod ternary;

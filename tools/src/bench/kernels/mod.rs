@@ -13,11 +13,11 @@ use trine::pool;
 use trine_formats::types::TypeId;
 
 use super::args::Args;
-use super::describe::processor;
 use super::machine::{DRAM, Machine};
 use super::models;
 use super::output::{Line, Table, object};
 use crate::args::threads;
+use crate::provenance::processor;
 use crate::stats::Summary;
 use subject::{COLUMNS, Matrix, Subject};
 

@@ -12,20 +12,21 @@ use std::path::Path;
 
 use anyhow::{Context, Result, anyhow, bail};
 use serde_json::json;
-use trine::Model;
 use trine::eval::kld;
+use trine::{Isa, Model};
 
 use super::args::Args;
 use super::{go_on, side_by_side, warn_of_context};
 use crate::load::{load, peak_memory};
 use crate::outfile::OutFile;
 use crate::progress::Steps;
+use crate::provenance::Provenance;
 use crate::{inputs, interrupt, shown, signals, text};
 use base::{Base, Plan};
 use entry::Entry;
 use speed::Timed;
 use subject::{Form, Subject, Vocabulary};
-use table::Table;
+use table::{Style, Table};
 
 /// The option that names the picture.
 const PLOT: &str = "--plot";
@@ -59,6 +60,7 @@ pub fn run(args: &Args) -> Result<()> {
     // Everything is looked at before anything takes long.
     let path = args.model.model.as_path();
     let loaded = subject::check(args, path)?;
+    let threads = loaded.threads();
     let widest = loaded.weights().widths().last();
     let mut reference = Subject::new(path, &loaded, widest.map_or(&[], std::slice::from_ref));
     note!("tokenizing the input ..");
@@ -90,7 +92,12 @@ pub fn run(args: &Args) -> Result<()> {
         false => {
             let names = subjects.iter().chain([&reference]);
             let names = names.map(|s| s.name.as_str());
-            Some(Table::new(signals::stdout(), names, !args.no_speed)?)
+            let style = match args.csv {
+                true => Style::Csv,
+                false => Style::Columns,
+            };
+            let table = Table::new(signals::stdout(), names, !args.no_speed, style)?;
+            Some(table)
         }
     };
     let mut entries = Vec::new();
@@ -147,6 +154,14 @@ pub fn run(args: &Args) -> Result<()> {
             "rows": entries.iter().map(row).collect::<Vec<_>>(),
             "peak_memory_bytes": peak_memory(),
         });
+        let models = args.files.iter().chain([&args.model.model]);
+        let provenance = Provenance {
+            schema: "rperplexity.compare/1",
+            threads: Some(threads),
+            isa: Some(Isa::from_env()?),
+            models: models.cloned().collect(),
+        };
+        let report = provenance.before(report);
         writeln!(signals::stdout(), "{}", shown::json(&report, false))?;
     }
     Ok(())

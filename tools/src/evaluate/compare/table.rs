@@ -1,26 +1,35 @@
-//! The table: a line appears when its file and width are done.
+//! The table, for people or as comma-separated values: a line appears when its file and width are done.
 
 use std::io::{self, Write};
 
 use super::entry::Entry;
 use crate::shown;
 
-/// Columns after the name: what they are called and how wide they are.
-const COLUMNS: [(&str, usize); 13] = [
-    ("bits", 4),
-    ("MiB", 9),
-    ("bits/weight", 11),
-    ("in blocks", 9),
-    ("PPL", 10),
-    ("+/-", 9),
-    ("ln ratio", 9),
-    ("KLD", 9),
-    ("+/-", 9),
-    ("99.9% KLD", 10),
-    ("same top %", 10),
-    ("prompt t/s", 10),
-    ("decode t/s", 10),
+/// Columns after the name: what they are called, how wide they are, and their names for programs.
+const COLUMNS: [(&str, usize, &str); 13] = [
+    ("bits", 4, "bits"),
+    ("MiB", 9, "mib"),
+    ("bits/weight", 11, "bits_per_weight"),
+    ("in blocks", 9, "block_bits_per_weight"),
+    ("PPL", 10, "ppl"),
+    ("+/-", 9, "ppl_error"),
+    ("ln ratio", 9, "ln_ppl_ratio"),
+    ("KLD", 9, "kld"),
+    ("+/-", 9, "kld_error"),
+    ("99.9% KLD", 10, "kld_999"),
+    ("same top %", 10, "same_top_percent"),
+    ("prompt t/s", 10, "prompt_tokens_per_second"),
+    ("decode t/s", 10, "decode_tokens_per_second"),
 ];
+
+/// How lines look.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Style {
+    /// Columns of equal width.
+    Columns,
+    /// Commas (RFC 4180), all columns, nothing where there is no value.
+    Csv,
+}
 
 /// Writes lines.
 pub struct Table<W: Write> {
@@ -28,6 +37,7 @@ pub struct Table<W: Write> {
     /// Width of the column of names.
     names: usize,
     speed: bool,
+    style: Style,
 }
 
 impl<W: Write> Table<W> {
@@ -39,14 +49,24 @@ impl<W: Write> Table<W> {
         out: W,
         names: impl Iterator<Item = &'a str>,
         speed: bool,
+        style: Style,
     ) -> io::Result<Table<W>> {
         let names = names
             .map(|n| shown::name(n).chars().count())
             .max()
             .unwrap_or(0)
             .max(4);
-        let mut table = Table { out, names, speed };
-        table.line("file", &COLUMNS.map(|(name, _)| name.to_owned()))?;
+        let mut table = Table {
+            out,
+            names,
+            speed,
+            style,
+        };
+        let head = COLUMNS.map(|(name, _, csv)| match style {
+            Style::Columns => name.to_owned(),
+            Style::Csv => csv.to_owned(),
+        });
+        table.line("file", &head)?;
         Ok(table)
     }
 
@@ -55,7 +75,11 @@ impl<W: Write> Table<W> {
     /// # Errors
     /// The output is closed.
     pub fn row(&mut self, e: &Entry) -> io::Result<()> {
-        let or_none = |v: Option<String>| v.unwrap_or_else(|| "-".to_owned());
+        let none = match self.style {
+            Style::Columns => "-",
+            Style::Csv => "",
+        };
+        let or_none = |v: Option<String>| v.unwrap_or_else(|| none.to_owned());
         let cells = [
             or_none(e.form.bits.map(|b| b.to_string())),
             format!("{:.2}", e.form.bytes as f64 / f64::from(1 << 20)),
@@ -75,12 +99,36 @@ impl<W: Write> Table<W> {
     }
 
     fn line(&mut self, name: &str, cells: &[String; COLUMNS.len()]) -> io::Result<()> {
+        if self.style == Style::Csv {
+            writeln!(self.out, "{},{}", quoted(name), cells.join(","))?;
+            return self.out.flush();
+        }
         let shown = COLUMNS.len() - usize::from(!self.speed);
         let mut line = format!("{:<width$}", shown::name(name), width = self.names);
-        for (cell, (_, width)) in cells[..shown].iter().zip(COLUMNS) {
+        for (cell, (_, width, _)) in cells[..shown].iter().zip(COLUMNS) {
             line.push_str(&format!(" {cell:>width$}"));
         }
         writeln!(self.out, "{line}")?;
         self.out.flush()
+    }
+}
+
+/// A text as a field: in quotes where it has to be.
+fn quoted(text: &str) -> String {
+    if text.contains(['"', ',', '\n', '\r']) {
+        format!("\"{}\"", text.replace('"', "\"\""))
+    } else {
+        text.to_owned()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_with_commas_stay_one_field() {
+        assert_eq!(quoted("a.gguf"), "a.gguf");
+        assert_eq!(quoted("a,\"b\".gguf"), "\"a,\"\"b\"\".gguf\"");
     }
 }

@@ -10,9 +10,10 @@ use trine::quant::lossless::{self, Inexact, MoveReport, Moved};
 use trine::quant::{
     Plan, PlanError, QuantError, Recipe, Report, Row, Target, TensorLoss, TernaryReport,
 };
-use trine_formats::gguf::ModelFile;
+use trine_formats::gguf::{ModelFile, Program, programs};
 
 use crate::progress::human_bytes;
+use crate::provenance::Provenance;
 use crate::{load, shown};
 
 /// One tensor: name, shape, types, sizes, and why.
@@ -77,6 +78,24 @@ fn type_counts(plan: &Plan) -> String {
     format!("types: {}", counts.join(", "))
 }
 
+/// The programs that load all types of the output, by name; trine does anyway.
+fn readers(plan: &Plan) -> Vec<&'static str> {
+    let programs = programs(plan.rows.iter().map(|row| row.to));
+    let names = programs.into_iter().map(Program::name);
+    names.chain(["trine"]).collect()
+}
+
+/// Which programs load the types: `loaded by: llama.cpp, trine`.
+fn loaded_by(plan: &Plan) -> String {
+    match readers(plan)[..] {
+        [_] => "loaded by: trine alone".to_owned(),
+        ref names => format!(
+            "loaded by: {}, where they know the architecture",
+            names.join(", ")
+        ),
+    }
+}
+
 fn plan_json(plan: &Plan, target: Target) -> Value {
     let row = |r: &Row| {
         json!({
@@ -93,6 +112,7 @@ fn plan_json(plan: &Plan, target: Target) -> Value {
         "bytes": plan.bytes(),
         "bits_per_weight_from": bits_per_weight(plan.bytes_from(), plan),
         "bits_per_weight": bits_per_weight(plan.bytes(), plan),
+        "loaded_by": readers(plan),
         "fallbacks": plan.n_fallback(),
         "notes": plan.notes,
         "problems": plan.problems.iter().map(|p| p.to_string()).collect::<Vec<_>>(),
@@ -191,18 +211,30 @@ pub fn verify(model: &ModelFile, recipe: &Recipe, plan: &Plan, report: &Report) 
     Ok(format!("verified: {found}"))
 }
 
-/// Writes what would be done.
+/// Writes what would be done; `json` asks for JSON that says where it comes from.
 ///
 /// # Errors
 /// I/O.
-pub fn write_plan(plan: &Plan, target: Target, json: bool, out: &mut dyn Write) -> io::Result<()> {
-    if json {
-        return writeln!(out, "{}", shown::json(&plan_json(plan, target), true));
+pub fn write_plan(
+    plan: &Plan,
+    target: Target,
+    json: Option<&Provenance>,
+    out: &mut dyn Write,
+) -> io::Result<()> {
+    if let Some(provenance) = json {
+        let value = provenance.before(plan_json(plan, target));
+        return writeln!(out, "{}", shown::json(&value, true));
     }
     for row in &plan.rows {
         writeln!(out, "{}", line(row))?;
     }
-    writeln!(out, "{}\n{}", sizes(plan), type_counts(plan))
+    writeln!(
+        out,
+        "{}\n{}\n{}",
+        sizes(plan),
+        type_counts(plan),
+        loaded_by(plan)
+    )
 }
 
 /// Writes what was done.
@@ -214,7 +246,7 @@ pub fn write_report(
     report: &Report,
     target: Target,
     time: Duration,
-    json: bool,
+    json: Option<&Provenance>,
     out: &mut dyn Write,
 ) -> io::Result<()> {
     let names: Vec<String> = report
@@ -222,13 +254,14 @@ pub fn write_report(
         .iter()
         .map(|f| f.display().to_string())
         .collect();
-    if json {
+    if let Some(provenance) = json {
         let mut value = plan_json(plan, target);
         value["files"] = json!(names);
         value["file_bytes"] = json!(report.file_bytes);
         value["seconds"] = json!(time.as_secs_f64());
         value["ternary"] = ternary_json(&report.ternary);
         value["moved"] = moves_json(&report.moves);
+        let value = provenance.before(value);
         return writeln!(out, "{}", shown::json(&value, true));
     }
     writeln!(
@@ -238,7 +271,13 @@ pub fn write_report(
         target.name(),
         human_bytes(report.file_bytes)
     )?;
-    writeln!(out, "{}\n{}", sizes(plan), type_counts(plan))?;
+    writeln!(
+        out,
+        "{}\n{}\n{}",
+        sizes(plan),
+        type_counts(plan),
+        loaded_by(plan)
+    )?;
     fallbacks(plan, out)?;
     if !report.moves.tensors.is_empty() {
         writeln!(out, "moved: {}", shown::message(&report.moves.to_string()))?;

@@ -1,0 +1,46 @@
+//! Logarithms of probabilities in the two forms that llama-perplexity computes for tasks.
+
+use std::cell::OnceCell;
+
+use crate::math::{expf, logf};
+
+/// How the probability of a token becomes a logarithm.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Form {
+    /// The probability is rounded to `f32`, its divisor summed in `f64`; then its logarithm.
+    OfProbability,
+    /// The logit less the largest less the logarithm of a divisor that is summed in `f32`.
+    OfLogit,
+}
+
+/// One row of logits, of which there is at least one. What its tokens share is computed once.
+pub struct Row<'a> {
+    logits: &'a [f32],
+    max: f32,
+    double: OnceCell<f64>,
+    log_single: OnceCell<f32>,
+}
+
+impl<'a> Row<'a> {
+    pub fn new(logits: &'a [f32]) -> Row<'a> {
+        Row {
+            logits,
+            max: logits.iter().fold(f32::NEG_INFINITY, |m, &l| m.max(l)),
+            double: OnceCell::new(),
+            log_single: OnceCell::new(),
+        }
+    }
+
+    /// The logarithm of the probability of `token`.
+    pub fn log_prob(&self, token: u32, form: Form) -> f32 {
+        let logit = self.logits[token as usize] - self.max;
+        let terms = self.logits.iter().map(|&l| expf(l - self.max));
+        match form {
+            Form::OfProbability => {
+                let sum = self.double.get_or_init(|| terms.map(f64::from).sum());
+                logf((f64::from(expf(logit)) / sum) as f32)
+            }
+            Form::OfLogit => logit - self.log_single.get_or_init(|| logf(terms.sum())),
+        }
+    }
+}

@@ -1,0 +1,158 @@
+//! Tasks with choices: of some texts that begin alike, does a model find the right one most likely?
+//!
+//! HellaSwag, WinoGrande and multiple choice by llama-perplexity's protocol: its file formats, its order of tasks drawn at
+//! random, its likelihoods and rounding. Texts of several tasks stand in one context of [`TaskOptions::n_ctx`] cells there, those of a
+//! task sharing their beginning. That decides how sums over cells are grouped ([`crate::kv::Placement`]), and so the last digits.
+
+pub mod hellaswag;
+pub mod multiple_choice;
+pub mod winogrande;
+
+mod branches;
+mod choose;
+mod log_prob;
+mod run;
+
+pub use run::{Subject, TaskOptions};
+
+use std::error::Error;
+
+use crate::model::WidthError;
+use crate::step::StepError;
+use crate::tokenizer::TokenizerError;
+
+/// Why tasks cannot be read or scored.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum TaskError {
+    /// Something in the file is not as it has to be.
+    #[error("{place}: {what}")]
+    Malformed {
+        /// The line, or the task and the byte.
+        place: String,
+        /// What is wrong.
+        what: String,
+    },
+    /// Nothing to do.
+    #[error("there are no tasks in the file")]
+    NoTasks,
+    /// A task that has more tokens than the context.
+    #[error(
+        "{place}: the task needs {needed} cells of a context of {n_ctx}; give -c {} or more",
+        each(*.needed, *.parallel)
+    )]
+    TooLong {
+        /// Where the task stands.
+        place: String,
+        /// Tokens of its texts, what they share once.
+        needed: usize,
+        /// Cells for all texts.
+        n_ctx: usize,
+        /// Texts that share them.
+        parallel: usize,
+    },
+    /// A task that has more choices than texts may stand in the context.
+    #[error("{place}: the task has {choices} choices; give -np {choices} or more")]
+    TooManyChoices {
+        /// Where the task stands.
+        place: String,
+        /// How many.
+        choices: usize,
+    },
+    /// The model computed a NaN or an infinity.
+    #[error("{0}: non-finite logits: the model's weights are damaged or overflow")]
+    NonFinite(String),
+    /// The model does not have the width.
+    #[error(transparent)]
+    Width(#[from] WidthError),
+    /// The text cannot be encoded.
+    #[error(transparent)]
+    Tokenizer(#[from] TokenizerError),
+    /// The model cannot take the tokens.
+    #[error(transparent)]
+    Step(StepError),
+    /// The caller asked to stop.
+    #[error("interrupted")]
+    Interrupted,
+}
+
+impl From<StepError> for TaskError {
+    fn from(e: StepError) -> TaskError {
+        match e {
+            StepError::Cancelled => TaskError::Interrupted,
+            e => TaskError::Step(e),
+        }
+    }
+}
+
+/// Cells for each of the texts that share them.
+fn each(needed: usize, parallel: usize) -> usize {
+    needed.div_ceil(parallel.max(1))
+}
+
+/// Something wrong at a place of the file.
+fn malformed(place: impl Into<String>, what: impl Into<String>) -> TaskError {
+    TaskError::Malformed {
+        place: place.into(),
+        what: what.into(),
+    }
+}
+
+/// Hears what has been found after every task; `Err` ends the run.
+pub type TaskObserver<'a, T> = &'a mut dyn FnMut(&T) -> Result<(), Box<dyn Error + Send + Sync>>;
+
+/// How many tasks are done, and of how many of them the right choice was the most likely.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Accuracy {
+    /// Tasks so far.
+    pub done: usize,
+    /// Those that came out right.
+    pub correct: usize,
+}
+
+impl Accuracy {
+    /// One more task.
+    fn push(&mut self, right: bool) {
+        self.done += 1;
+        self.correct += usize::from(right);
+    }
+
+    /// Right ones among all.
+    pub fn ratio(&self) -> f64 {
+        self.correct as f64 / self.done as f64
+    }
+
+    /// Wilson's score interval of the ratio at 95 %: its lower and its upper end.
+    pub fn interval(&self) -> [f64; 2] {
+        const NORMAL: f64 = 1.959_963_984_54;
+        let (n, ratio) = (self.done as f64, self.ratio());
+        let z = NORMAL * NORMAL / n;
+        let half = z * (n * (4.0 * ratio * (1.0 - ratio) + z)).sqrt() / (NORMAL + NORMAL);
+        let middle = ratio + z * 0.5;
+        [middle - half, middle + half].map(|end| end / (1.0 + z))
+    }
+}
+
+/// A share of tasks and its standard error, in percent, rounded as llama-perplexity rounds them.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Share {
+    /// Percent.
+    pub value: f64,
+    /// Its standard error in percent; no number for a single task.
+    pub error: f64,
+}
+
+impl Share {
+    /// `part` of `all`, from `tasks` tasks.
+    fn new(part: usize, all: usize, tasks: usize) -> Share {
+        let p = part as f32 / all as f32;
+        let variance = p * (1.0 - p) / (tasks as f32 - 1.0);
+        Share {
+            value: f64::from(100.0 * p),
+            error: f64::from(100.0 * variance.sqrt()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,353 @@
+//! One file into several and back: the files of llama-gguf-split, byte for byte.
+//!
+//! The first file of a set has all metadata, the others the three keys that hold the set together and nothing else. Tensors keep
+//! their order and their bytes.
+
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+
+use thiserror::Error;
+use trine_formats::gguf::write::{Layout, NewTensor, WriteError};
+use trine_formats::gguf::{
+    Complete, GgufError, Metadata, ModelFile, ScatterWriter, TensorInfo, Value, split,
+};
+
+use super::metadata::{add_split, c_strings};
+use super::source::{ReadError, ShardReader};
+
+/// Bytes that are copied at a time.
+const CHUNK: u64 = 1 << 22;
+/// Where ggml's writer places tensors: at multiples of this, whatever a file says.
+const ALIGNMENT: u64 = 32;
+
+/// Where a file ends and the next begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SplitLimit {
+    /// After so many tensors, above 0.
+    Tensors(usize),
+    /// Before the tensor with which the tensors of a file would have more bytes than this.
+    Bytes(u64),
+}
+
+/// How a model is split.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SplitOptions {
+    /// What a file may hold.
+    pub limit: SplitLimit,
+    /// The first file holds metadata alone.
+    pub no_tensor_first: bool,
+}
+
+/// Why a model is not split or merged.
+#[allow(missing_docs, reason = "the messages say what the fields are")]
+#[derive(Error, Debug)]
+#[non_exhaustive]
+pub enum SplitError {
+    #[error("the model is split already, into {0} files; merge them first")]
+    AlreadySplit(usize),
+    #[error("the model is no set of files: key split.count is missing")]
+    NotSplit,
+    #[error(
+        "tensor {tensor} has {bytes} bytes, more than the limit of {limit}, and no file may be without tensors; give a larger --split-max-size"
+    )]
+    TooLarge {
+        tensor: String,
+        bytes: u64,
+        limit: u64,
+    },
+    #[error("the model would become {0} files, and a set has at most 65535; give a larger limit")]
+    TooMany(usize),
+    #[error(
+        "general.alignment is {0}, and llama-gguf-split places tensors at multiples of 32 all the same, which makes a damaged file; rquantize IN.gguf OUT.gguf COPY --override-kv general.alignment=int:32 makes one that can be split"
+    )]
+    Alignment(u64),
+    #[error("the output cannot be laid out")]
+    Layout(#[from] GgufError),
+    #[error(transparent)]
+    Read(#[from] ReadError),
+    #[error(transparent)]
+    Write(#[from] WriteError),
+}
+
+/// The files that a model becomes.
+pub struct SplitPlan {
+    files: Vec<PlannedFile>,
+}
+
+/// One of them.
+pub struct PlannedFile {
+    layout: Layout,
+    /// Which of the model's tensors, in its order.
+    tensors: Range<usize>,
+}
+
+impl PlannedFile {
+    /// How many tensors it holds.
+    pub fn tensors(&self) -> usize {
+        self.tensors.len()
+    }
+
+    /// Its size.
+    pub fn bytes(&self) -> u64 {
+        self.layout.file_bytes()
+    }
+
+    /// Its size without the padding behind tensors, as llama-gguf-split counts it.
+    pub fn unpadded_bytes(&self) -> u64 {
+        let tensors = self.layout.tensors().iter().map(|t| t.bytes);
+        self.layout.header().len() as u64 + tensors.sum::<u64>()
+    }
+}
+
+impl SplitPlan {
+    /// Several files of one.
+    ///
+    /// # Errors
+    /// The model is a set already; a tensor alone exceeds the limit where its file would be empty before it; more files than a
+    /// set can have; what ggml's writer would damage.
+    pub fn split(model: &ModelFile, options: SplitOptions) -> Result<SplitPlan, SplitError> {
+        if model.shards().len() > 1 {
+            return Err(SplitError::AlreadySplit(model.shards().len()));
+        }
+        check_alignment(model)?;
+        let tensors: Vec<&TensorInfo> = model.tensors().collect();
+        let groups = groups(&tensors, options)?;
+        let count = u16::try_from(groups.len()).map_err(|_| SplitError::TooMany(groups.len()))?;
+        let mut files = Vec::with_capacity(groups.len());
+        for (no, group) in (0..).zip(groups) {
+            let mut meta = match no {
+                0 => copied(model.meta()),
+                _ => Metadata::default(),
+            };
+            // The number of files is not known yet when the reference writes the keys, and moves to their end.
+            add_split(&mut meta, no, 0, tensors.len());
+            meta.set(split::KEY_COUNT, Value::U16(count));
+            files.push(planned(meta, &tensors, group)?);
+        }
+        Ok(SplitPlan { files })
+    }
+
+    /// One file of several.
+    ///
+    /// # Errors
+    /// The model is no set; what ggml's writer would damage.
+    pub fn merge(model: &ModelFile) -> Result<SplitPlan, SplitError> {
+        if model.meta().get(split::KEY_COUNT).is_none() {
+            return Err(SplitError::NotSplit);
+        }
+        check_alignment(model)?;
+        let mut meta = copied(model.meta());
+        // 0 says that there is no set, and the other keys stay.
+        meta.set(split::KEY_COUNT, Value::U16(0));
+        let tensors: Vec<&TensorInfo> = model.tensors().collect();
+        let files = vec![planned(meta, &tensors, 0..tensors.len())?];
+        Ok(SplitPlan { files })
+    }
+
+    /// The files in order.
+    pub fn files(&self) -> &[PlannedFile] {
+        &self.files
+    }
+
+    /// Bytes of all files.
+    pub fn bytes(&self) -> u64 {
+        self.files.iter().map(PlannedFile::bytes).sum()
+    }
+
+    /// The names of a set with this prefix.
+    pub fn paths(&self, prefix: &str) -> Vec<PathBuf> {
+        let count = self.files.len() as u32;
+        let numbers = 0..count;
+        numbers
+            .map(|no| split::shard_path(prefix, no, count))
+            .collect()
+    }
+
+    /// Writes the files of `model` to `paths`, one for each. They appear under their names when all are complete; until then, and
+    /// after any error, what was there stays. `copied` hears of every tensor and of the bytes of it that are copied.
+    ///
+    /// # Errors
+    /// I/O; a path that is an input; an input that changed.
+    pub fn write(
+        &self,
+        model: &ModelFile,
+        paths: &[PathBuf],
+        copied: &mut dyn FnMut(&str, u64),
+    ) -> Result<(), SplitError> {
+        let inputs: Vec<&Path> = model.shards().iter().map(|s| s.path.as_path()).collect();
+        let readers: Vec<ShardReader> = model.shards().iter().map(ShardReader::new).collect();
+        let sources: Vec<Source<'_>> = sources(model, &readers).collect();
+        let mut complete = Vec::with_capacity(paths.len());
+        let mut buffer = Vec::new();
+        for (file, path) in self.files.iter().zip(paths) {
+            let writer = ScatterWriter::create(path, file.layout.clone(), &inputs)?;
+            for (index, source) in sources[file.tensors.clone()].iter().enumerate() {
+                let mut at = 0;
+                while at < source.bytes {
+                    let n = CHUNK.min(source.bytes - at);
+                    let data = source.read(at, n, &mut buffer)?;
+                    writer.write(index, at, data)?;
+                    copied(source.name, n);
+                    at += n;
+                }
+            }
+            complete.push(writer.complete(&file.layout)?);
+        }
+        readers.iter().try_for_each(ShardReader::unchanged)?;
+        Ok(Complete::keep_all(complete)?)
+    }
+}
+
+/// Where a tensor of the input lies.
+struct Source<'a> {
+    reader: &'a ShardReader,
+    name: &'a str,
+    offset: u64,
+    bytes: u64,
+}
+
+impl Source<'_> {
+    fn read<'b>(&'b self, at: u64, n: u64, buffer: &'b mut Vec<u8>) -> Result<&'b [u8], ReadError> {
+        self.reader
+            .read_at(self.name, self.offset + at, n as usize, buffer)
+    }
+}
+
+/// All tensors of a model, in its order.
+fn sources<'a>(
+    model: &'a ModelFile,
+    readers: &'a [ShardReader],
+) -> impl Iterator<Item = Source<'a>> {
+    let shards = model.shards().iter().zip(readers);
+    shards.flat_map(|(shard, reader)| {
+        shard.gguf.tensors.iter().map(move |t| Source {
+            reader,
+            name: &t.name,
+            offset: shard.gguf.data_offset + t.offset,
+            bytes: t.bytes,
+        })
+    })
+}
+
+fn check_alignment(model: &ModelFile) -> Result<(), SplitError> {
+    match model.meta().get_u64("general.alignment")? {
+        None | Some(ALIGNMENT) => Ok(()),
+        Some(other) => Err(SplitError::Alignment(other)),
+    }
+}
+
+/// Keys in the reference's order and with its strings.
+fn copied(meta: &Metadata) -> Metadata {
+    let mut out = Metadata::default();
+    for (key, value) in meta.iter() {
+        out.set(key, c_strings(value));
+    }
+    out
+}
+
+fn planned(
+    meta: Metadata,
+    tensors: &[&TensorInfo],
+    group: Range<usize>,
+) -> Result<PlannedFile, SplitError> {
+    let new = tensors[group.clone()].iter().map(|&t| NewTensor::from(t));
+    let new: Vec<NewTensor> = new.collect();
+    Ok(PlannedFile {
+        layout: Layout::new(&meta, &new)?.padded(),
+        tensors: group,
+    })
+}
+
+/// Which tensors go into which file.
+fn groups(tensors: &[&TensorInfo], options: SplitOptions) -> Result<Vec<Range<usize>>, SplitError> {
+    let mut groups = vec![0..0; 1 + usize::from(options.no_tensor_first)];
+    let mut bytes = 0u64;
+    for (i, tensor) in tensors.iter().enumerate() {
+        let own = tensor.bytes.next_multiple_of(ALIGNMENT);
+        let ends = match options.limit {
+            SplitLimit::Tensors(n) => i > 0 && i.is_multiple_of(n),
+            SplitLimit::Bytes(limit) => bytes.saturating_add(own) > limit,
+        };
+        if ends {
+            if let (SplitLimit::Bytes(limit), Some(true)) =
+                (options.limit, groups.last().map(Range::is_empty))
+            {
+                return Err(SplitError::TooLarge {
+                    tensor: tensor.name.clone(),
+                    bytes: tensor.bytes,
+                    limit,
+                });
+            }
+            groups.push(i..i);
+            bytes = 0;
+        }
+        bytes = bytes.saturating_add(own);
+        if let Some(last) = groups.last_mut() {
+            last.end = i + 1;
+        }
+    }
+    Ok(groups)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use trine_formats::types::TypeId;
+
+    fn tensors(bytes: &[u64]) -> Vec<TensorInfo> {
+        let tensor = |(i, &bytes): (usize, &u64)| TensorInfo {
+            name: format!("t{i}"),
+            shape: vec![bytes],
+            ty: TypeId::F32,
+            offset: 0,
+            bytes,
+        };
+        bytes.iter().enumerate().map(tensor).collect()
+    }
+
+    fn lengths(bytes: &[u64], limit: SplitLimit, no_tensor_first: bool) -> Vec<usize> {
+        let tensors = tensors(bytes);
+        let tensors: Vec<&TensorInfo> = tensors.iter().collect();
+        let options = SplitOptions {
+            limit,
+            no_tensor_first,
+        };
+        let groups = groups(&tensors, options).unwrap();
+        assert!(groups.windows(2).all(|g| g[0].end == g[1].start));
+        groups.iter().map(Range::len).collect()
+    }
+
+    #[test]
+    fn files_end_where_the_limit_says() {
+        let five = [1; 5];
+        assert_eq!(lengths(&five, SplitLimit::Tensors(2), false), [2, 2, 1]);
+        assert_eq!(lengths(&five, SplitLimit::Tensors(2), true), [0, 2, 2, 1]);
+        assert_eq!(lengths(&five, SplitLimit::Tensors(9), false), [5]);
+        // Each counts as a multiple of 32.
+        assert_eq!(lengths(&five, SplitLimit::Bytes(64), false), [2, 2, 1]);
+        assert_eq!(
+            lengths(&five, SplitLimit::Bytes(63), true),
+            [0, 1, 1, 1, 1, 1]
+        );
+        // A large tensor behind others has a file of its own.
+        assert_eq!(
+            lengths(&[1, 900, 1], SplitLimit::Bytes(64), false),
+            [1, 1, 1]
+        );
+        assert_eq!(lengths(&[], SplitLimit::Tensors(1), false), [0]);
+    }
+
+    #[test]
+    fn a_first_tensor_that_is_too_large_is_refused() {
+        let tensors = tensors(&[65, 1]);
+        let tensors: Vec<&TensorInfo> = tensors.iter().collect();
+        for no_tensor_first in [false, true] {
+            let options = SplitOptions {
+                limit: SplitLimit::Bytes(64),
+                no_tensor_first,
+            };
+            let e = groups(&tensors, options).unwrap_err().to_string();
+            assert!(e.starts_with("tensor t0 has 65 bytes, more than the limit of 64"));
+        }
+    }
+}

@@ -1,0 +1,123 @@
+//! What a result stands on: the schema of its JSON, the tool, the machine and the models, `docs/json.md`.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+
+use anyhow::Result;
+use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
+use trine::{Isa, Model};
+use trine_formats::gguf::ModelFile;
+
+use crate::text::hex;
+use crate::version;
+
+/// What was used to come to a result.
+#[derive(Clone, Debug, Default)]
+pub struct Provenance {
+    /// Name and version of the report's form, such as `rperplexity.estimate/1`: the number goes up when fields change their
+    /// meaning or go away.
+    pub schema: &'static str,
+    /// Threads that did the work, where they are of interest.
+    pub threads: Option<usize>,
+    /// Instruction set of the kernels, where kernels were used.
+    pub isa: Option<Isa>,
+    /// All files of the models.
+    pub models: Vec<PathBuf>,
+}
+
+/// The files of a model.
+fn files(model: &ModelFile) -> Vec<PathBuf> {
+    let shards = model.shards().iter();
+    shards.map(|shard| shard.path.clone()).collect()
+}
+
+impl Provenance {
+    /// Where a tool looks at files and does not run them; the report names them itself.
+    pub fn of(schema: &'static str) -> Provenance {
+        Provenance {
+            schema,
+            ..Provenance::default()
+        }
+    }
+
+    /// Of a model that was run.
+    ///
+    /// # Errors
+    /// TRINE_ISA cannot be followed.
+    pub fn of_run(schema: &'static str, model: &Model) -> Result<Provenance> {
+        Ok(Provenance {
+            schema,
+            threads: Some(model.threads()),
+            isa: Some(Isa::from_env()?),
+            models: files(model.file()),
+        })
+    }
+
+    /// Of work on the weights of a model.
+    pub fn of_files(schema: &'static str, model: &ModelFile) -> Provenance {
+        Provenance {
+            schema,
+            models: files(model),
+            ..Provenance::default()
+        }
+    }
+
+    /// `report`, an object, with the schema and the provenance before its own fields.
+    ///
+    /// The models are read once more for their hashes, a few seconds for each ten gigabytes. One that cannot be read any more has
+    /// none.
+    pub fn before(&self, report: Value) -> Value {
+        let models = self.models.iter().map(|path| describe(path));
+        let mut whole = json!({
+            "schema": self.schema,
+            "provenance": {
+                "tool": self.schema.split(['.', '/']).next(),
+                "version": version::VERSION,
+                "commit": version::COMMIT,
+                "processor": processor(),
+                "isa": self.isa.map(Isa::name),
+                "threads": self.threads,
+                "models": models.collect::<Vec<_>>(),
+            },
+        });
+        if let (Value::Object(whole), Value::Object(own)) = (&mut whole, report) {
+            whole.extend(own);
+        }
+        whole
+    }
+}
+
+/// One file: path, bytes, SHA-256.
+fn describe(path: &Path) -> Value {
+    let hash = sha256(path).ok();
+    json!({
+        "file": path.display().to_string(),
+        "bytes": hash.as_ref().map(|h| h.0),
+        "sha256": hash.map(|h| h.1),
+    })
+}
+
+fn sha256(path: &Path) -> io::Result<(u64, String)> {
+    let mut file = File::open(path)?;
+    let mut buffer = vec![0; 1 << 20];
+    let (mut sha, mut bytes) = (Sha256::new(), 0);
+    loop {
+        let n = file.read(&mut buffer)?;
+        if n == 0 {
+            return Ok((bytes, hex(&sha.finalize())));
+        }
+        sha.update(&buffer[..n]);
+        bytes += n as u64;
+    }
+}
+
+/// The processor's name, where Linux tells.
+pub fn processor() -> String {
+    let info = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let line = info.lines().find(|l| l.starts_with("model name"));
+    let name = line.and_then(|l| l.split_once(':'));
+    name.map_or(std::env::consts::ARCH, |(_, name)| name.trim())
+        .to_owned()
+}

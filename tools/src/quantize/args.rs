@@ -1,0 +1,264 @@
+//! The options of `rquantize`: llama-quantize's names, and those of what it does besides.
+
+use std::path::PathBuf;
+
+use anyhow::{Context, Result, anyhow, bail};
+use clap::Parser;
+use trine::quant::{KvOverride, Selection, nearest, parse_type};
+use trine_formats::gguf::ShapeTiles;
+use trine_formats::types::TypeId;
+
+use crate::anyprec::AnyPrecArgs;
+use crate::goal::{Goal, long_help};
+use crate::packing::I2sLayout;
+use crate::split::SplitArgs;
+use crate::threads;
+use crate::widely::WidelyArgs;
+
+/// Quantize a GGUF model. The output is, byte for byte, the file that llama-quantize writes.
+///
+/// The file appears under its name only when it is complete; an interrupted run changes nothing.
+/// What cannot be honoured is refused with every tensor named: rows that are not whole blocks (see
+/// --fallback), ternary types for weights that are not ternary (see --force).
+///
+/// AP3-8 and its like make any-precision files for trine, from which a model runs at every width, and SQ4 a
+/// single width: each row gets tables of its own.
+///
+/// Ternary weights are moved between F32, F16, BF16, TQ1_0, TQ2_0, Q2_0 and bitnet.cpp's I2_S, TL1 and TL2
+/// without a change: what a type cannot hold exactly is refused, with every tensor named.
+#[derive(Parser)]
+#[command(name = "rquantize", version, after_help = SHORT_HELP, after_long_help = long_help())]
+#[command(
+    override_usage = "rquantize [OPTIONS] IN.gguf OUT.gguf TYPE [THREADS]\n       rquantize [OPTIONS] --dry-run IN.gguf TYPE\n       rquantize --width N IN.gguf OUT.gguf\n       rquantize --split-max-size N(M|G) IN.gguf OUTPREFIX\n       rquantize --merge FIRST-00001-of-0000N.gguf OUT.gguf"
+)]
+pub struct Args {
+    /// The model; of a split one any shard
+    #[arg(value_name = "IN.gguf")]
+    pub input: PathBuf,
+
+    /// Output, type and number of threads; without OUT.gguf the file is ggml-model-TYPE.gguf beside
+    /// the input, without THREADS every processor works
+    #[arg(value_name = "OUT.gguf TYPE [THREADS]", required = true, num_args = 1..=3, hide_possible_values = true)]
+    pub rest: Vec<String>,
+
+    /// Allow tensors that are quantized already to be quantized again, at a loss
+    #[arg(long)]
+    pub allow_requantize: bool,
+
+    /// Where a row is not whole blocks of its type, take the type that llama-quantize would take silently, whatever the
+    /// type (such as tq2_0 to q4_0). For K-quants (such as q6_K to q8_0) this is done without being asked for
+    #[arg(long)]
+    pub fallback: bool,
+
+    /// Make tensors ternary although they are not, or scales what the type can hold
+    #[arg(long)]
+    pub force: bool,
+
+    /// Every tensor gets the type itself: no mixture
+    #[arg(long)]
+    pub pure: bool,
+
+    /// Copy output.weight as it is
+    #[arg(long)]
+    pub leave_output_tensor: bool,
+
+    /// Type of output.weight, and of token_embd.weight where it serves as output
+    #[arg(long, value_name = "TYPE")]
+    pub output_tensor_type: Option<String>,
+
+    /// Type of token_embd.weight
+    #[arg(long, value_name = "TYPE")]
+    pub token_embedding_type: Option<String>,
+
+    /// Type of the tensors whose name the regular expression is found in; the first that matches
+    /// counts. May be repeated
+    #[arg(long, value_name = "PATTERN=TYPE")]
+    pub tensor_type: Vec<String>,
+
+    /// A file of such rules, separated by white space
+    #[arg(long, value_name = "FILE")]
+    pub tensor_type_file: Option<PathBuf>,
+
+    /// Importance matrix (GGUF or the older form): columns that matter get smaller errors
+    #[arg(long, value_name = "FILE")]
+    pub imatrix: Option<String>,
+
+    /// Use the matrix only for tensors whose name contains this. May be repeated
+    #[arg(
+        long,
+        value_name = "TEXT",
+        requires = "imatrix",
+        conflicts_with = "exclude_weights"
+    )]
+    pub include_weights: Vec<String>,
+
+    /// Do not use the matrix for tensors whose name contains this. May be repeated
+    #[arg(long, value_name = "TEXT", requires = "imatrix")]
+    pub exclude_weights: Vec<String>,
+
+    /// Leave these layers out and renumber the others
+    #[arg(long, value_name = "N,N,...")]
+    pub prune_layers: Option<String>,
+
+    /// Write one file per input shard, OUT-00001-of-0000N.gguf
+    #[arg(long)]
+    pub keep_split: bool,
+
+    /// Set metadata: KEY=int:N, KEY=float:X, KEY=bool:true, KEY=str:TEXT. May be repeated
+    #[arg(long, value_name = "KEY=TYPE:VALUE")]
+    pub override_kv: Vec<String>,
+
+    /// Show what every tensor would become and write nothing; fails where the real run would refuse
+    /// from the headers alone
+    #[arg(long)]
+    pub dry_run: bool,
+
+    /// Print the plan or the summary as JSON
+    #[arg(long)]
+    pub json: bool,
+
+    /// Tiles of TL1 and TL2 matrices of one shape in the output; may be repeated. Without it those of
+    /// bitnet.cpp's published kernels, or else some that fit, which are recorded in the file
+    #[arg(long, value_name = "ROWSxCOLUMNS=BM,BK,bm")]
+    pub tl_tiles: Vec<ShapeTiles>,
+
+    /// Layout of I2_S in the output
+    #[arg(long, value_name = "LAYOUT", value_enum, default_value_t)]
+    pub i2s_layout: I2sLayout,
+
+    /// The same of the input, where the file does not say
+    #[arg(long, value_name = "ROWSxCOLUMNS=BM,BK,bm")]
+    pub input_tl_tiles: Vec<ShapeTiles>,
+
+    /// Layout of I2_S in the input; arm64 for files that bitnet.cpp wrote on ARM since November 2025
+    #[arg(long, value_name = "LAYOUT", value_enum, default_value_t)]
+    pub input_i2s_layout: I2sLayout,
+
+    /// Read both files again when done and compare every weight; fails where weights that should be
+    /// the same are not
+    #[arg(long, conflicts_with = "dry_run")]
+    pub verify: bool,
+
+    /// A line per tensor on stderr
+    #[arg(short, long)]
+    pub verbose: bool,
+
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub split: SplitArgs,
+
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub any_precision: AnyPrecArgs,
+
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub widely: WidelyArgs,
+}
+
+const SHORT_HELP: &str = "See --help for examples and the types.";
+
+/// What the positional arguments after the input say.
+pub(super) struct Job {
+    /// The file to write.
+    pub out: PathBuf,
+    /// The type.
+    pub goal: Goal,
+    /// Threads; 0 for all processors.
+    pub threads: usize,
+}
+
+impl Job {
+    pub fn new(args: &Args) -> Result<Job> {
+        let rest: Vec<&str> = args.rest.iter().map(String::as_str).collect();
+        let (out, name, threads) = match rest[..] {
+            [ty] => (None, ty, None),
+            // as in llama-quantize, a first word that is a type is the type
+            [ty, threads] if Goal::parse(ty).is_some() => (None, ty, Some(threads)),
+            [out, ty] => (Some(out), ty, None),
+            [out, ty, threads] => (Some(out), ty, Some(threads)),
+            _ => bail!("too many arguments; see --help"),
+        };
+        let goal = Goal::parse(name).ok_or_else(|| {
+            let hint = nearest(name, Goal::names())
+                .map_or(String::new(), |n| format!("; did you mean {n}?"));
+            let names: Vec<&str> = Goal::names().collect();
+            anyhow!("unknown type '{name}'{hint} (types: {})", names.join(" "))
+        })?;
+        let threads = match threads {
+            None => 0,
+            Some(text) => match text.parse::<u16>() {
+                Ok(n) if n <= 1024 => usize::from(n),
+                _ => bail!("'{text}' is not a number of threads (0 to 1024; 0: all processors)"),
+            },
+        };
+        let out = out.map_or_else(
+            || {
+                args.input
+                    .with_file_name(format!("ggml-model-{}.gguf", goal.name()))
+            },
+            PathBuf::from,
+        );
+        Ok(Job { out, goal, threads })
+    }
+
+    /// How many threads work, where 0 asks for all.
+    pub fn threads(&self) -> usize {
+        threads::count(Some(self.threads).filter(|&n| n > 0))
+    }
+}
+
+impl Args {
+    /// The first option that was given and is only for what llama-quantize or bitnet.cpp make.
+    pub(super) fn usual_option(&self) -> Option<&'static str> {
+        let given = [
+            (self.fallback, "--fallback"),
+            (self.force, "--force"),
+            (self.pure, "--pure"),
+            (self.leave_output_tensor, "--leave-output-tensor"),
+            (!self.tensor_type.is_empty(), "--tensor-type"),
+            (self.tensor_type_file.is_some(), "--tensor-type-file"),
+            (self.prune_layers.is_some(), "--prune-layers"),
+            (self.keep_split, "--keep-split"),
+            (!self.tl_tiles.is_empty(), "--tl-tiles"),
+            (!self.input_tl_tiles.is_empty(), "--input-tl-tiles"),
+        ];
+        given.into_iter().find(|g| g.0).map(|g| g.1)
+    }
+
+    /// The options for the types of the output and the embeddings, as given.
+    pub(super) fn types_of_ends(&self) -> [(&'static str, Option<&str>); 2] {
+        [
+            ("--output-tensor-type", self.output_tensor_type.as_deref()),
+            (
+                "--token-embedding-type",
+                self.token_embedding_type.as_deref(),
+            ),
+        ]
+    }
+
+    pub(super) fn output_type(&self) -> Result<Option<TypeId>> {
+        type_of(self.types_of_ends()[0])
+    }
+
+    pub(super) fn embedding_type(&self) -> Result<Option<TypeId>> {
+        type_of(self.types_of_ends()[1])
+    }
+
+    pub(super) fn selection(&self) -> Selection {
+        Selection {
+            include: self.include_weights.clone(),
+            exclude: self.exclude_weights.clone(),
+        }
+    }
+
+    pub(super) fn overrides(&self) -> Result<Vec<KvOverride>> {
+        let all = self.override_kv.iter().map(|text| KvOverride::parse(text));
+        all.collect::<Result<_, _>>().context("--override-kv")
+    }
+}
+
+fn type_of((option, text): (&str, Option<&str>)) -> Result<Option<TypeId>> {
+    let ty = text.map(parse_type).transpose();
+    ty.with_context(|| option.to_owned())
+}

@@ -1,0 +1,212 @@
+//! `rquantize --split` and `--merge`: what llama-gguf-split does.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Result, bail};
+use clap::Args;
+use serde_json::{Value, json};
+use trine::quant::split::{SplitLimit, SplitOptions, SplitPlan};
+use trine_formats::gguf::ModelFile;
+
+use crate::load::{self, positive};
+use crate::progress::{TensorBar, human_bytes};
+use crate::provenance::Provenance;
+use crate::{inputs, shown, signals};
+
+/// The options of splitting and merging.
+#[derive(Args)]
+pub struct SplitArgs {
+    /// Split IN.gguf into files OUTPREFIX-00001-of-0000N.gguf of 128 tensors, byte for byte those of llama-gguf-split. The other
+    /// --split options imply it
+    #[arg(long, conflicts_with = "merge")]
+    pub split: bool,
+
+    /// Tensors of each file
+    #[arg(long, value_name = "N", conflicts_with_all = ["merge", "split_max_size"], allow_negative_numbers = true, value_parser = positive)]
+    pub split_max_tensors: Option<usize>,
+
+    /// Bytes of the tensors of each file: N million (M) or thousand million (G)
+    #[arg(long, value_name = "N(M|G)", conflicts_with = "merge", value_parser = bytes)]
+    pub split_max_size: Option<u64>,
+
+    /// The first file holds no tensors, only metadata
+    #[arg(long, conflicts_with = "merge")]
+    pub no_tensor_first_split: bool,
+
+    /// Merge the files of a set, of which any is given, into one
+    #[arg(long)]
+    pub merge: bool,
+}
+
+/// Tensors of a file where nothing else is said.
+const MAX_TENSORS: usize = 128;
+
+/// Parses a size such as `500M` or `2G`.
+///
+/// # Errors
+/// Anything else.
+fn bytes(text: &str) -> Result<u64, String> {
+    let wrong = || "give a whole number and M (million bytes) or G, such as 500M or 2G".to_owned();
+    let (number, unit) = text.split_at(text.len() - usize::from(text.ends_with(['M', 'G'])));
+    let unit = match unit {
+        "M" => 1_000_000,
+        "G" => 1_000_000_000,
+        _ => return Err(wrong()),
+    };
+    let number = number.parse::<u32>().ok().filter(|&n| n > 0);
+    number.map(|n| u64::from(n) * unit).ok_or_else(wrong)
+}
+
+impl SplitArgs {
+    /// The option that was given, if one was.
+    pub fn given(&self) -> Option<&'static str> {
+        let given = [
+            (self.merge, "--merge"),
+            (self.split, "--split"),
+            (self.split_max_tensors.is_some(), "--split-max-tensors"),
+            (self.split_max_size.is_some(), "--split-max-size"),
+            (self.no_tensor_first_split, "--no-tensor-first-split"),
+        ];
+        given.into_iter().find(|g| g.0).map(|g| g.1)
+    }
+
+    fn options(&self) -> SplitOptions {
+        let limit = match (self.split_max_size, self.split_max_tensors) {
+            (Some(bytes), _) => SplitLimit::Bytes(bytes),
+            (None, tensors) => SplitLimit::Tensors(tensors.unwrap_or(MAX_TENSORS)),
+        };
+        SplitOptions {
+            limit,
+            no_tensor_first: self.no_tensor_first_split,
+        }
+    }
+}
+
+/// What to do with one model.
+pub struct Job<'a> {
+    /// The options.
+    pub args: &'a SplitArgs,
+    /// The model, or a file of its set.
+    pub input: &'a Path,
+    /// What names begin with, or the file to write.
+    pub out: &'a str,
+    /// Only say what would be done.
+    pub dry_run: bool,
+    /// In JSON.
+    pub json: bool,
+    /// A line per tensor.
+    pub verbose: bool,
+}
+
+/// Splits or merges a model.
+///
+/// # Errors
+/// Whatever is wrong with the files, in one line.
+pub fn run(job: &Job<'_>) -> Result<()> {
+    let model = load::open(job.input, true)?;
+    let merges = job.args.merge;
+    let (plan, paths) = if merges {
+        (SplitPlan::merge(&model)?, vec![PathBuf::from(job.out)])
+    } else {
+        let plan = SplitPlan::split(&model, job.args.options())?;
+        let paths = plan.paths(job.out);
+        (plan, paths)
+    };
+    for path in &paths {
+        inputs::spare_output(path)?;
+        if merges && path.exists() {
+            bail!(
+                "'{}' exists already; --merge writes no file anew",
+                path.display()
+            );
+        }
+    }
+    let mut stdout = signals::stdout();
+    if !merges && !job.json {
+        writeln!(stdout, "n_split: {}", paths.len())?;
+        for (i, file) in plan.files().iter().enumerate() {
+            let millions = file.unpadded_bytes() / 1_000_000;
+            let (no, tensors) = (i + 1, file.tensors());
+            writeln!(
+                stdout,
+                "split {no:05}: n_tensors = {tensors}, total_size = {millions}M"
+            )?;
+        }
+        stdout.flush()?;
+    }
+    if !job.dry_run {
+        write(&model, &plan, &paths, job.verbose)?;
+    }
+    if job.json {
+        let report = report(&model, &plan, &paths, job);
+        let report = Provenance::of_files("rquantize.split/1", &model).before(report);
+        writeln!(stdout, "{}", shown::json(&report, true))?;
+    } else {
+        let (files, tensors) = (model.shards().len(), model.n_tensors());
+        let (size, would) = (
+            human_bytes(plan.bytes()),
+            if job.dry_run { "would be " } else { "" },
+        );
+        if merges {
+            writeln!(
+                stdout,
+                "{}: {would}merged from {files} files with {tensors} tensors, {size}",
+                job.out
+            )?;
+        } else {
+            writeln!(
+                stdout,
+                "{} files {would}written with {tensors} tensors, {size}",
+                paths.len()
+            )?;
+        }
+    }
+    Ok(stdout.flush()?)
+}
+
+fn write(model: &ModelFile, plan: &SplitPlan, paths: &[PathBuf], verbose: bool) -> Result<()> {
+    let bar = TensorBar::new(model.tensors().map(|t| t.bytes).sum(), verbose);
+    let mut last = String::new();
+    let written = plan.write(model, paths, &mut |name, bytes| {
+        if name != last {
+            name.clone_into(&mut last);
+            bar.tensor(name, || shown::name(name));
+        }
+        bar.advance(bytes);
+    });
+    bar.finish();
+    Ok(written?)
+}
+
+fn report(model: &ModelFile, plan: &SplitPlan, paths: &[PathBuf], job: &Job<'_>) -> Value {
+    let files = plan.files().iter().zip(paths);
+    let files = files.map(|(file, path)| {
+        json!({
+            "path": path.display().to_string(),
+            "tensors": file.tensors(),
+            "bytes": file.bytes(),
+        })
+    });
+    json!({
+        "merged_from": job.args.merge.then_some(model.shards().len()),
+        "dry_run": job.dry_run,
+        "tensors": model.n_tensors(),
+        "bytes": plan.bytes(),
+        "files": files.collect::<Vec<_>>(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::bytes;
+
+    #[test]
+    fn sizes_have_a_unit() {
+        assert_eq!(bytes("500M"), Ok(500_000_000));
+        assert_eq!(bytes("2G"), Ok(2_000_000_000));
+        for wrong in ["", "M", "0M", "-1G", "5", "5K", "1.5G", "5Mé", "5 G"] {
+            assert!(bytes(wrong).is_err(), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,57 @@
+//! `docs/tools`: a page for each tool, made from what its `--help` says.
+#![allow(missing_docs)]
+
+use std::path::Path;
+
+use trine_tools::commands::{Tool, all};
+
+fn page(tool: &mut Tool) -> String {
+    let name = tool.command.get_name().to_owned();
+    let help = tool.command.render_long_help().to_string();
+    let mut page = format!(
+        "# {name}\n\nWhat `{name} --help` says (this page is made from it: `TRINE_WRITE_DOCS=1 cargo test --release --workspace --test pages`). Options of\nllama.cpp that are not listed here are accepted with a note or refused with a reason: [migration.md](../migration.md).\n"
+    );
+    if !tool.short.is_empty() {
+        let short = tool.short.iter();
+        let short: Vec<String> = short.map(|(s, l)| format!("`{s}` is `{l}`")).collect();
+        page += &format!("Short forms of several letters: {}.\n", short.join(", "));
+    }
+    page += "\n```text\n";
+    for line in help.lines() {
+        page += line.trim_end();
+        page.push('\n');
+    }
+    page += "```\n";
+    page
+}
+
+#[test]
+fn every_tool_has_a_page_that_says_what_its_help_says() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/tools");
+    for mut tool in all() {
+        let name = tool.command.get_name().to_owned();
+        let path = folder.join(format!("{name}.md"));
+        let page = page(&mut tool);
+        if std::env::var_os("TRINE_WRITE_DOCS").is_some() {
+            std::fs::create_dir_all(&folder).expect("the folder");
+            std::fs::write(&path, &page).expect("the page");
+        }
+        let written = std::fs::read_to_string(&path).unwrap_or_default();
+        assert!(
+            written == page,
+            "docs/tools/{name}.md is older than the tool; see the page for how it is made"
+        );
+        // An example of each tool stands in its help, as people look for one there.
+        assert!(
+            help_has_an_example(&page, &name),
+            "{name} --help has no example"
+        );
+    }
+}
+
+/// Whether a line of the page is a command line of the tool.
+fn help_has_an_example(page: &str, name: &str) -> bool {
+    let command = format!("{name} ");
+    let mut lines = page.lines().map(str::trim_start);
+    lines.any(|line| line.starts_with(&command) && !line.contains("[OPTIONS]"))
+}

@@ -1,5 +1,4 @@
 //! `docs/migration.md`: what becomes of llama.cpp's options, made from the table that the tools read.
-#![allow(missing_docs)]
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -17,7 +16,7 @@ silence would do something else than it was asked for. A word such as `-foo` tha
 read as `-f oo`.
 
 This page is made from the table in `tools/src/args/llama_cpp.rs`
-and from the options of the tools (`TRINE_WRITE_DOCS=1 cargo test --release --workspace --test migration`). A tool that has an
+and from the options of the tools (`TRINE_WRITE_DOCS=1 cargo test --release --workspace --test tools migration`). A tool that has an
 option has it with llama.cpp's meaning, and its `--help` says what it does; the reason is for the other tools. The options of `rserve` stand in
 [server.md](server.md).
 

@@ -1,5 +1,4 @@
 //! rconvert on small checkpoints that are built here.
-#![allow(missing_docs)]
 
 mod checkpoint;
 mod refusals;

@@ -1,6 +1,5 @@
 //! The inner loops of widely linear products as the shipped program has them: what the processor does for every chunk of
 //! sixteen columns.
-#![allow(missing_docs)]
 #![cfg(all(target_arch = "x86_64", target_os = "linux"))]
 
 use std::ops::Range;

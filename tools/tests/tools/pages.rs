@@ -1,5 +1,4 @@
 //! `docs/tools`: a page for each tool, made from what its `--help` says.
-#![allow(missing_docs)]
 
 use std::path::Path;
 
@@ -9,7 +8,7 @@ fn page(tool: &mut Tool) -> String {
     let name = tool.command.get_name().to_owned();
     let help = tool.command.render_long_help().to_string();
     let mut page = format!(
-        "# {name}\n\nWhat `{name} --help` says (this page is made from it: `TRINE_WRITE_DOCS=1 cargo test --release --workspace --test pages`). Options of\nllama.cpp that are not listed here are accepted with a note or refused with a reason: [migration.md](../migration.md).\n"
+        "# {name}\n\nWhat `{name} --help` says (this page is made from it: `TRINE_WRITE_DOCS=1 cargo test --release --workspace --test tools pages`). Options of\nllama.cpp that are not listed here are accepted with a note or refused with a reason: [migration.md](../migration.md).\n"
     );
     if !tool.short.is_empty() {
         let short = tool.short.iter();

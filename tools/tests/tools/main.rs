@@ -1,0 +1,23 @@
+//! The programs as their users run them. One program for all, so that the crates below are linked once and a long test has
+//! others beside it.
+#![allow(missing_docs)]
+
+mod anyprec;
+mod anyprec_run;
+mod fairy2i;
+mod machine_code;
+mod migration;
+mod pages;
+mod rbench;
+mod rconvert;
+mod rgen;
+mod rgen_turns;
+mod rimatrix;
+mod rinspect;
+mod rperplexity;
+mod rperplexity_compare;
+mod rperplexity_tasks;
+mod rquantize;
+mod rquantize_split;
+mod rtokenize;
+mod ternary_formats;

@@ -15,6 +15,7 @@ macro_rules! note {
 pub mod anyprec;
 pub mod args;
 pub mod bench;
+mod drawing;
 pub mod evaluate;
 pub mod exit;
 pub mod feed;

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use anyhow::{Result, bail};
 use clap::{Arg, Parser, ValueEnum};
+use trine::Pooling;
 use trine_tools::load::{ModelArgs, positive};
 
 use crate::engine::Options;
@@ -58,6 +59,11 @@ pub struct Args {
     /// Bits per weight that requests may ask for, separated by commas; without it all of the file
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = clap::value_parser!(u8).range(1..=8))]
     pub widths: Vec<u8>,
+
+    /// How the states of a text's tokens become its vector where a request does not say; without it as the model's file says,
+    /// or their mean
+    #[arg(long, value_name = "KIND", value_enum)]
+    pub pooling: Option<PoolingName>,
 
     /// Answer requests for another model with 404 instead of with this model
     #[arg(long)]
@@ -216,6 +222,25 @@ pub enum LogFormat {
     Text,
     Json,
     None,
+}
+
+/// The kinds of pooling.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+#[allow(missing_docs)]
+pub enum PoolingName {
+    Mean,
+    Cls,
+    Last,
+}
+
+impl From<PoolingName> for Pooling {
+    fn from(name: PoolingName) -> Pooling {
+        match name {
+            PoolingName::Mean => Pooling::Mean,
+            PoolingName::Cls => Pooling::Cls,
+            PoolingName::Last => Pooling::Last,
+        }
+    }
 }
 
 impl Args {

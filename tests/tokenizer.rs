@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use trine::tokenizer::{Tokenizer, TokenizerError};
 use trine_formats::gguf::{Array, Gguf, Limits, Metadata, Value};
-use trine_testkit::{read, testdata};
+use trine_testkit::{is_long, read, testdata};
 
 const VOCABS: [&str; 6] = [
     "gpt-2",
@@ -172,7 +172,8 @@ fn every_pre_tokenizer_splits_like_the_reference() {
 
 #[test]
 fn long_and_hostile_texts_come_back_whole() {
-    let repeat = |s: &str| s.repeat((1 << 18) / s.len());
+    let long = if is_long() { 1 << 18 } else { 1 << 16 };
+    let repeat = |s: &str| s.repeat(long / s.len());
     let texts = [
         " ".repeat(1 << 20),
         repeat("\n"),

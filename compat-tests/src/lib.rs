@@ -22,7 +22,7 @@ pub mod targets;
 use std::fmt;
 
 use trine_testkit::skipped;
-pub use trine_testkit::{root, testdata};
+pub use trine_testkit::{is_long, root, rounds, testdata};
 
 /// Why a reference cannot be had.
 #[derive(Debug)]

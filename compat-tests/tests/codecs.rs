@@ -5,13 +5,13 @@
 #![allow(missing_docs)]
 
 use trine_compat_tests::inputs::{self, Kind, Rng};
-use trine_compat_tests::{files, or_skip, oracle};
+use trine_compat_tests::{files, or_skip, oracle, rounds};
 use trine_formats::types::{TypeId, TypeInfo};
 
 /// Weights per call: a multiple of every block.
 const BATCH: usize = 1 << 15;
 
-/// How often each check of a type draws a batch; small where ggml's own encoder is slow.
+/// How often each check of a type draws a batch in the long form; small where ggml's own encoder is slow.
 struct Work {
     encode: usize,
     importance: usize,
@@ -57,7 +57,7 @@ fn encode(ty: TypeId, kinds: &[Kind], batches: usize) {
     let ours = t.encode.expect("an encoder");
     let mut rng = Rng::named(&format!("encode {} {kinds:?}", t.name));
     let bytes = BATCH / t.block * t.bytes;
-    for _ in 0..batches {
+    for _ in 0..rounds(batches) {
         let x = inputs::rows(&mut rng, kinds, BATCH / 256, 256);
         // ggml leaves the block sums of an all-zero Q8_K block as they were: zeros here, as in trine.
         let mut want = vec![0; bytes];
@@ -79,7 +79,7 @@ fn encode_with_importance(ty: TypeId, kinds: &[Kind], batches: usize) {
     let t = info(ty);
     let ours = t.encode.expect("an encoder");
     let mut rng = Rng::named(&format!("importance {}", t.name));
-    for batch in 0..batches {
+    for batch in 0..rounds(batches) {
         let columns = [256, 1024, 2048][rng.below(3)];
         let rows = BATCH / columns;
         let x = inputs::rows(&mut rng, kinds, rows, columns);
@@ -104,7 +104,7 @@ fn decode(ty: TypeId, batches: usize) {
     let reference = oracle.decoder(t).expect("a reference decoder");
     let ours = t.decode.expect("a decoder");
     let mut rng = Rng::named(&format!("decode {}", t.name));
-    for batch in 0..batches {
+    for batch in 0..rounds(batches) {
         let mut bytes = vec![0; BATCH / t.block * t.bytes];
         match t.encode {
             Some(encode) if batch % 4 == 0 => {

@@ -8,7 +8,7 @@
 use trine_compat_tests::golden::Kernels;
 use trine_compat_tests::inputs::{self, Kind, Rng};
 use trine_compat_tests::oracle::{self, DOTS, Rounding};
-use trine_compat_tests::{files, or_skip};
+use trine_compat_tests::{files, or_skip, rounds};
 use trine_formats::types::{TypeId, TypeInfo};
 use trine_kernels::testing::isas;
 use trine_kernels::{mat_rows, quantize_act};
@@ -114,7 +114,7 @@ fn round_scales(rng: &mut Rng, t: &TypeInfo, rows: &mut [u8]) {
     }
 }
 
-fn compare(ty: TypeId, rounds: usize) {
+fn compare(ty: TypeId) {
     let Some(oracle) = or_skip(oracle::get()) else {
         return;
     };
@@ -123,7 +123,7 @@ fn compare(ty: TypeId, rounds: usize) {
     let reference = oracle.dot(t).expect("a reference dot");
     let is_fused = reference.rounding == Rounding::Fused;
     let mut rng = Rng::named(&format!("dot {}", t.name));
-    for round in 0..rounds {
+    for round in 0..rounds(1500) {
         // Lengths of one block and of odd numbers of blocks, row and token counts off every tile.
         let unit = t.block.max(act.block).max(64);
         let n = unit * [1, 2, 3, 5, 8][rng.below(5)];
@@ -147,7 +147,7 @@ macro_rules! dots {
             use super::*;
             $(#[test]
             fn $name() {
-                compare(TypeId::$ty, 1500);
+                compare(TypeId::$ty);
             })*
         }
         const COMPARED: &[TypeId] = &[$(TypeId::$ty),*];
@@ -261,7 +261,7 @@ fn activations(ty: TypeId) {
     let reference = oracle.encoder(t).expect("a reference encoder");
     let mut rng = Rng::named(&format!("activations {}", t.name));
     let kinds: Vec<Kind> = Kind::FINITE.into_iter().chain(Kind::WILD).collect();
-    for _ in 0..4000 {
+    for _ in 0..rounds(4000) {
         let n = 256 * (1 + rng.below(9));
         let x = inputs::rows(&mut rng, &kinds, 1, n);
         let mut want = vec![0; row_bytes(t, n)];

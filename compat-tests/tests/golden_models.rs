@@ -12,7 +12,7 @@ use trine::eval::kld::divergence;
 use trine::eval::perplexity::{Estimate, perplexity};
 use trine::tokenizer::Tokenizer;
 use trine_compat_tests::models::{self, BITNET, TRILM};
-use trine_compat_tests::{fetch, files, golden, or_skip, programs, testdata};
+use trine_compat_tests::{fetch, files, golden, is_long, or_skip, programs, testdata};
 use trine_formats::gguf::ModelFile;
 
 fn f16(name: &str) -> ModelFile {
@@ -60,11 +60,15 @@ fn check_greedy(file: &ModelFile, name: &str) {
     }
 }
 
-/// The first `limit` chunks, or all that were recorded.
+/// The first `short` chunks, in the long form all that were recorded.
 #[track_caller]
-fn check_perplexity(file: &ModelFile, name: &str, limit: Option<usize>) {
+fn check_perplexity(file: &ModelFile, name: &str, short: usize) {
     let golden = golden::perplexity(name).expect("a golden perplexity");
-    let count = limit.unwrap_or(golden.running.len());
+    let count = if is_long() {
+        golden.running.len()
+    } else {
+        short
+    };
     let text = std::fs::read_to_string(testdata("wikitext-2/wiki.test.raw")).expect("the text");
     let model = models::load(file).expect("a model");
     let tokenizer = Tokenizer::from_metadata(file.meta()).expect("a tokenizer");
@@ -102,7 +106,7 @@ mod trilm {
         let file = super::f16(TRILM);
         check_logits(&file, "trilm-F16");
         check_greedy(&file, "trilm-F16");
-        check_perplexity(&file, TRILM, None);
+        check_perplexity(&file, TRILM, 4);
     }
 
     #[test]
@@ -132,7 +136,7 @@ mod trilm {
     fn tq1_0() {
         let file = ternary(TRILM, "TQ1_0");
         check_logits(&file, "trilm-TQ1_0");
-        check_perplexity(&file, &format!("{TRILM} -> TQ1_0"), None);
+        check_perplexity(&file, &format!("{TRILM} -> TQ1_0"), 4);
     }
 }
 
@@ -144,7 +148,7 @@ mod bitnet {
         let file = super::f16(BITNET);
         check_logits(&file, "bitnet-F16");
         check_greedy(&file, "bitnet-F16");
-        check_perplexity(&file, BITNET, Some(4));
+        check_perplexity(&file, BITNET, 2);
     }
 
     #[test]
@@ -152,14 +156,14 @@ mod bitnet {
         let file = ternary(BITNET, "TQ2_0");
         check_logits(&file, "bitnet-TQ2_0");
         check_greedy(&file, "bitnet-TQ2_0");
-        check_perplexity(&file, &format!("{BITNET} -> TQ2_0"), None);
+        check_perplexity(&file, &format!("{BITNET} -> TQ2_0"), 4);
     }
 
     #[test]
     fn tq1_0() {
         let file = ternary(BITNET, "TQ1_0");
         check_logits(&file, "bitnet-TQ1_0");
-        check_perplexity(&file, &format!("{BITNET} -> TQ1_0"), None);
+        check_perplexity(&file, &format!("{BITNET} -> TQ1_0"), 4);
     }
 }
 
@@ -289,12 +293,6 @@ fn check_imatrix(model: &Path, name: &str) {
     assert!(ours == golden.expect("golden"), "{name}");
 }
 
-/// One chunk, or all three under `TRINE_COMPAT_FULL=1`.
-fn public_chunks() -> Option<usize> {
-    let is_full = std::env::var_os("TRINE_COMPAT_FULL").is_some_and(|v| v == "1");
-    (!is_full).then_some(1)
-}
-
 #[test]
 fn smollm2() {
     if let Some(path) = or_skip(models::smollm2()) {
@@ -302,7 +300,7 @@ fn smollm2() {
         check_logits(&file, "smollm2");
         check_greedy(&file, "smollm2");
         check_imatrix(path, "smollm2");
-        check_perplexity(&file, models::SMOLLM2, public_chunks());
+        check_perplexity(&file, models::SMOLLM2, 1);
     }
 }
 
@@ -312,6 +310,6 @@ fn gemma3() {
         let file = open(path);
         check_logits(&file, "gemma3");
         check_greedy(&file, "gemma3");
-        check_perplexity(&file, models::GEMMA3, public_chunks());
+        check_perplexity(&file, models::GEMMA3, 1);
     }
 }

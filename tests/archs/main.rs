@@ -237,7 +237,12 @@ fn check(name: &str) {
     let source = dir.path().join("F32.gguf");
     fs::write(&source, made(name)).expect("room for the model");
     let mut differences = Vec::new();
-    for ty in TYPES {
+    // in the short form one of the three types that are made of the file, another one for each name
+    let turn = name.bytes().map(usize::from).sum::<usize>() % (TYPES.len() - 1) + 1;
+    for (i, ty) in TYPES.into_iter().enumerate() {
+        if i != 0 && i != turn && !trine_testkit::is_long() {
+            continue;
+        }
         let form = &golden.forms[ty];
         let path = dir.path().join(format!("{ty}.gguf"));
         if ty != TYPES[0] {

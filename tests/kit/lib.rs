@@ -51,6 +51,17 @@ pub fn bitnet() -> Vec<u8> {
     read(&testdata("models/bitnet-wt-5.8m-F16.gguf.gz"))
 }
 
+/// Whether the tests are to take the long form of random and recorded comparisons: `TRINE_TESTS=long`.
+pub fn is_long() -> bool {
+    std::env::var_os("TRINE_TESTS").is_some_and(|v| v == "long")
+}
+
+/// How often a random comparison is repeated that is worth `long` repetitions where time is of no matter: a sixth of them, but
+/// for [`is_long`].
+pub fn rounds(long: usize) -> usize {
+    if is_long() { long } else { long.div_ceil(6) }
+}
+
 /// The text that perplexities are measured on.
 pub fn wikitext() -> PathBuf {
     testdata("wikitext-2/wiki.test.raw")

@@ -14,7 +14,7 @@ use trine::quant::RunOptions;
 use trine::quant::widely::{Plan, Recipe, run};
 use trine::tokenizer::Tokenizer;
 use trine::{Pool, Target, Weights};
-use trine_compat_tests::{files, models, or_skip, testdata};
+use trine_compat_tests::{files, is_long, models, or_skip, testdata};
 use trine_formats::gguf::{Gguf, Limits, ModelFile};
 use trine_formats::types::TypeId;
 
@@ -76,7 +76,7 @@ fn smollm2_computes_what_the_dense_model_of_its_stages_computes() {
     let text = std::fs::read_to_string(testdata("wikitext-2/wiki.test.raw")).expect("a text");
     let tokenizer = Tokenizer::from_metadata(source.meta()).expect("a tokenizer");
     let all = tokenizer.encode(&text, true, false).expect("tokens");
-    let tokens = &all[..64];
+    let tokens = &all[..if is_long() { 64 } else { 24 }];
 
     // with nothing rounded to halves the products alone differ
     let pool = Pool::new(2).expect("threads");
@@ -95,6 +95,9 @@ fn smollm2_computes_what_the_dense_model_of_its_stages_computes() {
         "logits differ by {off:e}, and by {noise:e} of noise"
     );
 
+    if !is_long() {
+        return;
+    }
     let prompt = "Once upon a time";
     let [x, y] =
         [&exact, &want].map(|m| models::greedy(m, &tokenizer, prompt, 64).expect("a text"));

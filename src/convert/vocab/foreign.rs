@@ -84,7 +84,11 @@ fn look(request: &[u8]) -> Result<Json, String> {
         request.get(line + 1..).unwrap_or_default(),
     );
     let asked: Json = serde_json::from_slice(asked).map_err(|e| e.to_string())?;
-    let tokenizer = Tokenizer::from_bytes(file).map_err(|e| format!("is no tokenizer: {e}"))?;
+    // Read as text, for which the library brings a compiled reader: `from_bytes` is generic and would compile all of it again here.
+    let tokenizer: Tokenizer = std::str::from_utf8(file)
+        .map_err(|e| format!("is no tokenizer: {e}"))?
+        .parse()
+        .map_err(|e| format!("is no tokenizer: {e}"))?;
     let mut texts = Vec::new();
     let tokens = asked.get("tokens").and_then(Json::as_array);
     for token in tokens.into_iter().flatten().filter_map(Json::as_str) {

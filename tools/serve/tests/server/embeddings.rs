@@ -133,6 +133,11 @@ fn shapes_of_the_answer() {
         of(json!([tokens, "The game of chess"])),
         [&one[..], &one[..]].concat()
     );
+    let parts = json!({"content": [{"type": "text", "text": "The game "}, {"type": "text", "text": "of chess"}]});
+    assert_eq!(
+        of(json!([parts, {"prompt_string": "The game of chess"}])),
+        [&one[..], &one[..]].concat()
+    );
     // llama-server's own shape: a list of lists
     for (path, body) in [
         ("/embedding", json!({"content": "The game of chess"})),
@@ -144,10 +149,11 @@ fn shapes_of_the_answer() {
         assert_eq!(bits(&numbers(&answer[0]["embedding"][0])), one[0], "{path}");
     }
     // A client that sends nothing it does not have to.
-    let length: f64 = one[0]
-        .iter()
-        .map(|b| f64::from(f32::from_bits(*b)).powi(2))
-        .sum();
+    let squares = one[0].iter().map(|b| {
+        let x = f64::from(f32::from_bits(*b));
+        x * x
+    });
+    let length: f64 = squares.sum();
     assert!((length - 1.0).abs() < 1e-6);
 }
 
@@ -195,6 +201,11 @@ fn mistakes_are_named() {
         ("input", json!([])),
         ("input", json!(7)),
         ("input", json!([[]])),
+        ("input", json!({"content": "text"})),
+        (
+            "input",
+            json!({"content": [{"type": "image_url", "image_url": {"url": "data:,"}}]}),
+        ),
         ("input", json!([1.5])),
         ("input", json!(vec!["x"; 2049])),
         ("encoding_format", json!("int8")),

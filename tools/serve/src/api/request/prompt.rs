@@ -51,8 +51,15 @@ fn prompt(name: &str, value: &Value, encoder: Encoder<'_>) -> Result<Prompt, Api
             tokens: encoder.encode(text, true)?,
             text: Some(text.clone()),
         }),
-        Value::Object(map) => match map.get("prompt_string") {
-            Some(text @ Value::String(_)) => prompt(name, text, encoder),
+        Value::Object(map) => match (map.get("prompt_string"), map.get("content")) {
+            (Some(text @ Value::String(_)), _) => prompt(name, text, encoder),
+            (None, Some(Value::Array(parts))) => {
+                let text: Option<String> = parts.iter().map(text_of).collect();
+                let text = text.ok_or_else(|| {
+                    ApiError::field(name, "only parts {\"type\": \"text\", \"text\": ...}")
+                })?;
+                prompt(name, &text.into(), encoder)
+            }
             _ => Err(wrong(name, WANTED, value)),
         },
         Value::Array(parts) => {
@@ -67,4 +74,9 @@ fn prompt(name: &str, value: &Value, encoder: Encoder<'_>) -> Result<Prompt, Api
         }
         other => Err(wrong(name, WANTED, other)),
     }
+}
+
+/// The text of a part of a message; `None`: it is of another kind.
+fn text_of(part: &Value) -> Option<&str> {
+    part["text"].as_str().filter(|_| part["type"] == "text")
 }

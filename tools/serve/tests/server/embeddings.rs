@@ -178,7 +178,7 @@ fn scales_and_the_servers_pooling() {
 
 #[test]
 fn a_whole_context_and_more_inputs_than_may_wait() {
-    let server = start(&["-np", "2", "--max-queue", "1"]);
+    let server = start(&["--parallel", "2", "--max-queue", "1"]);
     let n_ctx = model().n_ctx_train();
     assert_eq!(
         vectors(server.to, &json!({"input": vec![7; n_ctx]})).len(),

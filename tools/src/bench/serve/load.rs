@@ -176,17 +176,20 @@ impl Load<'_> {
             since: Instant::now(),
             prompts: 0,
         };
-        while !over.load(Ordering::SeqCst) {
-            let question = Question {
-                prompt,
-                most: 1,
-                cache: false,
-                ..self.question(0)
-            };
+        let question = Question {
+            prompt,
+            most: 1,
+            cache: false,
+            ..self.question(0)
+        };
+        loop {
             // Without an answer it was no interruption.
             match self.address.generate(&question, &|| ()) {
                 Ok(served) if served.status == 200 => done.prompts += 1,
                 _ => thread::sleep(LOOK),
+            }
+            if over.load(Ordering::SeqCst) {
+                break;
             }
         }
         Some(done)

@@ -337,6 +337,7 @@ fn what_samplers_cannot_take_up_in_the_middle_is_refused_by_name() {
         let request = Request {
             resume: vec![5, 6],
             max_tokens: Some(4),
+            ignore_eos: true,
             sampler: sampler(kind),
             ..Request::new(vec![5; 10])
         };

@@ -162,6 +162,14 @@ pub struct Args {
     #[arg(short = 'n', long, value_name = "N", default_value_t = -1, allow_negative_numbers = true, value_parser = clap::value_parser!(i64).range(-1..))]
     pub predict: i64,
 
+    /// The temperature where a request does not say
+    #[arg(long, value_name = "T", default_value = "0.8", value_parser = temperature)]
+    pub temp: f32,
+
+    /// The seed where a request does not say; -1: a random one for each
+    #[arg(long, value_name = "N", default_value_t = -1, allow_negative_numbers = true, value_parser = clap::value_parser!(i64).range(-1..=4_294_967_295))]
+    pub seed: i64,
+
     /// Seconds of silence in a stream after which a comment is sent, so that proxies keep it open; -1: never
     #[arg(long, value_name = "S", default_value_t = 15, allow_negative_numbers = true, value_parser = clap::value_parser!(i64).range(-1..=86400))]
     pub sse_ping_interval: i64,
@@ -295,6 +303,13 @@ fn size(text: &str) -> Result<usize, String> {
     let number = digits.parse::<usize>().ok().filter(|n| *n > 0);
     let bytes = number.and_then(|n| n.checked_mul(1 << shift));
     bytes.ok_or_else(|| "give a number of bytes above 0, such as 512M".to_owned())
+}
+
+/// Parses a temperature.
+fn temperature(text: &str) -> Result<f32, String> {
+    let number = text.parse::<f32>().ok();
+    let number = number.filter(|t| t.is_finite() && *t >= 0.0);
+    number.ok_or_else(|| "give a number from 0 on, such as 0.8".to_owned())
 }
 
 /// Parses a number of seconds.

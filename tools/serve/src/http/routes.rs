@@ -76,6 +76,10 @@ pub fn router(state: &Arc<State>) -> Router {
             post(|s: Shared, b: Body| convert(s, b, tokens::count)),
         )
         .route(
+            "/chat/completions/input_tokens",
+            post(|s: Shared, b: Body| convert(s, b, tokens::count)),
+        )
+        .route(
             "/v1/responses/input_tokens",
             post(|s: Shared, b: Body| convert(s, b, tokens::count_response)),
         )

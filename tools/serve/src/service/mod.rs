@@ -62,6 +62,10 @@ pub struct Limits {
     pub max_choices: usize,
     /// Tokens where a request does not say; -1 without a limit.
     pub predict: i64,
+    /// Temperature where a request does not say.
+    pub temp: f32,
+    /// Seed where a request does not say; -1 for a random one.
+    pub seed: i64,
     /// Time of a request.
     pub request_timeout: Option<Duration>,
     /// Silence in a stream after which a comment is sent.
@@ -114,6 +118,8 @@ impl Service {
             limits: Limits {
                 max_choices: args.max_choices,
                 predict: args.predict,
+                temp: args.temp,
+                seed: args.seed,
                 request_timeout: Some(args.request_timeout).filter(|t| !t.is_zero()),
                 ping: u64::try_from(args.sse_ping_interval)
                     .ok()

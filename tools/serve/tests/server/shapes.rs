@@ -141,7 +141,7 @@ fn native_answers() {
         reduced
             .as_object()
             .map(|o| o.keys().map(String::as_str).collect()),
-        Some(vec!["content", "predicted_n"])
+        Some(vec!["content", "timings/predicted_n"])
     );
 }
 

@@ -73,7 +73,12 @@ pub fn timings(choice: &Choice) -> Value {
             p.processed,
             p.cached,
             choice.generated,
-            p.time,
+            // Waiting is no reading.
+            if p.processed > p.cached {
+                p.time
+            } else {
+                Duration::ZERO
+            },
             choice.since_prompt(),
         ),
         (None, None) => (0, 0, choice.generated, Duration::ZERO, Duration::ZERO),

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::Value;
-use trine::Grammar;
+use trine::{Grammar, SamplerOptions};
 
 use super::super::Route;
 use super::caller::{Caller, cache};
@@ -178,7 +178,12 @@ fn request(
     let n_ctx = service.engine.options().n_ctx();
     let biases = biases::biases(f, service.engine.model().tokenizer())?;
     let breakers = |texts: &[String]| service.breakers(texts);
-    let mut sampler = sampling::sampler(f, seed(f)?, n_ctx, breakers)?;
+    let defaults = SamplerOptions {
+        seed: seed(f, service)?,
+        temp: service.limits.temp,
+        ..SamplerOptions::default()
+    };
+    let mut sampler = sampling::sampler(f, defaults, n_ctx, breakers)?;
     sampler.banned = biases.banned;
     let logprobs = logprobs(f, route)?;
     Ok(Request {
@@ -199,10 +204,11 @@ fn request(
     })
 }
 
-/// The seed that is asked for, or a random one.
-fn seed(f: &Fields<'_>) -> Result<u32, ApiError> {
+/// The seed that is asked for, or the server's, or a random one.
+fn seed(f: &Fields<'_>, service: &Service) -> Result<u32, ApiError> {
     let asked = f.integer("seed", -1..=i64::from(u32::MAX))?;
     match asked
+        .or(Some(service.limits.seed))
         .and_then(|s| u32::try_from(s).ok())
         .filter(|s| *s != u32::MAX)
     {

@@ -51,6 +51,9 @@ fn prompt(name: &str, value: &Value, encoder: Encoder<'_>) -> Result<Prompt, Api
             tokens: encoder.encode(text, true)?,
             text: Some(text.clone()),
         }),
+        Value::Object(map) if map.contains_key("multimodal_data") => {
+            Err(ApiError::field(name, "the model reads text only"))
+        }
         Value::Object(map) => match (map.get("prompt_string"), map.get("content")) {
             (Some(text @ Value::String(_)), _) => prompt(name, text, encoder),
             (None, Some(Value::Array(parts))) => {

@@ -13,18 +13,17 @@ const MOST_STEPS: usize = 32;
 const MOST_BREAKERS: usize = 64;
 const LONGEST_BREAKER: usize = 256;
 
-/// The sampler that is asked for, with the seed `seed`. Windows over the last tokens may be as long as the context of
+/// The sampler that is asked for; what is not said is as in `d`. Windows over the last tokens may be as long as the context of
 /// `n_ctx` tokens; `breakers` finds texts in the model's vocabulary.
 ///
 /// # Errors
 /// Names the field.
 pub fn sampler(
     f: &Fields<'_>,
-    seed: u32,
+    d: SamplerOptions,
     n_ctx: usize,
     breakers: impl Fn(&[String]) -> DryBreakers,
 ) -> Result<SamplerOptions, ApiError> {
-    let d = SamplerOptions::default();
     let int32 = i64::from(i32::MIN)..=i64::from(i32::MAX);
     let whole = 0..=i64::from(i32::MAX);
     let number = |name: &str, default: f32| Ok::<_, ApiError>(f.number(name)?.unwrap_or(default));
@@ -33,7 +32,7 @@ pub fn sampler(
     };
     let min_keep = f.integer("min_keep", whole)?;
     Ok(SamplerOptions {
-        seed,
+        seed: d.seed,
         samplers: chain(f)?.unwrap_or(d.samplers),
         mirostat: mirostat(f)?,
         min_keep: min_keep.map_or(d.min_keep, |n| n as usize),
@@ -170,7 +169,7 @@ mod tests {
             let token = |text: &String| text.bytes().map(u32::from).collect();
             DryBreakers::from_tokens(&texts.iter().map(token).collect::<Vec<_>>())
         };
-        sampler(&Fields::of(&body).unwrap(), 7, 512, breakers)
+        sampler(&Fields::of(&body).unwrap(), usual(), 512, breakers)
     }
 
     fn usual() -> SamplerOptions {

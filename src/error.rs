@@ -3,6 +3,7 @@
 use crate::chat::ChatError;
 use crate::eval;
 use crate::generate::GenerateError;
+use crate::handle::EmbedError;
 use crate::open::OpenError;
 use crate::quant::{PlanError, QuantError};
 use crate::step;
@@ -18,6 +19,9 @@ pub enum Error {
     /// A text could not be generated.
     #[error(transparent)]
     Generate(Box<GenerateError>),
+    /// A text has no vector.
+    #[error(transparent)]
+    Embed(Box<EmbedError>),
     /// A text could not be encoded.
     #[error(transparent)]
     Tokenizer(Box<TokenizerError>),
@@ -51,6 +55,7 @@ macro_rules! from {
 from! {
     Open: OpenError,
     Generate: GenerateError,
+    Embed: EmbedError,
     Tokenizer: TokenizerError,
     Chat: ChatError,
     Session: step::EvalError,

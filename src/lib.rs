@@ -23,6 +23,7 @@
 //! | hold a conversation | [`Model::chat`], [`Chat::say`] |
 //! | see logits | [`Model::session`], [`Session::eval`] |
 //! | run many sequences in one pass | [`Model::engine`], [`Engine::step`] |
+//! | make vectors of texts | [`Model::embed`], [`Pooling`] |
 //! | count tokens | [`Model::tokenizer`], [`Tokenizer::encode`] |
 //! | measure a model | [`Model::perplexity`], [`eval`] |
 //! | look into a file | [`open_file`], [`formats`] |
@@ -82,7 +83,7 @@ pub use generate::{
     GenerateOptions, Generation, Prompt,
 };
 pub use grammar::Grammar;
-pub use handle::Model;
+pub use handle::{EmbedError, EmbedOptions, Model};
 pub use kernels::{Isa, IsaError, Level};
 pub use model::{Model as Weights, NumberPath};
 pub use open::{OpenError, OpenOptions, open, open_file, open_with};
@@ -91,6 +92,6 @@ pub use quant::{Recipe, Target, quantize};
 pub use sample::{
     DryBreakers, DryOptions, Mirostat, MirostatVersion, Sampler, SamplerKind, SamplerOptions,
 };
-pub use step::{Engine, Segment, Sequence, Session, SessionOptions, StepOptions};
+pub use step::{Engine, Pooling, Scale, Segment, Sequence, Session, SessionOptions, StepOptions};
 pub use tokenizer::Tokenizer;
 pub use trine_formats::gguf::ModelFile;

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{ChatError, ChatTemplate, Message, Role, ToolCall, run};
+use super::{ChatError, ChatTemplate, Message, RenderOptions, Role, ToolCall, run};
 use crate::isolate::{Failure, Isolate, Job, Limits};
 
 /// Whether `source` is a template.
@@ -15,8 +15,7 @@ pub(super) fn render(
     other: &dyn Isolate,
     template: &ChatTemplate,
     messages: &[Message],
-    tools: &[Value],
-    answer: bool,
+    options: &RenderOptions,
 ) -> Result<String, ChatError> {
     let messages = messages.iter().map(|m| {
         let calls: Vec<Value> = m.calls.iter().map(ToolCall::to_json).collect();
@@ -27,8 +26,9 @@ pub(super) fn render(
         "bos": template.bos,
         "eos": template.eos,
         "messages": messages.collect::<Vec<Value>>(),
-        "tools": tools,
-        "answer": answer,
+        "tools": options.tools,
+        "variables": options.variables,
+        "answer": options.answer,
     });
     ask(other, &request)
 }
@@ -101,8 +101,21 @@ fn rendered(request: &[u8]) -> Result<String, ChatError> {
         })
     });
     let messages: Option<Vec<Message>> = messages.collect();
-    let answer = request.get("answer").and_then(Value::as_bool);
-    let tools = request.get("tools").and_then(Value::as_array);
-    let (messages, tools) = (messages.ok_or_else(broken)?, tools.ok_or_else(broken)?);
-    template.render_with_tools(&messages, tools, answer.ok_or_else(broken)?)
+    let options = RenderOptions {
+        tools: request
+            .get("tools")
+            .and_then(Value::as_array)
+            .ok_or_else(broken)?
+            .clone(),
+        variables: request
+            .get("variables")
+            .and_then(Value::as_object)
+            .ok_or_else(broken)?
+            .clone(),
+        answer: request
+            .get("answer")
+            .and_then(Value::as_bool)
+            .ok_or_else(broken)?,
+    };
+    template.render_with(&messages.ok_or_else(broken)?, &options)
 }

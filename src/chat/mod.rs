@@ -127,7 +127,7 @@ pub enum ChatError {
     /// A message has the text of a control token and the template takes the message apart; or a call or the description
     /// of a function has one.
     #[error(
-        "a message or a function contains the text of a control token that cannot be kept apart from the control tokens of the chat template; leave that text out"
+        "a message, a function or a variable contains the text of a control token that cannot be kept apart from the control tokens of the chat template; leave that text out"
     )]
     Unprotected,
     /// The rendered conversation cannot be encoded.
@@ -136,6 +136,36 @@ pub enum ChatError {
     /// The metadata value is not a text.
     #[error(transparent)]
     Gguf(#[from] GgufError),
+}
+
+/// What a template gets beside the messages.
+#[derive(Clone, Debug, Default)]
+pub struct RenderOptions {
+    /// Functions that the model may call, each described as OpenAI does it.
+    pub tools: Vec<serde_json::Value>,
+    /// Variables that this template knows, such as `enable_thinking`. None of [`RenderOptions::OWN`] may be among them.
+    pub variables: serde_json::Map<String, serde_json::Value>,
+    /// Whether the text ends where the assistant's next message begins.
+    pub answer: bool,
+}
+
+impl RenderOptions {
+    /// The variables that every template gets.
+    pub const OWN: [&'static str; 5] = [
+        "messages",
+        "tools",
+        "bos_token",
+        "eos_token",
+        "add_generation_prompt",
+    ];
+
+    /// No functions and no variables.
+    fn plain(answer: bool) -> RenderOptions {
+        RenderOptions {
+            answer,
+            ..RenderOptions::default()
+        }
+    }
 }
 
 /// The template of a model.
@@ -219,36 +249,38 @@ impl ChatTemplate {
     /// # Errors
     /// Whatever the template does wrong.
     pub fn render(&self, messages: &[Message], answer: bool) -> Result<String, ChatError> {
-        self.render_with_tools(messages, &[], answer)
+        self.render_with(messages, &RenderOptions::plain(answer))
     }
 
-    /// [`ChatTemplate::render`], with functions that the model may call, each described as OpenAI does it.
+    /// [`ChatTemplate::render`], with functions that the model may call and variables of this template.
     ///
     /// # Errors
     /// As [`ChatTemplate::render`].
-    pub fn render_with_tools(
+    pub fn render_with(
         &self,
         messages: &[Message],
-        tools: &[serde_json::Value],
-        answer: bool,
+        options: &RenderOptions,
     ) -> Result<String, ChatError> {
         if let Some(other) = &self.elsewhere {
-            return elsewhere::render(&**other, self, messages, tools, answer);
+            return elsewhere::render(&**other, self, messages, options);
         }
         let size = messages.iter().map(|m| m.content.len()).sum::<usize>();
-        let size = size + structure(messages, tools).len();
+        let size = size + structure(messages, options).len();
         let messages: Vec<Value> = messages.iter().map(as_value).collect();
         let own = context! {
             messages,
             bos_token => self.bos.as_str(),
             eos_token => self.eos.as_str(),
-            add_generation_prompt => answer,
+            add_generation_prompt => options.answer,
         };
-        let context = match tools {
+        let own = match &options.tools[..] {
             [] => own,
             tools => context! { tools => tools.iter().map(of_json).collect::<Vec<Value>>(), ..own },
         };
-        run::render(&self.source, size, context)
+        let variables = options.variables.iter();
+        let variables = variables.map(|(name, value)| (name.clone(), of_json(value)));
+        let variables = Value::from_pairs(variables);
+        run::render(&self.source, size, context! { ..own, ..variables })
     }
 
     /// Whether the template does anything with functions.
@@ -271,25 +303,24 @@ impl ChatTemplate {
         messages: &[Message],
         answer: bool,
     ) -> Result<Vec<u32>, ChatError> {
-        self.encode_with_tools(tokenizer, messages, &[], answer)
+        self.encode_with(tokenizer, messages, &RenderOptions::plain(answer))
     }
 
-    /// [`ChatTemplate::encode`], with functions that the model may call.
+    /// [`ChatTemplate::encode`], with functions that the model may call and variables of this template.
     ///
     /// # Errors
-    /// As [`ChatTemplate::encode`]; a function or a call with the text of a control token.
-    pub fn encode_with_tools(
+    /// As [`ChatTemplate::encode`]; a function, a call or a variable with the text of a control token.
+    pub fn encode_with(
         &self,
         tokenizer: &Tokenizer,
         messages: &[Message],
-        tools: &[serde_json::Value],
-        answer: bool,
+        options: &RenderOptions,
     ) -> Result<Vec<u32>, ChatError> {
         let plain = |text: &str| -> Result<bool, ChatError> {
             let as_text = tokenizer.encode(text, false, false)?;
             Ok(as_text == tokenizer.encode(text, false, true)?)
         };
-        if !plain(&structure(messages, tools))? {
+        if !plain(&structure(messages, options))? {
             return Err(ChatError::Unprotected);
         }
         let mut suspect = Vec::new();
@@ -299,9 +330,9 @@ impl ChatTemplate {
             }
         }
         if !suspect.is_empty() {
-            return protect::encode(self, tokenizer, messages, tools, &suspect, answer);
+            return protect::encode(self, tokenizer, messages, options, &suspect);
         }
-        let text = self.render_with_tools(messages, tools, answer)?;
+        let text = self.render_with(messages, options)?;
         Ok(tokenizer.encode(self.without_bos(tokenizer, &text), true, true)?)
     }
 
@@ -352,14 +383,15 @@ fn of_json(json: &serde_json::Value) -> Value {
     }
 }
 
-/// All that is neither a message's text nor the template's: calls, and the descriptions of functions.
-fn structure(messages: &[Message], tools: &[serde_json::Value]) -> String {
+/// All that is neither a message's text nor the template's: calls, the descriptions of functions, variables.
+fn structure(messages: &[Message], options: &RenderOptions) -> String {
     let calls = messages.iter().flat_map(|m| &m.calls);
     let calls = calls.map(|c| c.to_json().to_string());
     let answers = messages.iter().filter_map(|m| m.answers.clone());
     calls
         .chain(answers)
-        .chain(tools.iter().map(|t| t.to_string()))
+        .chain(options.tools.iter().map(|t| t.to_string()))
+        .chain(options.variables.values().map(|v| v.to_string()))
         .collect()
 }
 

@@ -8,7 +8,7 @@
 //! White space at the ends of a message stays outside of the marks, so that a template that trims
 //! messages still can. A template that cuts the marks off is refused.
 
-use super::{ChatError, ChatTemplate, Message};
+use super::{ChatError, ChatTemplate, Message, RenderOptions};
 use crate::tokenizer::Tokenizer;
 
 /// The marks: one of these pairs, the first that occurs neither in the template nor in a message.
@@ -19,9 +19,8 @@ pub fn encode(
     template: &ChatTemplate,
     tokenizer: &Tokenizer,
     messages: &[Message],
-    tools: &[serde_json::Value],
+    options: &RenderOptions,
     suspect: &[usize],
-    answer: bool,
 ) -> Result<Vec<u32>, ChatError> {
     let known =
         |c: char| template.source.contains(c) || messages.iter().any(|m| m.content.contains(c));
@@ -37,7 +36,7 @@ pub fn encode(
         let (before, after) = (&content[..start], &content[start + inner.len()..]);
         marked[i].content = format!("{before}{open}{inner}{close}{after}");
     }
-    let rendered = template.render_with_tools(&marked, tools, answer)?;
+    let rendered = template.render_with(&marked, options)?;
     let rendered = template.without_bos(tokenizer, &rendered);
     let parts = unmark(rendered, open, close, suspect.len()).ok_or(ChatError::Unprotected)?;
 

@@ -2,7 +2,7 @@
 
 use trine_formats::gguf::{Array, Metadata, StrArray, Value};
 
-use super::{ChatError, ChatTemplate, Message};
+use super::{ChatError, ChatTemplate, Message, RenderOptions};
 use crate::tokenizer::Tokenizer;
 
 fn render(source: &str, messages: &[Message]) -> Result<String, ChatError> {
@@ -261,11 +261,37 @@ fn functions_and_their_calls_are_rendered() {
     assert!(template.knows_tools());
     assert_eq!(
         template
-            .render_with_tools(&talk, std::slice::from_ref(&tool), true)
+            .render_with(
+                &talk,
+                &RenderOptions {
+                    tools: vec![tool],
+                    ..RenderOptions::plain(true)
+                }
+            )
             .unwrap(),
         "{\"type\": \"function\", \"function\": {\"name\": \"f\", \"parameters\": {\"z\": 1, \"a\": [true]}}}\
          <user>Hi<assistant>[f {\"z\": 2, \"a\": \"é\"} c1]<tool c1>3"
     );
     // Without functions the name is not defined.
     assert!(template.render(&talk[..1], true).unwrap() == "<user>Hi");
+}
+
+#[test]
+fn a_template_gets_variables_of_its_own() {
+    let source = "{% if enable_thinking %}think:{{ depth.most }} {% endif %}{{ messages[0].content }}{{ bos_token }}";
+    let template = ChatTemplate::with_tokens(source, "<s>".into(), String::new(), None).unwrap();
+    let talk = [Message::user("Hi")];
+    let mut options = RenderOptions::plain(true);
+    let variables = [
+        ("enable_thinking", serde_json::json!(true)),
+        ("depth", serde_json::json!({"most": 3})),
+        // What every template gets is not to be replaced.
+        ("bos_token", serde_json::json!("x")),
+    ];
+    assert_eq!(template.render_with(&talk, &options).unwrap(), "Hi<s>");
+    options
+        .variables
+        .extend(variables.map(|(name, value)| (name.to_owned(), value)));
+    let text = template.render_with(&talk, &options).unwrap();
+    assert_eq!(text, "think:3 Hi<s>");
 }

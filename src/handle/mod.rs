@@ -1,5 +1,6 @@
 //! A model that is ready for use: its weights, its tokenizer and the file they came from.
 
+mod embed;
 mod perplexity;
 
 use std::fmt;
@@ -15,11 +16,13 @@ use crate::sample::{DryBreakers, Vocabulary};
 use crate::step::{Engine, Session, SessionOptions};
 use crate::tokenizer::Tokenizer;
 
+pub use embed::{EmbedError, EmbedOptions};
+
 /// A language model, opened and loaded by [`open`](crate::open()). Cloning shares it, between threads too.
 ///
 /// What it does is on the methods: [`generate`](Model::generate) continues a text, [`chat`](Model::chat) holds a
 /// conversation, [`context`](Model::context) keeps what was evaluated for the next prompt, [`session`](Model::session)
-/// gives the logits themselves, [`perplexity`](Model::perplexity) says how well a text is predicted.
+/// gives the logits themselves, [`embed`](Model::embed) makes a vector of a text, [`perplexity`](Model::perplexity) says how well a text is predicted.
 #[derive(Clone)]
 pub struct Model {
     inner: Arc<Inner>,

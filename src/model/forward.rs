@@ -3,6 +3,7 @@
 use super::config::Cycles;
 use super::pass::{Pass, PassOptions};
 use super::{Inner, Model};
+use crate::kernels::Floats;
 use crate::kv;
 use crate::math::tanhf;
 use crate::ops;
@@ -48,6 +49,11 @@ impl Model {
             }
         }
         Ok(x)
+    }
+
+    /// The hidden states of the rows of `x`: the residual stream behind the last norm, which the logits are made of.
+    pub(crate) fn hidden(&self, x: &[f32]) -> Floats {
+        self.inner.output_norm.apply(self.inner.isa, x)
     }
 
     /// Calls `sink` with the number and the logits of every row of `x`, in order.

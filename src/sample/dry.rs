@@ -1,6 +1,7 @@
 //! DRY ("don't repeat yourself"): a penalty that grows with the length of the repetition that a token would go on with.
 
 use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
 
 use super::candidates::Candidates;
 use super::recent::Recent;
@@ -43,9 +44,10 @@ impl DryOptions {
     }
 }
 
-/// Texts that end repetitions, as tokens: by the token that such a text begins in, the rest of its tokens.
+/// Texts that end repetitions, as tokens: by the token that such a text begins in, the rest of its tokens. Cloning shares
+/// them: a text that stands in most tokens makes a long list.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct DryBreakers(BTreeMap<u32, Vec<Vec<u32>>>);
+pub struct DryBreakers(Arc<BTreeMap<u32, Vec<Vec<u32>>>>);
 
 /// What [`DryBreakers`] have to know of a vocabulary.
 pub trait Vocabulary {
@@ -100,7 +102,7 @@ impl DryBreakers {
             }
         }
         found.retain(|_, tails| !tails.is_empty());
-        DryBreakers(found)
+        DryBreakers(Arc::new(found))
     }
 
     /// From sequences of tokens; empty ones break nothing.
@@ -111,7 +113,7 @@ impl DryBreakers {
                 found.entry(*first).or_default().push(rest.to_vec());
             }
         }
-        DryBreakers(found)
+        DryBreakers(Arc::new(found))
     }
 
     /// Whether the token ends every repetition by itself.

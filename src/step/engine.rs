@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::sink::{Logits, Sink};
 use crate::cancel::CancelToken;
 use crate::kv::{self, Mark, OutOfPages, PageLayout, PagePool, Sequence};
 use crate::model::{Cancelled, Model, PassOptions, WidthError};
@@ -23,7 +24,8 @@ pub struct Segment<'a> {
     pub seq: &'a mut Sequence,
     /// The tokens.
     pub tokens: &'a [u32],
-    /// Index of the first token whose logits are wanted, as those of all after it are; `tokens.len()` wants none.
+    /// Index of the first token whose logits, or hidden states, are wanted, as those of all after it are; `tokens.len()`
+    /// wants none.
     pub logits_from: usize,
 }
 
@@ -163,6 +165,20 @@ impl Engine {
         options: &StepOptions,
         sink: &mut (dyn FnMut(usize, usize, &[f32]) + Send),
     ) -> Result<(), StepError> {
+        self.step_into(segments, options, &mut Logits(sink))
+    }
+
+    /// [`Engine::step`] for a sink that may want hidden states of some segments. Of the segments whose logits are wanted it
+    /// hears in the same order as there; hidden states come before the logits of the same pass.
+    ///
+    /// # Errors
+    /// As [`Engine::step`].
+    pub fn step_into(
+        &self,
+        segments: &mut [Segment<'_>],
+        options: &StepOptions,
+        sink: &mut dyn Sink,
+    ) -> Result<(), StepError> {
         let bits = self.bits(options)?;
         self.check(segments)?;
         let rows = segments.iter().map(|s| s.tokens.len()).sum();
@@ -244,12 +260,12 @@ impl Engine {
         segments: &mut [Segment<'_>],
         cut: &[Cut],
         options: &PassOptions,
-        sink: &mut dyn FnMut(usize, usize, &[f32]),
+        sink: &mut dyn Sink,
     ) -> Result<(), Cancelled> {
         let mut tokens = Vec::new();
         let mut parts = Vec::with_capacity(cut.len());
-        // Rows whose logits are wanted: the row, its segment, its index there.
-        let mut wanted = Vec::new();
+        // Rows whose logits are wanted, and those whose hidden states are: the row, its segment, its index there.
+        let (mut wanted, mut hidden) = (Vec::new(), Vec::new());
         let mut cut = cut.iter().peekable();
         for (no, segment) in segments.iter_mut().enumerate() {
             let Some(Cut { from, to, .. }) = cut.next_if(|c| c.segment == no) else {
@@ -257,8 +273,12 @@ impl Engine {
             };
             let first = tokens.len();
             tokens.extend_from_slice(&segment.tokens[*from..*to]);
-            let logits = (*from.max(&segment.logits_from)).min(*to)..*to;
-            wanted.extend(logits.map(|index| (first + index - from, no, index)));
+            let heard = (*from.max(&segment.logits_from)).min(*to)..*to;
+            let list = match sink.wants_hidden(no) {
+                true => &mut hidden,
+                false => &mut wanted,
+            };
+            list.extend(heard.map(|index| (first + index - from, no, index)));
             parts.push(kv::Rows {
                 seq: &mut *segment.seq,
                 rows: first..tokens.len(),
@@ -269,12 +289,19 @@ impl Engine {
             part.seq.advance(part.rows.len());
         }
         let n = self.model.config().n_embd;
-        let rows = wanted.iter().flat_map(|&(row, ..)| &x[row * n..][..n]);
-        let rows: Vec<f32> = rows.copied().collect();
-        self.model.logits(&rows, options, &mut |i, logits| {
-            let (_, segment, index) = wanted[i];
-            sink(segment, index, logits);
-        });
+        let rows = |list: &[(usize, usize, usize)]| -> Vec<f32> {
+            let rows = list.iter().flat_map(|&(row, ..)| &x[row * n..][..n]);
+            rows.copied().collect()
+        };
+        let states = self.model.hidden(&rows(&hidden));
+        for (state, &(_, segment, index)) in states.chunks_exact(n).zip(&hidden) {
+            sink.hidden(segment, index, state);
+        }
+        self.model
+            .logits(&rows(&wanted), options, &mut |i, logits| {
+                let (_, segment, index) = wanted[i];
+                sink.logits(segment, index, logits);
+            });
         Ok(())
     }
 }

@@ -1,7 +1,7 @@
 //! The forward pass over any number of sequences at once.
 //!
 //! A step takes the next tokens of some sequences, reads every weight once for all of them, and hands out the logits that
-//! are wanted. Sequences share pages of keys and values where they begin alike ([`Sequence::fork`]).
+//! are wanted, or the hidden states that logits are made of ([`Sink`], [`Pooled`]). Sequences share pages of keys and values where they begin alike ([`Sequence::fork`]).
 //!
 //! **Batch mates.** Which other sequences share a step, how prompts are cut into steps, which pages are shared and what
 //! was cancelled before never changes a bit of a sequence's logits: every output is one chain of roundings over that
@@ -11,10 +11,14 @@
 //! alike; [`Session`] is the convenience of one sequence.
 
 mod engine;
+mod pooling;
 mod prefix;
 mod session;
+mod sink;
 
 pub use crate::kv::{OutOfPages, PagePool, Sequence};
 pub use engine::{Engine, Segment, StepError, StepOptions};
+pub use pooling::{NotFinite, Pooled, Pooling, Scale};
 pub use prefix::{Kind, PrefixTree};
 pub use session::{EvalError, Session, SessionOptions};
+pub use sink::Sink;

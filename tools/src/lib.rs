@@ -17,6 +17,7 @@ pub mod args;
 pub mod bench;
 pub mod commands;
 pub mod convert;
+mod drawing;
 pub mod evaluate;
 pub mod exit;
 pub mod feed;

@@ -1,6 +1,7 @@
 //! The public face of the library, on the bundled model.
 
 mod chat;
+mod embed;
 mod generate;
 mod open;
 mod reuse;

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use anyhow::{Result, bail};
 use clap::{Arg, Parser, ValueEnum};
+use trine::Pooling;
 use trine_tools::load::{ModelArgs, positive};
 
 use crate::engine::Options;
@@ -58,6 +59,11 @@ pub struct Args {
     /// Bits per weight that requests may ask for, separated by commas; without it all of the file
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = clap::value_parser!(u8).range(1..=8))]
     pub widths: Vec<u8>,
+
+    /// How the states of a text's tokens become its vector where a request does not say; without it as the model's file says,
+    /// or their mean
+    #[arg(long, value_name = "KIND", value_enum)]
+    pub pooling: Option<PoolingName>,
 
     /// Answer requests for another model with 404 instead of with this model
     #[arg(long)]
@@ -156,6 +162,14 @@ pub struct Args {
     #[arg(short = 'n', long, value_name = "N", default_value_t = -1, allow_negative_numbers = true, value_parser = clap::value_parser!(i64).range(-1..))]
     pub predict: i64,
 
+    /// The temperature where a request does not say
+    #[arg(long, value_name = "T", default_value = "0.8", value_parser = temperature)]
+    pub temp: f32,
+
+    /// The seed where a request does not say; -1: a random one for each
+    #[arg(long, value_name = "N", default_value_t = -1, allow_negative_numbers = true, value_parser = clap::value_parser!(i64).range(-1..=4_294_967_295))]
+    pub seed: i64,
+
     /// Seconds of silence in a stream after which a comment is sent, so that proxies keep it open; -1: never
     #[arg(long, value_name = "S", default_value_t = 15, allow_negative_numbers = true, value_parser = clap::value_parser!(i64).range(-1..=86400))]
     pub sse_ping_interval: i64,
@@ -218,6 +232,25 @@ pub enum LogFormat {
     None,
 }
 
+/// The kinds of pooling.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+#[allow(missing_docs)]
+pub enum PoolingName {
+    Mean,
+    Cls,
+    Last,
+}
+
+impl From<PoolingName> for Pooling {
+    fn from(name: PoolingName) -> Pooling {
+        match name {
+            PoolingName::Mean => Pooling::Mean,
+            PoolingName::Cls => Pooling::Cls,
+            PoolingName::Last => Pooling::Last,
+        }
+    }
+}
+
 impl Args {
     /// Finds what clap cannot.
     ///
@@ -270,6 +303,13 @@ fn size(text: &str) -> Result<usize, String> {
     let number = digits.parse::<usize>().ok().filter(|n| *n > 0);
     let bytes = number.and_then(|n| n.checked_mul(1 << shift));
     bytes.ok_or_else(|| "give a number of bytes above 0, such as 512M".to_owned())
+}
+
+/// Parses a temperature.
+fn temperature(text: &str) -> Result<f32, String> {
+    let number = text.parse::<f32>().ok();
+    let number = number.filter(|t| t.is_finite() && *t >= 0.0);
+    number.ok_or_else(|| "give a number from 0 on, such as 0.8".to_owned())
 }
 
 /// Parses a number of seconds.

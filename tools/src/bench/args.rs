@@ -45,6 +45,7 @@ Examples:
   rbench --roofline -m model.gguf                       how near the speed is to what memory allows
   rbench --serve http://127.0.0.1:8080 --clients 1,4,16 a server with 1, 4 and 16 clients, each of which asks again
   rbench --serve http://127.0.0.1:8080 --rate 0.5,1,2   and with requests at random times, so many a second
+  rbench --serve http://127.0.0.1:8080 --rate 0.5,1,2 --label rserve --plot load.svg --beside llama.json
   rbench --kernels                                      products of matrices and vectors, by type
 
 --batched has llama-batched-bench's options and columns: B prompts of PP tokens in one step (T_PP seconds, S_PP tokens per
@@ -55,6 +56,10 @@ cache at the end. Times are medians of -r repetitions; llama-batched-bench has o
 between parts of it, TPOT that from the first part to the last by the tokens after the first, each at the 50th, 90th and
 99th of a hundred; t/s and req/s are of all clients together. Requests that were refused (429, 503) or failed are counted and
 not timed. Prompts are random tokens, nothing is taken from the server's cache.
+
+--shared-tokens lets the server keep what all prompts begin with. --interrupt sends a long prompt meanwhile, again and again:
+ITL then says how long the others wait for a token. --plot draws TPOT and TTFT, the 50th of a hundred as a line and the 99th as
+a dashed one, of this run and of those of --beside.
 
 --synthetic takes ARCH:SIZE:TYPE.
   ARCH   any architecture that trine runs, such as llama; a name that is none lists them
@@ -213,9 +218,40 @@ pub struct Args {
     #[arg(long, value_name = "N", default_value = "64", value_parser = length, requires = "serve")]
     pub new_tokens: usize,
 
-    /// With --serve, the name of the model to ask for, such as NAME:4bit
+    /// With --serve, tokens that all prompts begin with, of those of --prompt-tokens; the server may then use its cache
+    #[arg(long, value_name = "N", default_value = "0", requires = "serve")]
+    pub shared_tokens: usize,
+
+    /// With --serve, the name of the model to ask for, such as NAME:4bit; of several each request takes the next
+    #[arg(
+        long,
+        value_name = "NAME,...",
+        value_delimiter = ',',
+        requires = "serve"
+    )]
+    pub model_name: Vec<String>,
+
+    /// With --clients, a prompt of so many tokens comes again and again while the clients hear their texts; ITL is that of
+    /// the texts meanwhile
+    #[arg(long, value_name = "N", value_parser = length, requires = "clients", conflicts_with = "rate")]
+    pub interrupt: Option<usize>,
+
+    /// With --serve, what the server is called in the plot; without it its URL
     #[arg(long, value_name = "NAME", requires = "serve")]
-    pub model_name: Option<String>,
+    pub label: Option<String>,
+
+    /// With --serve, draw the times against clients and against requests a second, as SVG
+    #[arg(long, value_name = "FILE", requires = "serve")]
+    pub plot: Option<PathBuf>,
+
+    /// With --plot, results of earlier runs (-o json or jsonl) that are drawn too, such as another server's
+    #[arg(
+        long,
+        value_name = "FILE,...",
+        value_delimiter = ',',
+        requires = "plot"
+    )]
+    pub beside: Vec<PathBuf>,
 
     /// With --serve, the key to show; also OPENAI_API_KEY
     #[arg(

@@ -5,6 +5,7 @@
 //! done is refused by name.
 
 pub mod answer;
+pub mod embeddings;
 pub mod models;
 pub mod props;
 pub mod request;

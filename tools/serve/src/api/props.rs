@@ -11,10 +11,11 @@ pub fn props(service: &Service, slots: bool, metrics: bool) -> Value {
     let model = service.engine.model();
     let tokenizer = model.tokenizer();
     let special = |id: Option<u32>| service.text_of(id.as_slice());
-    let defaults = Request::new(Vec::new());
-    let mut params = shapes::settings(service, &defaults, false);
-    // Requests get a random one.
-    params["seed"] = u32::MAX.into();
+    let mut defaults = Request::new(Vec::new());
+    defaults.sampler.temp = service.limits.temp;
+    // The highest stands for a random one.
+    defaults.sampler.seed = u32::try_from(service.limits.seed).unwrap_or(u32::MAX);
+    let params = shapes::settings(service, &defaults, false);
     json!({
         "default_generation_settings": {"params": params, "n_ctx": service.engine.options().n_ctx()},
         "total_slots": service.engine.options().parallel,

@@ -1,37 +1,46 @@
-//! What evaluates the tokens of sequences: the engine, or in tests something that only pretends to.
+//! What evaluates the tokens of sequences: the engine, or in tests something that watches it.
 
 use trine::Engine;
-use trine::step::{PagePool, Segment, StepError, StepOptions};
+use trine::step::{PagePool, Segment, Sink, StepError, StepOptions};
 
 /// What evaluates the tokens of sequences.
 pub(super) trait Backend {
     /// The pages of all sequences.
     fn pages(&self) -> &PagePool;
 
-    /// [`Engine::step`] at a width; 0 where the model has one.
+    /// [`Engine::step_into`] at a width; 0 where the model has one.
     fn step(
         &self,
         bits: u8,
         segments: &mut [Segment<'_>],
-        sink: &mut (dyn FnMut(usize, usize, &[f32]) + Send),
+        sink: &mut dyn Sink,
     ) -> Result<(), StepError>;
 }
 
-impl Backend for Engine {
+/// The engine, for contexts of one size.
+pub(super) struct Steps {
+    pub engine: Engine,
+    /// Tokens of a context. Models with two sets of RoPE factors choose by it, so that a text is the one that other
+    /// programs write with a context of that size, however long the text is.
+    pub n_ctx: usize,
+}
+
+impl Backend for Steps {
     fn pages(&self) -> &PagePool {
-        self.pages()
+        self.engine.pages()
     }
 
     fn step(
         &self,
         bits: u8,
         segments: &mut [Segment<'_>],
-        sink: &mut (dyn FnMut(usize, usize, &[f32]) + Send),
+        sink: &mut dyn Sink,
     ) -> Result<(), StepError> {
         let options = StepOptions {
             bits: (bits > 0).then_some(bits),
+            n_ctx: self.n_ctx,
             ..StepOptions::default()
         };
-        self.step(segments, &options, sink)
+        self.engine.step_into(segments, &options, sink)
     }
 }

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use tokio::sync::mpsc as channel;
 use trine::{CancelToken, Model};
 
+use super::backend::{Backend, Steps};
 use super::counters::{Counters, Slot};
 use super::job::{Command, Job, chooser};
 use super::options::Options;
@@ -62,13 +63,24 @@ impl Handle {
     /// # Errors
     /// The system starts no more threads; options that the model cannot follow.
     pub fn start(model: Model, options: Options) -> anyhow::Result<(Handle, JoinHandle<()>)> {
+        Handle::start_on(model, options, |steps| steps)
+    }
+
+    /// The same on what `backend` makes of the engine: tests watch its steps.
+    pub(super) fn start_on<B: Backend + Send + 'static>(
+        model: Model,
+        options: Options,
+        backend: impl FnOnce(Steps) -> B,
+    ) -> anyhow::Result<(Handle, JoinHandle<()>)> {
         let options = options.resolved(&model)?;
         let layout = model.weights().page_layout();
         let engine = model.engine(options.pages(&layout) * layout.bytes());
         let admission = Arc::new(Admission::new(&options));
         let counters = Arc::new(Counters::new(options.parallel));
         let (commands, inbox) = mpsc::sync_channel(options.max_queue + options.parallel + 64);
-        let thread = thread::start(engine, &model, &options, &admission, &counters, inbox)?;
+        let n_ctx = options.n_ctx();
+        let backend = backend(Steps { engine, n_ctx });
+        let thread = thread::start(backend, &model, &options, &admission, &counters, inbox)?;
         let inner = Inner {
             model,
             options,

@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use tokio::sync::mpsc as channel;
 use trine::generate::Chooser;
-use trine::{CancelToken, Model};
+use trine::{CancelToken, Model, SamplerKind, SamplerOptions};
 
 use super::request::{Event, Refused, Request};
 
@@ -28,9 +28,16 @@ pub(super) struct Job {
 /// What chooses the tokens of a request, after the prompt and what is resumed.
 ///
 /// # Errors
-/// Sampler options that no chain can follow; tokens to resume that the grammar does not allow.
+/// Sampler options that no chain can follow; tokens to resume that the grammar does not allow, or with a sampler that
+/// cannot take up a text in the middle.
 pub(super) fn chooser(r: &Request, model: &Model) -> Result<Chooser, Refused> {
     let mut options = r.sampler.clone();
+    if !r.resume.is_empty() && !options.replays() {
+        let step = unreplayable(&options);
+        return Err(Refused::Invalid(format!(
+            "resume_tokens: {step} chooses by probabilities of the earlier tokens, which are not known here; send the prompt alone, and the text begins again with the same tokens"
+        )));
+    }
     let banned = |bias: &&(u32, f32)| bias.1 == f32::NEG_INFINITY;
     let banned = r.logit_bias.iter().filter(banned).map(|(id, _)| *id);
     options.banned.extend(banned);
@@ -42,4 +49,13 @@ pub(super) fn chooser(r: &Request, model: &Model) -> Result<Chooser, Refused> {
         replayed.map_err(|e| Refused::Invalid(format!("resume_tokens: {e}")))?;
     }
     Ok(chooser)
+}
+
+/// The field that [cannot be replayed](SamplerOptions::replays).
+fn unreplayable(o: &SamplerOptions) -> &'static str {
+    match (o.mirostat, o.samplers.contains(&SamplerKind::AdaptiveP)) {
+        (Some(_), _) => "'mirostat'",
+        (None, true) => "'adaptive_p'",
+        (None, false) => "'xtc_probability'",
+    }
 }

@@ -22,7 +22,7 @@ pub use counters::{Counters, Slot};
 pub use handle::{Answer, Handle};
 pub use options::Options;
 pub use queue::Admission;
-pub use request::{Done, Ended, Event, Progress, Refused, Request, Token, TokenLogprobs};
+pub use request::{Done, Ended, Event, Progress, Refused, Request, Token, TokenLogprobs, Vector};
 
 #[cfg(test)]
 mod tests;

@@ -16,7 +16,8 @@ pub struct Options {
     pub parallel: usize,
     /// Tokens of a request's context; `None`: as many as the model was trained with.
     pub n_ctx: Option<usize>,
-    /// Bytes for keys and values; `None`: as many as all sequences may need, at most half of the free memory.
+    /// Bytes for keys, values and recurrent states; `None`: as many as all sequences may need, at most half of the free
+    /// memory.
     pub kv_memory: Option<usize>,
     /// Rows of one forward pass.
     pub ubatch: usize,
@@ -80,7 +81,14 @@ impl Options {
         }
         // Decided once: the free memory is another one at every look.
         let layout = model.weights().page_layout();
-        self.kv_memory = Some(self.pages(&layout) * layout.bytes());
+        let states = self.states(&layout);
+        if self.kv_memory.is_some_and(|most| most <= states) {
+            bail!(
+                "--kv-memory: the recurrent states of {} texts alone take {states} bytes; give more, or a smaller --parallel",
+                self.parallel
+            );
+        }
+        self.kv_memory = Some(self.pages(&layout) * layout.bytes() + states);
         self.bits = match self.bits {
             Some(bits) if !self.widths.contains(&bits) => {
                 bail!(
@@ -94,15 +102,23 @@ impl Options {
         Ok(self)
     }
 
-    /// Pages for keys and values: what `kv_memory` holds, or what all sequences may need within half of the free memory.
+    /// Bytes of the recurrent states of all sequences that run. A sequence has its state from its first token on, and no
+    /// other one is ever kept.
+    fn states(&self, layout: &PageLayout) -> usize {
+        self.parallel * layout.state * size_of::<f32>()
+    }
+
+    /// Pages for keys and values: what `kv_memory` holds beside recurrent states, or what all sequences may need within half
+    /// of the free memory.
     pub(super) fn pages(&self, layout: &PageLayout) -> usize {
         let bytes = layout.bytes().max(1);
         // One more for a page that two sequences part in.
         let each = self.n_ctx().div_ceil(layout.positions) + 1;
         let all = self.parallel * each;
+        let within = |memory: usize| memory.saturating_sub(self.states(layout)) / bytes;
         let pages = match self.kv_memory {
-            Some(memory) => memory / bytes,
-            None => memory::available().map_or(all, |free| all.min(free / 2 / bytes)),
+            Some(memory) => within(memory),
+            None => memory::available().map_or(all, |free| all.min(within(free / 2))),
         };
         pages.max(1)
     }
@@ -130,12 +146,14 @@ impl Options {
         if let Some(id) = all.chain(biased).find(|id| **id >= n_vocab) {
             return invalid(format!("token {id} is outside the vocabulary of {n_vocab}"));
         }
-        if tokens >= self.n_ctx() {
+        // A text has at least one token behind its prompt, a vector none.
+        let needed = tokens + usize::from(r.pooling.is_none());
+        if needed > self.n_ctx() {
             let n_ctx = self.n_ctx();
             return Err(Refused::TooLong { tokens, n_ctx });
         }
         let room = self.room(&model.weights().page_layout());
-        if tokens >= room {
+        if needed > room {
             return Err(Refused::NeverFits { tokens, room });
         }
         if let Some(bits) = r.bits.filter(|b| !self.widths.contains(b)) {
@@ -167,5 +185,30 @@ impl Options {
             return invalid(e.to_string());
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn recurrent_states_are_part_of_the_memory() {
+        let layout = PageLayout::new(2, 2, [64, 64]);
+        let options = Options {
+            parallel: 3,
+            n_ctx: Some(300),
+            kv_memory: Some(10 * layout.bytes()),
+            ..Options::default()
+        };
+        assert_eq!(options.pages(&layout), 10);
+        // Three states, each as large as a page.
+        let states = layout.with_state(layout.bytes() / size_of::<f32>());
+        assert_eq!(options.pages(&states), 7);
+        let small = Options {
+            kv_memory: Some(layout.bytes()),
+            ..options
+        };
+        assert_eq!(small.pages(&states), 1);
     }
 }

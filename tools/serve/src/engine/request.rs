@@ -3,15 +3,18 @@
 use std::time::Duration;
 
 use trine::generate::End;
-use trine::{Grammar, SamplerOptions};
+use trine::{Grammar, Pooling, SamplerOptions};
 
-/// A text to be continued.
+/// A text to be continued, or to be made a vector of.
 ///
 /// What comes back is a function of this and of the model, and of nothing else.
 #[derive(Clone, Debug)]
 pub struct Request {
     /// Its tokens, at least one.
     pub prompt: Vec<u32>,
+    /// What is asked for is the vector of the prompt, and no text: how the states of its tokens become one. Nothing that
+    /// is said of generated tokens counts then.
+    pub pooling: Option<Pooling>,
     /// Tokens that were generated after the prompt already, elsewhere: the text goes on behind them as if they had been
     /// generated here.
     pub resume: Vec<u32>,
@@ -45,6 +48,7 @@ impl Request {
     pub fn new(prompt: Vec<u32>) -> Request {
         Request {
             prompt,
+            pooling: None,
             resume: Vec::new(),
             max_tokens: None,
             sampler: SamplerOptions::default(),
@@ -62,7 +66,7 @@ impl Request {
 }
 
 /// What the client of a request hears, in this order: `Prompt` once or several times, `PromptLogprobs` if asked for,
-/// `Token` for every token, and at the end one `Done`, `Failed` or `Refused`.
+/// `Token` for every token, and at the end one `Done`, `Vector`, `Failed` or `Refused`.
 #[derive(Clone, Debug)]
 pub enum Event {
     /// How much of the prompt was read. The first tells what was found in the cache, the last has `processed == total`.
@@ -73,6 +77,8 @@ pub enum Event {
     Token(Token),
     /// The text ended.
     Done(Done),
+    /// The vector that was asked for.
+    Vector(Vector),
     /// The text ended by a fault of the model or the server; the message is for the client.
     Failed(String),
     /// The request was taken and cannot be followed: it waited too long, or its grammar leads nowhere.
@@ -145,6 +151,21 @@ pub struct Done {
     /// The seed and the bits per weight it was generated with; 0 bits where the model has one width.
     pub seed: u32,
     /// See `seed`.
+    pub bits: u8,
+}
+
+/// The vector of a prompt.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Vector {
+    /// Its numbers, as the pooling left them.
+    pub numbers: Vec<f32>,
+    /// Tokens of the prompt.
+    pub prompt_tokens: usize,
+    /// Of these, found in the cache.
+    pub cached_tokens: usize,
+    /// From admission to the end.
+    pub time: Duration,
+    /// The bits per weight it was computed with; 0 where the model has one width.
     pub bits: u8,
 }
 

@@ -7,11 +7,11 @@ use tokio::sync::mpsc::error::TrySendError;
 use trine::Model;
 use trine::eval::LogProbabilities;
 use trine::generate::{ChooseError, End, TextStream};
-use trine::step::Kind;
+use trine::step::{Kind, Pooled};
 
 use super::counters::Slot;
 use super::job::Job;
-use super::request::{Done, Ended, Event, Progress, Refused, Token, TokenLogprobs};
+use super::request::{Done, Ended, Event, Progress, Refused, Token, TokenLogprobs, Vector};
 
 /// Tokens of one text, evaluated and not.
 pub(super) struct Running {
@@ -28,6 +28,8 @@ pub(super) struct Running {
     /// Found in the cache when the request was begun first.
     cached: usize,
     prompt_logprobs: Vec<TokenLogprobs>,
+    /// The vector that is asked for instead of a text.
+    pooled: Option<Pooled>,
     /// When the first logits behind the prompt were there.
     prompt_done: Option<Instant>,
     /// Events that the client had no room for, and since when.
@@ -60,6 +62,7 @@ impl Running {
         }
         let tokens = [&r.prompt[..], &r.resume[..]].concat();
         Running {
+            pooled: r.pooling.map(|pooling| Pooled::new(pooling, tokens.len())),
             given: tokens.len(),
             generated: r.resume.len(),
             tokens,
@@ -89,9 +92,40 @@ impl Running {
         Some(Kind { bits, salt })
     }
 
-    /// Whether the beginning may be taken from the cache: not when every logit of the prompt is wanted.
+    /// Whether the beginning may be taken from the cache: not when something of every token of the prompt is wanted.
     pub fn may_reuse(&self) -> bool {
-        !self.job.request.prompt_logprobs
+        !self.job.request.prompt_logprobs && !self.pools_all()
+    }
+
+    /// Whether hidden states are wanted, and no logits.
+    pub fn wants_hidden(&self) -> bool {
+        self.pooled.is_some()
+    }
+
+    fn pools_all(&self) -> bool {
+        self.pooled.as_ref().is_some_and(Pooled::wants_all)
+    }
+
+    /// Takes in the hidden state of the token at `position`, and ends with the last.
+    pub fn pool(&mut self, position: usize, state: &[f32], now: Instant) {
+        let Some(pooled) = &mut self.pooled else {
+            return;
+        };
+        pooled.take(position, state);
+        match pooled.vector() {
+            Ok(None) => {}
+            Err(e) => self.fail(e.to_string()),
+            Ok(Some(numbers)) => {
+                self.send(Event::Vector(Vector {
+                    numbers,
+                    prompt_tokens: self.given,
+                    cached_tokens: self.cached,
+                    time: now.duration_since(self.job.admitted),
+                    bits: self.bits,
+                }));
+                self.over = true;
+            }
+        }
     }
 
     /// When it was admitted.
@@ -108,9 +142,10 @@ impl Running {
         self.progress(cached.min(self.given), now);
     }
 
-    /// From which of `count` tokens behind `first` on logits are wanted.
+    /// From which of `count` tokens behind `first` on logits, or hidden states, are wanted.
     pub fn logits_from(&self, first: usize, count: usize) -> usize {
-        if self.job.request.prompt_logprobs && self.prompt_done.is_none() {
+        let every = self.job.request.prompt_logprobs || self.pools_all();
+        if every && self.prompt_done.is_none() {
             return 0;
         }
         if first + count == self.tokens.len() {

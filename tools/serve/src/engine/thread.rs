@@ -6,8 +6,9 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant};
 
-use trine::{Engine, Model};
+use trine::Model;
 
+use super::backend::Backend;
 use super::counters::Counters;
 use super::job::Command;
 use super::options::Options;
@@ -24,21 +25,21 @@ const TWICE: Duration = Duration::from_secs(60);
 const EXIT_SOFTWARE: i32 = 70;
 
 /// Starts it.
-pub(super) fn start(
-    engine: Engine,
+pub(super) fn start<B: Backend + Send + 'static>(
+    backend: B,
     model: &Model,
     options: &Options,
     admission: &Arc<Admission>,
     counters: &Arc<Counters>,
     inbox: Receiver<Command>,
 ) -> std::io::Result<JoinHandle<()>> {
-    let scheduler = Scheduler::new(engine, model, options, admission, counters);
+    let scheduler = Scheduler::new(backend, model, options, admission, counters);
     let admission = admission.clone();
     let name = Builder::new().name("engine".into());
     name.spawn(move || run(scheduler, &admission, &inbox))
 }
 
-fn run(mut scheduler: Scheduler<Engine>, admission: &Admission, inbox: &Receiver<Command>) {
+fn run<B: Backend>(mut scheduler: Scheduler<B>, admission: &Admission, inbox: &Receiver<Command>) {
     let mut last_panic: Option<Instant> = None;
     loop {
         inbox.try_iter().for_each(|c| take(&mut scheduler, c));
@@ -70,7 +71,7 @@ fn run(mut scheduler: Scheduler<Engine>, admission: &Admission, inbox: &Receiver
     }
 }
 
-fn take(scheduler: &mut Scheduler<Engine>, command: Command) {
+fn take<B: Backend>(scheduler: &mut Scheduler<B>, command: Command) {
     match command {
         Command::New(job) => scheduler.take(*job),
         Command::Wake => {}

@@ -90,6 +90,8 @@ fn serve(
         .timer(TokioTimer::new())
         .header_read_timeout(HEADERS)
         .max_headers(MOST_HEADERS)
+        // Names in the spelling that programs look for which compare them letter by letter.
+        .title_case_headers(true)
         .max_header_size(MOST_HEAD)
         .max_buf_size(BUFFER)
         .serve_connection(TokioIo::new(stream), service);

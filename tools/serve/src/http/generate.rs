@@ -40,13 +40,7 @@ async fn answer(
     body: Body,
 ) -> Result<Response<Body>, ApiError> {
     let service = state.service()?;
-    let caller = Caller {
-        tenant: match state.keys.are_several() && !state.shared_cache {
-            true => known.tenant,
-            false => String::new(),
-        },
-        deadline: deadline(headers)?,
-    };
+    let caller = caller(state, &known, headers)?;
     let bytes = body::read(body, state.max_body).await?;
     let asked = service.blocking(move |service| {
         let body = parse(&bytes)?;
@@ -73,6 +67,20 @@ async fn answer(
     // Probabilities of thousands of tokens take their time.
     let work = service.blocking(move |_| Ok(reply::json(200, &shape::whole(&reply))));
     work.await
+}
+
+/// Who asks. With several keys their holders share nothing in the cache, unless the server was told otherwise.
+///
+/// # Errors
+/// A header that makes no sense.
+pub fn caller(state: &State, known: &Known, headers: &HeaderMap) -> Result<Caller, ApiError> {
+    Ok(Caller {
+        tenant: match state.keys.are_several() && !state.shared_cache {
+            true => known.tenant.clone(),
+            false => String::new(),
+        },
+        deadline: deadline(headers)?,
+    })
 }
 
 /// What a stream sends up to its first token, or for as long as it may be waited for.

@@ -7,7 +7,7 @@ use serde_json::json;
 use trine_tools::note;
 
 use crate::args::LogFormat;
-use crate::engine::Done;
+use crate::engine::{Done, Vector};
 
 /// What is known of a request so far. The line is written when nobody holds it any more, which for a stream is its end.
 pub struct Entry {
@@ -57,6 +57,12 @@ impl Entry {
         self.prompt.fetch_add(done.prompt_tokens, Relaxed);
         self.generated.fetch_add(done.generated_tokens, Relaxed);
         self.bits.store(done.bits, Relaxed);
+    }
+
+    /// One of its vectors was made.
+    pub fn vector(&self, vector: &Vector) {
+        self.prompt.fetch_add(vector.prompt_tokens, Relaxed);
+        self.bits.store(vector.bits, Relaxed);
     }
 }
 

@@ -2,6 +2,7 @@
 
 mod accept;
 mod body;
+mod embed;
 mod events;
 mod generate;
 mod guard;

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 use super::guard::{self, Known};
 use super::state::State;
-use super::{body, generate, metrics, page, reply};
+use super::{body, embed, generate, metrics, page, reply};
 use crate::api::{ApiError, Route, models, props, tokens};
 use crate::service::Service;
 
@@ -22,9 +22,6 @@ type Answer = Result<Response<Body>, ApiError>;
 
 /// Routes of llama-server and OpenAI that are not here.
 const ELSEWHERE: &[&str] = &[
-    "/v1/embeddings",
-    "/embeddings",
-    "/embedding",
     "/infill",
     "/rerank",
     "/reranking",
@@ -79,6 +76,10 @@ pub fn router(state: &Arc<State>) -> Router {
             post(|s: Shared, b: Body| convert(s, b, tokens::count)),
         )
         .route(
+            "/chat/completions/input_tokens",
+            post(|s: Shared, b: Body| convert(s, b, tokens::count)),
+        )
+        .route(
             "/v1/responses/input_tokens",
             post(|s: Shared, b: Body| convert(s, b, tokens::count_response)),
         )
@@ -100,6 +101,19 @@ pub fn router(state: &Arc<State>) -> Router {
                             headers: HeaderMap,
                             body: Body| async move {
             generate::generate(&s, route, known, &headers, body).await
+        };
+        keyed = keyed.route(path, post(handler));
+    }
+    for (path, native) in [
+        ("/v1/embeddings", false),
+        ("/embeddings", true),
+        ("/embedding", true),
+    ] {
+        let handler = move |s: Shared,
+                            Extension(known): Extension<Known>,
+                            headers: HeaderMap,
+                            body: Body| async move {
+            embed::embed(&s, native, known, &headers, body).await
         };
         keyed = keyed.route(path, post(handler));
     }

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use crate::engine::Done;
+use crate::engine::{Done, Vector};
 
 /// How often values fell below each of some bounds.
 #[derive(Debug)]
@@ -100,13 +100,31 @@ impl Meters {
         }
         self.whole
             .observe(done.prompt_time + done.generation_time, 1);
+        self.count(
+            done.bits,
+            [
+                done.prompt_tokens,
+                done.cached_tokens,
+                done.generated_tokens,
+            ],
+        );
+    }
+
+    /// A vector was made.
+    pub fn vector(&self, vector: &Vector) {
+        self.whole.observe(vector.time, 1);
+        self.count(vector.bits, [vector.prompt_tokens, vector.cached_tokens, 0]);
+    }
+
+    /// Counts tokens of a prompt, those of them that were found in the cache, and generated ones.
+    fn count(&self, bits: u8, [prompt, cached, generated]: [usize; 3]) {
         let mut tokens = self.tokens.lock().unwrap_or_else(PoisonError::into_inner);
         for (kind, n) in [
-            ("prompt", done.prompt_tokens - done.cached_tokens),
-            ("cached", done.cached_tokens),
-            ("generated", done.generated_tokens),
+            ("prompt", prompt - cached),
+            ("cached", cached),
+            ("generated", generated),
         ] {
-            *tokens.entry((done.bits, kind)).or_default() += n as u64;
+            *tokens.entry((bits, kind)).or_default() += n as u64;
         }
     }
 

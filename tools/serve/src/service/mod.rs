@@ -1,6 +1,7 @@
 //! A loaded model with all that answers need of it.
 
 mod about;
+mod breakers;
 mod encoder;
 mod forms;
 mod meters;
@@ -14,7 +15,7 @@ use anyhow::{Context, Result};
 use tokio::sync::Semaphore;
 use trine::grammar::GrammarError;
 use trine::isolate::Isolate;
-use trine::{ChatTemplate, Grammar, NumberPath};
+use trine::{ChatTemplate, DryBreakers, Grammar, NumberPath, Pooling};
 use trine_tools::{load, text};
 
 use crate::args::Args;
@@ -27,6 +28,7 @@ pub use forms::Form;
 pub use meters::{Histogram, Meters};
 pub use names::Names;
 
+use breakers::Breakers;
 use encoder::longest_token;
 use forms::Forms;
 
@@ -42,11 +44,14 @@ pub struct Service {
     pub limits: Limits,
     /// What was measured.
     pub meters: Meters,
+    /// How vectors are made where a request does not say.
+    pub pooling: Pooling,
     /// The source of the chat template.
     pub template_source: Option<String>,
     template: Option<ChatTemplate>,
     longest_token: Option<usize>,
     forms: Forms,
+    breakers: Breakers,
     /// For work that takes a processor: tokenizing, templates.
     work: Arc<Semaphore>,
 }
@@ -57,6 +62,10 @@ pub struct Limits {
     pub max_choices: usize,
     /// Tokens where a request does not say; -1 without a limit.
     pub predict: i64,
+    /// Temperature where a request does not say.
+    pub temp: f32,
+    /// Seed where a request does not say; -1 for a random one.
+    pub seed: i64,
     /// Time of a request.
     pub request_timeout: Option<Duration>,
     /// Silence in a stream after which a comment is sent.
@@ -93,6 +102,7 @@ impl Service {
         let longest_token = longest_token(model.tokenizer(), normalizes);
         let path = args.model.number_path.map(NumberPath::from);
         let about = About::of(&model, file.clone(), path.unwrap_or_default())?;
+        let pooling = args.pooling.map(Pooling::from).or(model.pooling());
         let (engine, thread) = Handle::start(model, args.engine())?;
         let names = match args.alias.is_empty() {
             true => vec![file],
@@ -108,16 +118,20 @@ impl Service {
             limits: Limits {
                 max_choices: args.max_choices,
                 predict: args.predict,
+                temp: args.temp,
+                seed: args.seed,
                 request_timeout: Some(args.request_timeout).filter(|t| !t.is_zero()),
                 ping: u64::try_from(args.sse_ping_interval)
                     .ok()
                     .map(Duration::from_secs),
             },
             meters: Meters::default(),
+            pooling: pooling.unwrap_or(Pooling::Mean),
             template_source,
             template,
             longest_token,
             forms: Forms::default(),
+            breakers: Breakers::default(),
             work: Arc::new(Semaphore::new(trine_tools::args::threads(None))),
             engine,
         };
@@ -142,6 +156,11 @@ impl Service {
     /// It cannot be followed.
     pub fn grammar(&self, form: &Form) -> Result<Grammar, GrammarError> {
         self.forms.grammar(self.engine.model().tokenizer(), form)
+    }
+
+    /// The texts that DRY breaks repetitions at, in tokens of the model.
+    pub fn breakers(&self, texts: &[String]) -> DryBreakers {
+        self.breakers.of(self.engine.model(), texts)
     }
 
     /// Text to tokens, within the context.

@@ -70,3 +70,64 @@ fn what_is_refused_is_no_answer() {
     drop(local);
     assert!(run(&url, &["--clients", "1"]).is_err(), "no server");
 }
+
+#[test]
+fn interruptions_shared_beginnings_and_a_plot() {
+    let local = start(&[]);
+    let url = format!("http://{}", local.to);
+    let folder = trine_testkit::folder();
+    let file = |name: &str| {
+        folder
+            .path()
+            .join(name)
+            .to_str()
+            .expect("a path")
+            .to_owned()
+    };
+    let (plot, beside) = (file("load.svg"), file("other.json"));
+    let rows = run(
+        &url,
+        &[
+            "--clients",
+            "2",
+            "--requests",
+            "2",
+            "--new-tokens",
+            "60",
+            "--interrupt",
+            "150",
+        ],
+    );
+    let rows = rows.expect("a table");
+    assert!(rows[0]["interruptions"].as_u64() > Some(0), "{rows:?}");
+    assert_eq!(
+        (&rows[0]["requests"], &rows[0]["tokens"]),
+        (&2.into(), &120.into())
+    );
+    std::fs::write(&beside, Value::from(rows).to_string()).expect("a file");
+    let more = [
+        "--clients",
+        "1",
+        "--requests",
+        "4",
+        "--shared-tokens",
+        "6",
+        "--label",
+        "this one",
+        "--plot",
+        &plot,
+        "--beside",
+        &beside,
+    ];
+    run(&url, &more).expect("a table");
+    let svg = std::fs::read_to_string(&plot).expect("a plot");
+    assert!(svg.contains("this one") && svg.contains(&url), "{svg}");
+    assert!(run(&url, &["--clients", "1", "--shared-tokens", "8"]).is_err());
+    assert!(
+        run(
+            &url,
+            &["--clients", "1", "--plot", &plot, "--beside", &file("none")]
+        )
+        .is_err()
+    );
+}

@@ -50,6 +50,13 @@ impl Response {
         (objects.collect(), done)
     }
 
+    /// The objects of a stream that came whole, where the stream may have been broken off.
+    pub fn whole_events(&self) -> Vec<Value> {
+        let text = self.text();
+        let data = text.split("\n\n").filter_map(|e| e.strip_prefix("data: "));
+        data.filter_map(|d| serde_json::from_str(d).ok()).collect()
+    }
+
     /// The error of a refusal with this status.
     #[track_caller]
     pub fn error(&self, status: u16) -> Value {

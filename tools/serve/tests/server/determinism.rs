@@ -5,8 +5,9 @@ use std::net::SocketAddr;
 use std::thread;
 
 use serde_json::{Value, json};
+use trine::eval::LogProbabilities;
 use trine::quant::anyprec;
-use trine::{GenerateOptions, SamplerOptions};
+use trine::{GenerateOptions, SamplerOptions, SessionOptions};
 
 use crate::client::{ask, open, request};
 use crate::local::{Local, shared, start, start_with};
@@ -106,6 +107,32 @@ fn the_text_is_that_of_the_library() {
         let text: String = chunks.map(|c| c.expect("a chunk").text).collect();
         let body = json!({"prompt": "The game of", "max_tokens": 30, "seed": seed});
         assert_eq!(answer(shared(), &body)[0]["text"], text);
+    }
+}
+
+/// What lm-eval's `local-completions` asks for, and what `rperplexity` adds up.
+#[test]
+fn likelihoods_are_those_of_the_library() {
+    let model = trine::open(trine_testkit::trilm()).expect("a model");
+    let tokens: Vec<u32> = (0..300).map(|i| 10 + i * i * 37 % 4000).collect();
+    let mut expected = Vec::new();
+    let mut session = model.session(SessionOptions {
+        n_ctx: 512,
+        n_ubatch: 512,
+    });
+    let mut take = |i: usize, logits: &[f32]| {
+        if let Some(next) = tokens.get(i + 1) {
+            expected.push(LogProbabilities::new(logits).of(*next) as f32);
+        }
+    };
+    session.eval(&tokens, 0, &mut take).expect("room");
+    let body = json!({"prompt": [tokens], "temperature": 0, "max_tokens": 1, "logprobs": 1, "echo": true, "seed": 1234});
+    let told = answer(shared(), &body)[0]["logprobs"]["token_logprobs"].clone();
+    let told = told.as_array().expect("a list");
+    assert!(told[0].is_null());
+    for (i, expected) in expected.iter().enumerate() {
+        let got = told[i + 1].as_f64().expect("a number") as f32;
+        assert_eq!(got.to_bits(), expected.to_bits(), "token {}", i + 1);
     }
 }
 

@@ -122,7 +122,10 @@ fn templates_of_requests() {
     let to = shared();
     for (name, value) in [
         ("chat_template", json!("{{ 1 }}")),
-        ("chat_template_kwargs", json!({"tokenize": true})),
+        (
+            "chat_template_kwargs",
+            json!({"add_generation_prompt": true}),
+        ),
         (
             "chat_template_kwargs",
             json!({"messages": "x".repeat(1 << 20)}),
@@ -133,6 +136,12 @@ fn templates_of_requests() {
         let error = post(to, "/v1/chat/completions", &body).error(400);
         assert_eq!(error["param"], name);
     }
+    // Names that are arguments of functions elsewhere are variables here, which this template does not know.
+    let mut body = json!({"messages": [{"role": "user", "content": "x"}]});
+    let expected = ask(to, "/apply-template", &body);
+    body["chat_template_kwargs"] =
+        json!({"tokenize": true, "chat_template": "{{ 1 }}", "x": "y".repeat(1 << 20)});
+    assert_eq!(ask(to, "/apply-template", &body), expected);
 }
 
 /// CVE-2025-46570 and CVE-2025-25183 (vLLM): how fast an answer comes tells what others asked; equal hashes of other

@@ -141,7 +141,7 @@ fn native_answers() {
         reduced
             .as_object()
             .map(|o| o.keys().map(String::as_str).collect()),
-        Some(vec!["content", "predicted_n"])
+        Some(vec!["content", "timings/predicted_n"])
     );
 }
 
@@ -230,7 +230,7 @@ const FIELDS: &[(&str, &str)] = &[
     ("n_discard", "-1"),
     ("temperature", "\"hot\""),
     ("top_k", "9223372036854775808"),
-    ("top_p", "1.5"),
+    ("top_p", "\"1\""),
     ("min_p", "[]"),
     ("typical_p", "true"),
     ("repeat_penalty", "1e308"),
@@ -253,9 +253,22 @@ const FIELDS: &[(&str, &str)] = &[
     ("grammar", "\"root ::= 'a'\""),
     ("json_schema", "7"),
     ("best_of", "2"),
-    ("dry_multiplier", "0.5"),
-    ("xtc_probability", "0.5"),
-    ("mirostat", "2"),
+    ("top_n_sigma", "\"1\""),
+    ("dynatemp_range", "[]"),
+    ("dynatemp_exponent", "{}"),
+    ("xtc_probability", "\"0.5\""),
+    ("xtc_threshold", "true"),
+    ("dry_multiplier", "[0.5]"),
+    ("dry_base", "\"2\""),
+    ("dry_allowed_length", "0.5"),
+    ("dry_penalty_last_n", "-2"),
+    ("dry_sequence_breakers", "[]"),
+    ("mirostat", "1.5"),
+    ("mirostat_tau", "\"5\""),
+    ("mirostat_eta", "[]"),
+    ("adaptive_target", "{}"),
+    ("adaptive_decay", "1"),
+    ("t_max_predict_ms", "5"),
 ];
 
 #[test]

@@ -71,7 +71,11 @@ fn body(i: usize) -> (&'static str, Value, &'static [u16]) {
             json!({"prompt": "The", "n_predict": 12, "json_schema": {"enum": [1, 2]}}),
             &[200, 429],
         ),
-        4 => ("/v1/embeddings", json!({}), &[501]),
+        4 => (
+            "/v1/embeddings",
+            json!({"input": ["The", vec![i % 100; 40]]}),
+            &[200, 429],
+        ),
         _ => ("/v1/completions", text, &[200, 429]),
     }
 }

@@ -297,3 +297,33 @@ fn functions_that_are_none() {
     );
     assert_eq!(error.status, 400, "{}", error.text());
 }
+
+/// Variables of the template come from the request, as text that holds no control tokens.
+#[test]
+fn variables_of_the_template() {
+    let template = "{{ reasoning_effort }}|{{ enable_thinking }}|{{ more.x if more }}|{{ messages[0].content }}";
+    let local = with_template(template);
+    let prompt = |more: Value| {
+        let mut body = json!({"messages": [{"role": "user", "content": "Hi"}]});
+        for (name, value) in more.as_object().expect("fields") {
+            body[name] = value.clone();
+        }
+        ask(local.to, "/apply-template", &body)["prompt"].clone()
+    };
+    assert_eq!(prompt(json!({})), "|||Hi");
+    let kwargs = json!({"enable_thinking": true, "more": {"x": 7}});
+    assert_eq!(
+        prompt(json!({"chat_template_kwargs": kwargs})),
+        "|true|7|Hi"
+    );
+    assert_eq!(prompt(json!({"reasoning_effort": "low"})), "low|||Hi");
+    assert_eq!(prompt(json!({"reasoning_effort": "none"})), "|false||Hi");
+    for kwargs in [
+        json!([]),
+        json!({"messages": []}),
+        json!({"more": {"x": "</s>"}}),
+    ] {
+        let body = json!({"messages": [{"role": "user", "content": "Hi"}], "chat_template_kwargs": kwargs, "max_tokens": 1});
+        post(local.to, "/v1/chat/completions", &body).error(400);
+    }
+}

@@ -29,14 +29,27 @@ pub struct Served {
     pub status: u16,
     /// From the request to the first text.
     pub first: Option<Duration>,
-    /// From the request to the last text.
-    pub last: Option<Duration>,
-    /// Between neighbouring parts of the text.
-    pub gaps: Vec<Duration>,
+    /// When the parts of the text came.
+    pub parts: Vec<Instant>,
     /// Tokens that were generated, as the server counts them.
     pub tokens: usize,
     /// Whether the stream came to its end.
     pub whole: bool,
+}
+
+/// What is asked of a server.
+#[derive(Clone, Copy)]
+pub struct Question<'a> {
+    /// The name of the model.
+    pub model: Option<&'a str>,
+    /// What is to be continued.
+    pub prompt: &'a [u32],
+    /// Tokens that are wanted.
+    pub most: usize,
+    /// The seed.
+    pub seed: usize,
+    /// Whether the prompt may be taken from the server's cache.
+    pub cache: bool,
 }
 
 impl Address {
@@ -114,27 +127,21 @@ impl Address {
         Ok(n.map(|n| n as usize))
     }
 
-    /// Asks for `most` tokens after `prompt` and hears them as they come.
+    /// Asks, hears the tokens as they come, and calls `begun` when the first one does.
     ///
     /// # Errors
     /// Nobody answers, or not in HTTP.
-    pub fn generate(
-        &self,
-        model: Option<&str>,
-        prompt: &[u32],
-        most: usize,
-        seed: usize,
-    ) -> Result<Served> {
+    pub fn generate(&self, question: &Question<'_>, begun: &dyn Fn()) -> Result<Served> {
         let mut body = json!({
-            "prompt": prompt,
-            "max_tokens": most,
-            "seed": seed,
+            "prompt": question.prompt,
+            "max_tokens": question.most,
+            "seed": question.seed,
             "stream": true,
             "stream_options": {"include_usage": true},
             "ignore_eos": true,
-            "cache_prompt": false,
+            "cache_prompt": question.cache,
         });
-        if let Some(model) = model {
+        if let Some(model) = question.model {
             body["model"] = model.into();
         }
         let start = Instant::now();
@@ -162,10 +169,11 @@ impl Address {
             }
             let text = event["choices"][0]["text"].as_str().unwrap_or_default();
             if !text.is_empty() {
-                let now = start.elapsed();
-                served.gaps.extend(served.last.map(|last| now - last));
-                served.first.get_or_insert(now);
-                served.last = Some(now);
+                if served.parts.is_empty() {
+                    served.first = Some(start.elapsed());
+                    begun();
+                }
+                served.parts.push(Instant::now());
             }
         }
         Ok(served)

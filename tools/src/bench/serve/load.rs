@@ -1,16 +1,17 @@
 //! Requests in a closed or an open loop.
 
 use std::fmt;
+use std::panic::resume_unwind;
 use std::sync::Mutex;
 use std::sync::PoisonError;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use trine::math::log;
 
-use super::client::{Address, Served};
+use super::client::{Address, Question, Served};
 
 /// When requests come.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -35,15 +36,31 @@ impl fmt::Display for Arrivals {
 pub struct Load<'a> {
     /// The server.
     pub address: &'a Address,
-    /// The name of the model that is asked for.
-    pub model: Option<&'a str>,
+    /// The names of the models that are asked for, in turns; none: whatever the server has.
+    pub models: &'a [String],
     /// When they come.
     pub arrivals: Arrivals,
     /// What they ask to be continued, each once.
     pub prompts: Vec<Vec<u32>>,
     /// Tokens that each asks for.
     pub new_tokens: usize,
+    /// Whether prompts may be taken from the server's cache.
+    pub cache: bool,
+    /// A prompt that comes again and again as soon as every client hears its text, until all have heard it.
+    pub interruption: Option<Vec<u32>>,
 }
+
+/// What interrupted a load.
+#[derive(Clone, Copy, Debug)]
+pub struct Interrupted {
+    /// From when on.
+    pub since: Instant,
+    /// How many prompts came since then.
+    pub prompts: usize,
+}
+
+/// How often it is looked whether every client hears its text.
+const LOOK: Duration = Duration::from_millis(1);
 
 /// How a load went.
 pub struct Ran {
@@ -51,6 +68,8 @@ pub struct Ran {
     pub served: Vec<Served>,
     /// From the first request to the end of the last answer.
     pub time: Duration,
+    /// The interruptions, where there were any.
+    pub interrupted: Option<Interrupted>,
 }
 
 impl Load<'_> {
@@ -61,10 +80,11 @@ impl Load<'_> {
     pub fn run(&self) -> Result<Ran> {
         let all = Mutex::new(Vec::with_capacity(self.prompts.len()));
         let fault = Mutex::new(None);
+        let begun = AtomicUsize::new(0);
         let ask = |i: usize| {
-            let answer = self
-                .address
-                .generate(self.model, &self.prompts[i], self.new_tokens, i);
+            let answer = self.address.generate(&self.question(i), &|| {
+                begun.fetch_add(1, Ordering::SeqCst);
+            });
             let served = answer.unwrap_or_else(|e| {
                 fault
                     .lock()
@@ -77,6 +97,8 @@ impl Load<'_> {
                 .push(served);
         };
         let start = Instant::now();
+        let over = AtomicBool::new(false);
+        let mut interrupted = None;
         match self.arrivals {
             Arrivals::Closed(clients) => {
                 let next = AtomicUsize::new(0);
@@ -89,7 +111,20 @@ impl Load<'_> {
                         ask(i);
                     }
                 };
-                thread::scope(|s| (0..clients).for_each(|_| drop(s.spawn(client))));
+                thread::scope(|s| {
+                    let all: Vec<_> = (0..clients).map(|_| s.spawn(client)).collect();
+                    let (begun, over) = (&begun, &over);
+                    let others = self.interruption.as_ref().map(|prompt| {
+                        let all_begun = move || begun.load(Ordering::SeqCst) >= clients;
+                        s.spawn(move || self.interrupt(prompt, &all_begun, over))
+                    });
+                    let ends: Vec<_> = all.into_iter().map(|client| client.join()).collect();
+                    over.store(true, Ordering::SeqCst);
+                    interrupted = others.and_then(|o| o.join().ok().flatten());
+                    if let Some(panic) = ends.into_iter().find_map(Result::err) {
+                        resume_unwind(panic);
+                    }
+                });
             }
             Arrivals::Poisson(rate) => thread::scope(|s| {
                 let ask = &ask;
@@ -104,8 +139,60 @@ impl Load<'_> {
         let fault = fault.into_inner().unwrap_or_else(PoisonError::into_inner);
         match fault {
             Some(e) if served.iter().all(|s| s.status == 0) => Err(e),
-            _ => Ok(Ran { served, time }),
+            _ => Ok(Ran {
+                served,
+                time,
+                interrupted,
+            }),
         }
+    }
+
+    /// The request of number `i`.
+    fn question(&self, i: usize) -> Question<'_> {
+        let turn = i % self.models.len().max(1);
+        Question {
+            model: self.models.get(turn).map(String::as_str),
+            prompt: &self.prompts[i],
+            most: self.new_tokens,
+            seed: i,
+            cache: self.cache,
+        }
+    }
+
+    /// Sends `prompt` again and again from when `begun` says so until all is `over`.
+    fn interrupt(
+        &self,
+        prompt: &[u32],
+        begun: &dyn Fn() -> bool,
+        over: &AtomicBool,
+    ) -> Option<Interrupted> {
+        while !begun() {
+            if over.load(Ordering::SeqCst) {
+                return None;
+            }
+            thread::sleep(LOOK);
+        }
+        let mut done = Interrupted {
+            since: Instant::now(),
+            prompts: 0,
+        };
+        let question = Question {
+            prompt,
+            most: 1,
+            cache: false,
+            ..self.question(0)
+        };
+        loop {
+            // Without an answer it was no interruption.
+            match self.address.generate(&question, &|| ()) {
+                Ok(served) if served.status == 200 => done.prompts += 1,
+                _ => thread::sleep(LOOK),
+            }
+            if over.load(Ordering::SeqCst) {
+                break;
+            }
+        }
+        Some(done)
     }
 }
 

@@ -5,15 +5,17 @@
 
 mod client;
 mod load;
+mod plot;
 mod report;
 
 use std::io::Write;
 
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
 
 use super::args::Args;
 use super::output::Table;
 use crate::feed::RandomTokens;
+use crate::outfile::OutFile;
 use client::Address;
 use load::{Arrivals, Load};
 
@@ -33,23 +35,52 @@ pub fn run(args: &Args, url: &str, out: &mut dyn Write) -> Result<()> {
     if all.is_empty() {
         bail!("nothing to do: give --clients N,... or --rate R,...");
     }
+    if args.shared_tokens >= args.prompt_tokens {
+        bail!("--shared-tokens must be fewer than the tokens of a prompt (--prompt-tokens)");
+    }
+    // Before anything is measured: a file that cannot be read or written is known now.
+    let drawing = match &args.plot {
+        Some(target) => Some((
+            OutFile::create(target, "--plot")?,
+            plot::rows(&args.beside)?,
+        )),
+        None => None,
+    };
+    let mut rows = Vec::new();
     let mut tokens = RandomTokens::new(n_vocab);
+    let shared = tokens.take(args.shared_tokens);
     let mut table = Table::new(args.output, out)?;
     for arrivals in all {
-        let prompts = (0..args.requests).map(|_| tokens.take(args.prompt_tokens));
+        let own = args.prompt_tokens - shared.len();
+        let prompts = (0..args.requests).map(|_| [&shared[..], &tokens.take(own)].concat());
         let load = Load {
             address: &address,
-            model: args.model_name.as_deref(),
+            models: &args.model_name,
             arrivals,
             prompts: prompts.collect(),
             new_tokens: args.new_tokens,
+            cache: !shared.is_empty(),
+            interruption: args.interrupt.map(|n| tokens.take(n)),
         };
         if args.progress {
             note!("rbench: {url}, {arrivals}");
         }
         let ran = load.run()?;
-        table.row(&report::line(url, arrivals, args, &ran))?;
+        let line = report::line(url, arrivals, args, &ran);
+        table.row(&line)?;
+        rows.push(line.fields);
     }
     table.finish()?;
+    match drawing {
+        Some((target, beside)) => save(target, &plot::draw(&[rows, beside].concat())?),
+        None => Ok(()),
+    }
+}
+
+fn save(mut out: OutFile, svg: &str) -> Result<()> {
+    let path = out.path().to_owned();
+    let written = out.write_all(svg.as_bytes()).and_then(|()| out.keep());
+    written.with_context(|| format!("cannot write '{}'", path.display()))?;
+    note!("plot saved to '{}'", path.display());
     Ok(())
 }

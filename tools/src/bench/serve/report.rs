@@ -24,6 +24,11 @@ fn ms(time: Duration) -> f64 {
     time.as_secs_f64() * 1e3
 }
 
+/// What the server is called.
+fn label(args: &Args, url: &str) -> String {
+    args.label.clone().unwrap_or_else(|| url.to_owned())
+}
+
 /// The row of a load.
 pub fn line(url: &str, arrivals: Arrivals, args: &Args, ran: &Ran) -> Line {
     let all = ran.served.len();
@@ -36,12 +41,16 @@ pub fn line(url: &str, arrivals: Arrivals, args: &Args, ran: &Ran) -> Line {
     let failed = all - whole.len() - refused;
     let first = quantiles(whole.iter().filter_map(|s| s.first).map(ms).collect());
     let per_token = whole.iter().filter_map(|s| {
-        let after = s.last?.checked_sub(s.first?)?;
+        let after = s.parts.last()?.duration_since(*s.parts.first()?);
         let pairs = s.tokens.checked_sub(1).filter(|n| *n > 0)?;
         Some(ms(after) / pairs as f64)
     });
     let per_token = quantiles(per_token.collect());
-    let between = quantiles(whole.iter().flat_map(|s| &s.gaps).map(|g| ms(*g)).collect());
+    // With interruptions, what came while there were some.
+    let since = ran.interrupted.map(|i| i.since);
+    let pairs = whole.iter().flat_map(|s| s.parts.windows(2));
+    let pairs = pairs.filter(|p| since.is_none_or(|since| p[1] >= since));
+    let between = quantiles(pairs.map(|p| ms(p[1].duration_since(p[0]))).collect());
     let tokens: usize = whole.iter().map(|s| s.tokens).sum();
     let seconds = ran.time.as_secs_f64();
     let rate = |n: usize| n as f64 / seconds.max(f64::MIN_POSITIVE);
@@ -64,9 +73,15 @@ pub fn line(url: &str, arrivals: Arrivals, args: &Args, ran: &Ran) -> Line {
     let mut fields = object([
         ("version", json!(env!("CARGO_PKG_VERSION"))),
         ("url", json!(url)),
+        ("label", json!(label(args, url))),
         ("clients", json!(clients)),
         ("rate", json!(poisson)),
         ("n_prompt", json!(args.prompt_tokens)),
+        ("n_shared", json!(args.shared_tokens)),
+        (
+            "interruptions",
+            json!(ran.interrupted.map_or(0, |i| i.prompts)),
+        ),
         ("n_gen", json!(args.new_tokens)),
         ("requests", json!(all)),
         ("refused", json!(refused)),

@@ -114,7 +114,7 @@ fn stopping_word<'a>(choice: &'a Choice, done: &Done) -> &'a str {
     }
 }
 
-/// The members that were asked for; `a/b` is the member `b` of the member `a`.
+/// The members that were asked for, each by the name that it was asked for by; `a/b` is the member `b` of the member `a`.
 fn reduced(reply: &Reply, object: Value) -> Value {
     let Some(names) = &reply.asked.response_fields else {
         return object;
@@ -124,8 +124,8 @@ fn reduced(reply: &Reply, object: Value) -> Value {
         let found = name
             .split('/')
             .try_fold(&object, |value, member| value.get(member));
-        if let (Some(value), Some(last)) = (found, name.split('/').next_back()) {
-            out.insert(last.to_owned(), value.clone());
+        if let Some(value) = found {
+            out.insert(name.clone(), value.clone());
         }
     }
     out.into()

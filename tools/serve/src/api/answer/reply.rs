@@ -168,6 +168,7 @@ impl Reply {
             }
             Event::Refused(why) => return Err(why.into()),
             Event::Failed(why) => return Err(ApiError::server(why)),
+            Event::Vector(_) => return Err(ApiError::server("a vector instead of a text")),
         }))
     }
 

@@ -4,25 +4,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::Value;
-use trine::Grammar;
+use trine::{Grammar, SamplerOptions};
 
 use super::super::Route;
+use super::caller::{Caller, cache};
 use super::fields::Fields;
 use super::prompt::{self, Prompt};
 use super::tools::{Calls, Tools};
-use super::{anthropic, messages, responses, sampling, structure, unsupported};
+use super::{anthropic, biases, messages, responses, sampling, structure, unsupported};
 use crate::engine::Request;
 use crate::error::ApiError;
 use crate::service::Service;
-
-/// Who asks, apart from what the body says.
-#[derive(Clone, Debug, Default)]
-pub struct Caller {
-    /// Stands before the salt of the cache, so that the holders of different keys share nothing.
-    pub tenant: String,
-    /// The most time it gives the request.
-    pub deadline: Option<Duration>,
-}
 
 /// A request for texts.
 #[derive(Clone, Debug)]
@@ -63,6 +55,8 @@ pub struct Asked {
 
 /// Most bytes of the names that a request may give.
 const NAME: usize = 256;
+/// Most prompts of a request.
+const PROMPTS: usize = 64;
 
 impl Asked {
     /// Reads the body of a request.
@@ -92,10 +86,11 @@ impl Asked {
         let (prompts, listed) = match route.is_chat() {
             true => (vec![messages::prompt(&f, described, service)?], false),
             false => {
+                const NAME: &str = "prompt";
                 let value = f
-                    .get("prompt")
-                    .ok_or_else(|| ApiError::field("prompt", "is required"))?;
-                prompt::prompts(value, service.encoder())?
+                    .get(NAME)
+                    .ok_or_else(|| ApiError::field(NAME, "is required"))?;
+                prompt::prompts(NAME, PROMPTS, value, service.encoder())?
             }
         };
         let choices = choices(&f, service)?;
@@ -181,15 +176,19 @@ fn request(
     caller: &Caller,
 ) -> Result<Request, ApiError> {
     let n_ctx = service.engine.options().n_ctx();
-    let biases = sampling::biases(f, service.engine.model().tokenizer())?;
-    let mut sampler = sampling::sampler(f, seed(f)?, n_ctx)?;
+    let biases = biases::biases(f, service.engine.model().tokenizer())?;
+    let breakers = |texts: &[String]| service.breakers(texts);
+    let defaults = SamplerOptions {
+        seed: seed(f, service)?,
+        temp: service.limits.temp,
+        ..SamplerOptions::default()
+    };
+    let mut sampler = sampling::sampler(f, defaults, n_ctx, breakers)?;
     sampler.banned = biases.banned;
     let logprobs = logprobs(f, route)?;
-    let salt = f.short_text("cache_salt", NAME)?.unwrap_or_default();
-    let cached = f.flag("cache_prompt")?.unwrap_or(true);
-    let deadlines = [caller.deadline, service.limits.request_timeout];
     Ok(Request {
         prompt: Vec::new(),
+        pooling: None,
         resume: f.ids("resume_tokens")?.unwrap_or_default(),
         max_tokens: max_tokens(f, service)?,
         sampler,
@@ -200,15 +199,16 @@ fn request(
         bits: None,
         logprobs,
         prompt_logprobs: route == Route::Text && logprobs.is_some() && f.is_set("echo")?,
-        cache: cached.then(|| format!("{}\0{salt}", caller.tenant)),
-        deadline: deadlines.into_iter().flatten().min(),
+        cache: cache(f, caller)?,
+        deadline: caller.deadline_within(service),
     })
 }
 
-/// The seed that is asked for, or a random one.
-fn seed(f: &Fields<'_>) -> Result<u32, ApiError> {
+/// The seed that is asked for, or the server's, or a random one.
+fn seed(f: &Fields<'_>, service: &Service) -> Result<u32, ApiError> {
     let asked = f.integer("seed", -1..=i64::from(u32::MAX))?;
     match asked
+        .or(Some(service.limits.seed))
         .and_then(|s| u32::try_from(s).ok())
         .filter(|s| *s != u32::MAX)
     {

@@ -88,15 +88,13 @@ impl<'a> Fields<'a> {
         }
     }
 
+    /// A number, and for one outside of `range` the end of it that is nearer.
+    ///
     /// # Errors
-    /// It is no number from 0 to 1.
-    pub fn share(&self, name: &str) -> Read<f32> {
-        match self.number(name)? {
-            Some(p) if !(0.0..=1.0).contains(&p) => {
-                Err(ApiError::field(name, "must be from 0 to 1"))
-            }
-            p => Ok(p),
-        }
+    /// As [`Fields::number`].
+    pub fn clamped(&self, name: &str, range: RangeInclusive<f32>) -> Read<f32> {
+        let number = self.number(name)?;
+        Ok(number.map(|n| n.clamp(*range.start(), *range.end())))
     }
 
     /// # Errors
@@ -128,6 +126,25 @@ impl<'a> Fields<'a> {
     /// It is no object.
     pub fn object(&self, name: &str) -> Read<Fields<'a>> {
         self.read(name, "an object", |v| v.as_object().map(Fields::members))
+    }
+
+    /// An array of texts of at most `most` bytes each.
+    ///
+    /// # Errors
+    /// It is something else.
+    pub fn texts(&self, name: &str, most: usize) -> Read<Vec<String>> {
+        let Some(list) = self.list(name)? else {
+            return Ok(None);
+        };
+        let text = |v: &Value| match v.as_str() {
+            None => Err(wrong(name, "an array of strings", v)),
+            Some(text) if text.len() > most => Err(ApiError::field(
+                name,
+                format!("a string of more than {most} bytes"),
+            )),
+            Some(text) => Ok(text.to_owned()),
+        };
+        list.iter().map(text).collect::<Result<_, _>>().map(Some)
     }
 
     /// An array of token ids.
@@ -204,7 +221,8 @@ mod tests {
             assert_eq!(f.integer(name, 0..=3).unwrap_err().message, message);
         }
         assert!(f.number("huge").is_err());
-        assert!(f.share("x").is_err());
+        assert_eq!(f.clamped("x", 0.0..=1.0), Ok(Some(1.0)));
+        assert!(f.clamped("s", 0.0..=1.0).is_err() && f.texts("n", 9).is_err());
         assert!(f.short_text("s", 0).is_err());
         assert!(f.flag("n").is_err() && f.list("s").is_err() && f.object("s").is_err());
     }

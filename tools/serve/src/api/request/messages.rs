@@ -1,7 +1,7 @@
 //! The messages of a chat: JSON to a prompt, by the template of the model.
 
-use serde_json::Value;
-use trine::chat::{ChatError, ToolCall};
+use serde_json::{Map, Value};
+use trine::chat::{ChatError, RenderOptions, ToolCall};
 use trine::{ChatTemplate, Message, Role};
 
 use super::fields::{Fields, wrong};
@@ -17,12 +17,10 @@ const ID: usize = 256;
 /// A chat as it is to be rendered.
 pub struct Conversation {
     messages: Vec<Message>,
-    /// The functions that the model may call, as the template gets them.
-    tools: Vec<Value>,
+    /// What else the template gets: the functions that the model may call, variables, whether the answer follows.
+    options: RenderOptions,
     /// The beginning of the answer, which the model goes on with.
     begun: Option<String>,
-    /// Whether the answer follows.
-    answer: bool,
 }
 
 impl Conversation {
@@ -69,10 +67,13 @@ impl Conversation {
             ));
         }
         Ok(Conversation {
-            answer: begun.is_some() || answer.unwrap_or(true),
+            options: RenderOptions {
+                tools: tools.to_vec(),
+                variables: variables(f)?,
+                answer: begun.is_some() || answer.unwrap_or(true),
+            },
             begun: begun.map(|m| m.content),
             messages,
-            tools: tools.to_vec(),
         })
     }
 
@@ -82,7 +83,7 @@ impl Conversation {
     /// The template fails, or refuses the messages.
     pub fn render(&self, template: &ChatTemplate) -> Result<String, ApiError> {
         let text = template
-            .render_with_tools(&self.messages, &self.tools, self.answer)
+            .render_with(&self.messages, &self.options)
             .map_err(failed)?;
         Ok(text + self.begun.as_deref().unwrap_or_default())
     }
@@ -95,15 +96,16 @@ impl Conversation {
         let tokenizer = service.engine.model().tokenizer();
         let Some(begun) = &self.begun else {
             return template
-                .encode_with_tools(tokenizer, &self.messages, &self.tools, self.answer)
+                .encode_with(tokenizer, &self.messages, &self.options)
                 .map_err(failed);
         };
         // The beginning of the answer is encoded together with what stands before it, as one text; so nothing in it
         // and in the messages may look like a control token.
         let calls = self.messages.iter().flat_map(|m| &m.calls);
         let calls = calls.map(|c| format!("{} {} {}", c.id, c.name, c.arguments));
-        let others = calls.chain(self.tools.iter().map(Value::to_string));
-        let others: Vec<String> = others.collect();
+        let given = self.options.tools.iter();
+        let given = given.chain(self.options.variables.values());
+        let others: Vec<String> = calls.chain(given.map(Value::to_string)).collect();
         let texts = self.messages.iter().map(|m| m.content.as_str());
         let texts = texts.chain([begun.as_str()]);
         for text in texts.chain(others.iter().map(String::as_str)) {
@@ -143,6 +145,35 @@ pub fn prompt(f: &Fields<'_>, tools: &[Value], service: &Service) -> Result<Prom
         tokens: conversation.encode(template, service)?,
         text: None,
     })
+}
+
+/// Variables for the template: the members of `chat_template_kwargs`, and `reasoning_effort`, of which "none" is what
+/// templates know as no thinking.
+fn variables(f: &Fields<'_>) -> Result<Map<String, Value>, ApiError> {
+    const NAME: &str = "chat_template_kwargs";
+    let mut variables = match f.get(NAME) {
+        None => Map::new(),
+        Some(Value::Object(map)) => map.clone(),
+        Some(other) => return Err(wrong(NAME, "an object", other)),
+    };
+    if let Some(own) = RenderOptions::OWN
+        .iter()
+        .find(|n| variables.contains_key(**n))
+    {
+        let what = format!("'{own}' is what every template gets from the request itself");
+        return Err(ApiError::field(NAME, what));
+    }
+    match f.text("reasoning_effort")? {
+        None | Some("") => {}
+        Some("none") => {
+            variables.remove("reasoning_effort");
+            variables.insert("enable_thinking".into(), false.into());
+        }
+        Some(effort) => {
+            variables.insert("reasoning_effort".into(), effort.into());
+        }
+    }
+    Ok(variables)
 }
 
 fn message(value: &Value) -> Result<Message, ApiError> {

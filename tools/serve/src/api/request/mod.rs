@@ -2,6 +2,8 @@
 
 pub mod anthropic;
 pub mod asked;
+pub mod biases;
+pub mod caller;
 pub mod fields;
 pub mod messages;
 pub mod prompt;
@@ -11,4 +13,5 @@ pub mod structure;
 pub mod tools;
 pub mod unsupported;
 
-pub use asked::{Asked, Caller};
+pub use asked::Asked;
+pub use caller::{Caller, cache};

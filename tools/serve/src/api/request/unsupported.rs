@@ -20,46 +20,11 @@ pub fn check(f: &Fields<'_>, route: Route) -> Result<(), ApiError> {
     }
 }
 
-/// Samplers that are not built, by the values that switch them off.
+/// Numbers that would change the text, by the values that switch them off, and those that cannot.
 fn numbers(f: &Fields<'_>) -> Result<(), ApiError> {
-    for name in [
-        "xtc_probability",
-        "dry_multiplier",
-        "mirostat",
-        "dynatemp_range",
-        "n_indent",
-        "t_max_predict_ms",
-    ] {
+    for name in ["n_indent", "t_max_predict_ms"] {
         refuse(name, f.number(name)?.is_some_and(|n| n != 0.0))?;
     }
-    // These are off below 0, and the last at 0 too.
-    refuse(
-        "adaptive_target",
-        f.number("adaptive_target")?.is_some_and(|n| n >= 0.0),
-    )?;
-    refuse(
-        "top_n_sigma",
-        f.number("top_n_sigma")?.is_some_and(|n| n > 0.0),
-    )?;
-    refuse(
-        "min_keep",
-        f.integer("min_keep", 0..=i64::MAX)?.is_some_and(|n| n > 1),
-    )?;
-    // Without the sampler they belong to, these mean nothing; only their types are looked at.
-    for name in [
-        "xtc_threshold",
-        "dry_base",
-        "mirostat_tau",
-        "mirostat_eta",
-        "dynatemp_exponent",
-        "adaptive_decay",
-    ] {
-        f.number(name)?;
-    }
-    for name in ["dry_allowed_length", "dry_penalty_last_n"] {
-        f.integer(name, i64::MIN..=i64::MAX)?;
-    }
-    f.list("dry_sequence_breakers")?;
     // Nothing is ever dropped from a context, so nothing is kept either; and any place gives the same text.
     for name in ["n_discard", "n_cache_reuse"] {
         f.integer(name, 0..=i64::from(i32::MAX))?;
@@ -73,7 +38,7 @@ fn numbers(f: &Fields<'_>) -> Result<(), ApiError> {
 }
 
 fn texts(f: &Fields<'_>) -> Result<(), ApiError> {
-    for name in ["lora", "chat_template", "chat_template_kwargs"] {
+    for name in ["lora", "chat_template"] {
         refuse(name, f.get(name).is_some_and(|v| !is_empty(v)))?;
     }
     refuse("post_sampling_probs", f.is_set("post_sampling_probs")?)?;
@@ -81,7 +46,6 @@ fn texts(f: &Fields<'_>) -> Result<(), ApiError> {
 }
 
 fn chat(f: &Fields<'_>) -> Result<(), ApiError> {
-    f.text("reasoning_effort")?;
     f.text("reasoning_format")?;
     for name in ["audio", "prediction"] {
         f.object(name)?;
@@ -127,9 +91,7 @@ mod tests {
     #[test]
     fn what_is_switched_off_is_no_request() {
         let off = json!({
-            "xtc_probability": 0.0, "xtc_threshold": 0.1, "dry_multiplier": 0, "mirostat": 0, "top_n_sigma": -1,
-            "min_keep": 1, "lora": [],
-            "n_discard": 0, "adaptive_target": -1.0, "draft_bits": 3,
+            "n_indent": 0, "t_max_predict_ms": 0, "lora": [], "n_discard": 0, "draft_bits": 3,
         });
         assert_eq!(checked(off), Ok(()));
     }
@@ -137,10 +99,8 @@ mod tests {
     #[test]
     fn what_is_asked_for_is_refused_by_name() {
         for (name, value) in [
-            ("xtc_probability", json!(0.5)),
-            ("dry_multiplier", json!(0.8)),
-            ("mirostat", json!(2)),
-            ("top_n_sigma", json!(1.0)),
+            ("n_indent", json!(4)),
+            ("t_max_predict_ms", json!(100)),
             ("n_discard", json!(-1)),
             ("chat_template", json!("{{ x }}")),
         ] {

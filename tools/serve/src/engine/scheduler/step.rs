@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
 
 use trine::pool;
-use trine::step::{Segment, StepError};
+use trine::step::{Segment, Sink, StepError};
 
 use super::super::backend::Backend;
 use super::super::request::TokenLogprobs;
@@ -19,6 +19,36 @@ struct Evaluated {
     ends: Vec<(usize, Vec<f32>)>,
     /// How likely the tokens of prompts were, where that was asked for.
     prompts: Vec<(usize, TokenLogprobs)>,
+    /// Hidden states, where a vector was asked for, with their positions.
+    states: Vec<(usize, usize, Vec<f32>)>,
+}
+
+/// Sorts what a forward pass gives.
+struct Sorter<'a> {
+    /// Of every segment: the index of its request, its first position, the request.
+    runs: &'a [(usize, usize, &'a Running)],
+    out: Evaluated,
+}
+
+impl Sink for Sorter<'_> {
+    fn wants_hidden(&self, segment: usize) -> bool {
+        self.runs[segment].2.wants_hidden()
+    }
+
+    fn logits(&mut self, segment: usize, index: usize, logits: &[f32]) {
+        let (i, first, run) = self.runs[segment];
+        let position = first + index;
+        if position + 1 == run.tokens().len() {
+            self.out.ends.push((i, logits.to_vec()));
+        } else if let Some(logprobs) = run.read(position, logits) {
+            self.out.prompts.push((i, logprobs));
+        }
+    }
+
+    fn hidden(&mut self, segment: usize, index: usize, state: &[f32]) {
+        let (i, first, _) = self.runs[segment];
+        self.out.states.push((i, first + index, state.to_vec()));
+    }
 }
 
 /// A row of logits from which the next token of an active request is chosen.
@@ -52,6 +82,9 @@ impl<B: Backend> Scheduler<B> {
         for &(i, n) in &plan {
             self.tell_progress(i, n, now);
         }
+        for (i, position, state) in evaluated.states {
+            self.active[i].run.pool(position, &state, now);
+        }
         self.choose(evaluated.ends, now);
         let took = now.duration_since(start);
         self.pace.measured(rows, took);
@@ -78,18 +111,12 @@ impl<B: Backend> Scheduler<B> {
             });
             runs.push((i, first, &*run));
         }
-        let mut out = Evaluated::default();
-        let mut sink = |segment: usize, index: usize, logits: &[f32]| {
-            let (i, first, run) = runs[segment];
-            let position = first + index;
-            if position + 1 == run.tokens().len() {
-                out.ends.push((i, logits.to_vec()));
-            } else if let Some(logprobs) = run.read(position, logits) {
-                out.prompts.push((i, logprobs));
-            }
+        let mut sorter = Sorter {
+            runs: &runs,
+            out: Evaluated::default(),
         };
-        self.backend.step(self.width, &mut segments, &mut sink)?;
-        Ok(out)
+        self.backend.step(self.width, &mut segments, &mut sorter)?;
+        Ok(sorter.out)
     }
 
     /// Tells how much of its prompt an active request has read, of which `n` tokens just now, and leaves the pages that

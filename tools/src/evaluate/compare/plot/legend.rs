@@ -5,7 +5,7 @@ use plotters::style::text_anchor::{HPos, VPos};
 
 use super::super::entry::Entry;
 use super::labels::extent;
-use super::{Canvas, Failure, GREY, MARGIN, TEXT, colour, text};
+use crate::drawing::{Canvas, Failure, GREY, MARGIN, TEXT, colour, text};
 
 /// Height of a line of the legend, and length of the strokes in it.
 const LINE: i32 = 22;

@@ -1,54 +1,27 @@
 //! The picture: perplexity and divergence against size and speed, a colour for each file.
 
-mod axis;
 mod labels;
 mod legend;
 
-use std::error::Error;
-
 use anyhow::{Result, anyhow};
-use plotters::coord::Shift;
 use plotters::prelude::*;
-use plotters::style::text_anchor::{HPos, Pos, VPos};
+use plotters::style::text_anchor::{HPos, VPos};
 
 use super::entry::Entry;
-use axis::Axis;
+use crate::drawing::{
+    Axis, Canvas, Failure, GREY, MARGIN, PALE, SMALL, TEXT, TITLE, colour, printable, text,
+};
 use labels::{Area, Label, Line, place};
 use legend::legend;
 
 /// Size of a panel in pixels.
 const PANEL: (u32, u32) = (620, 430);
 
-/// Pixels around the head.
-const MARGIN: i32 = 20;
-
-/// Heights of texts, in pixels.
-const TITLE: i32 = 18;
-const TEXT: i32 = 14;
-const SMALL: i32 = 12;
-
 /// The least divergence that a logarithmic axis shows: that of a model from its own base file, whose values have 16 bits.
 const LEAST_KLD: f64 = 1e-6;
 
 /// From how large a ratio on perplexities are drawn on a logarithmic axis.
 const WIDE: f64 = 5.0;
-
-const GREY: RGBColor = RGBColor(90, 90, 90);
-const PALE: RGBColor = RGBColor(225, 225, 225);
-
-/// Told apart by most eyes (Okabe and Ito 2008).
-const COLOURS: [RGBColor; 7] = [
-    RGBColor(0, 114, 178),
-    RGBColor(213, 94, 0),
-    RGBColor(0, 158, 115),
-    RGBColor(204, 121, 167),
-    RGBColor(230, 159, 0),
-    RGBColor(86, 180, 233),
-    RGBColor(120, 94, 240),
-];
-
-type Canvas<'a> = DrawingArea<SVGBackend<'a>, Shift>;
-type Failure = Box<dyn Error + Send + Sync>;
 
 /// A point of a panel.
 struct Point {
@@ -124,34 +97,6 @@ fn picture(
         root.present()?;
     }
     Ok(svg)
-}
-
-/// What XML cannot hold, and what would not be seen, replaced.
-fn printable(text: &str) -> String {
-    let shown = |c: char| !c.is_control() && !matches!(c, '\u{fffe}' | '\u{ffff}');
-    text.chars()
-        .map(|c| if shown(c) { c } else { '\u{fffd}' })
-        .collect()
-}
-
-fn colour(file: usize) -> RGBColor {
-    match COLOURS.get(file) {
-        Some(colour) => *colour,
-        None => {
-            // steps of the golden ratio come near to no earlier hue for long
-            let hue = (file as f64 * 0.618_033_988_749_895).fract();
-            let (r, g, b) = HSLColor(hue, 0.6, 0.4).rgb();
-            RGBColor(r, g, b)
-        }
-    }
-}
-
-/// A text's style; the library divides sizes by 1.24.
-fn text(size: i32, colour: &RGBColor, h: HPos, v: VPos) -> TextStyle<'static> {
-    ("sans-serif", f64::from(size) * 1.24)
-        .into_font()
-        .color(colour)
-        .pos(Pos::new(h, v))
 }
 
 /// The rows of panels; without speeds there is one in each.

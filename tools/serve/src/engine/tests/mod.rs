@@ -7,10 +7,15 @@ use std::time::Duration;
 use proptest::prelude::Rng as _;
 use proptest::test_runner::{RngAlgorithm, TestRng};
 use trine::generate::End;
-use trine::{GenerateOptions, Model, Prompt, SamplerOptions};
+use trine::{
+    DryOptions, GenerateOptions, Mirostat, MirostatVersion, Model, Prompt, SamplerKind,
+    SamplerOptions,
+};
 use trine_testkit::testdata;
 
 use super::*;
+
+mod backends;
 
 fn model(threads: usize) -> Model {
     let options = trine::OpenOptions {
@@ -46,6 +51,58 @@ impl Random {
     }
 }
 
+/// Every kind of sampler, the usual one more often.
+fn sampler(kind: usize) -> SamplerOptions {
+    let d = SamplerOptions::default();
+    let mirostat = |version| {
+        let (tau, eta) = (4.0, 0.2);
+        Some(Mirostat { version, tau, eta })
+    };
+    match kind {
+        0 => SamplerOptions {
+            dry: DryOptions {
+                multiplier: 0.9,
+                allowed_length: 1,
+                breakers: model(1).dry_breakers(&DryOptions::BREAKERS),
+                ..d.dry
+            },
+            ..d
+        },
+        1 => SamplerOptions {
+            xtc_probability: 0.6,
+            xtc_threshold: 0.05,
+            ..d
+        },
+        2 => SamplerOptions {
+            mirostat: mirostat(MirostatVersion::V1),
+            ..d
+        },
+        3 => SamplerOptions {
+            mirostat: mirostat(MirostatVersion::V2),
+            ..d
+        },
+        4 => SamplerOptions {
+            top_n_sigma: 1.2,
+            dynatemp_range: 0.4,
+            dynatemp_exponent: 1.5,
+            ..d
+        },
+        5 => SamplerOptions {
+            samplers: vec![
+                SamplerKind::Temperature,
+                SamplerKind::Typical,
+                SamplerKind::TopK,
+                SamplerKind::AdaptiveP,
+            ],
+            adaptive_target: 0.3,
+            typical_p: 0.8,
+            min_keep: 2,
+            ..d
+        },
+        _ => d,
+    }
+}
+
 /// Requests of all kinds; some begin alike.
 fn requests(count: usize) -> Vec<Request> {
     let mut random = Random::new(7);
@@ -64,7 +121,7 @@ fn requests(count: usize) -> Vec<Request> {
                     seed: i as u32,
                     temp: [0.0, 1.0, 1.5][random.below(3)],
                     repeat_penalty: [1.0, 1.2][random.below(2)],
-                    ..SamplerOptions::default()
+                    ..sampler(i % 9)
                 },
                 stop: [vec![], vec!["the".to_owned(), " a".to_owned()]][random.below(2)].clone(),
                 ignore_eos: random.below(2) == 0,
@@ -270,6 +327,33 @@ fn a_text_goes_on_anywhere() {
         assert_eq!(rest.tokens, whole.tokens[cut..], "cut at {cut}");
         assert!(whole.text.ends_with(&rest.text), "cut at {cut}");
         assert_eq!(rest.ended, whole.ended);
+    }
+}
+
+#[test]
+fn what_samplers_cannot_take_up_in_the_middle_is_refused_by_name() {
+    let engine = start(Options::default());
+    for kind in 0..9 {
+        let request = Request {
+            resume: vec![5, 6],
+            max_tokens: Some(4),
+            ignore_eos: true,
+            sampler: sampler(kind),
+            ..Request::new(vec![5; 10])
+        };
+        let name = [
+            None,
+            Some("xtc"),
+            Some("mirostat"),
+            Some("mirostat"),
+            None,
+            Some("adaptive_p"),
+        ];
+        match (name.get(kind).copied().flatten(), engine.submit(request)) {
+            (None, Ok(answer)) => assert_eq!(hear(answer).tokens.len(), 2),
+            (Some(name), Err(Refused::Invalid(why))) => assert!(why.contains(name), "{why}"),
+            (name, answer) => panic!("{kind}: {name:?}, {:?}", answer.err()),
+        }
     }
 }
 

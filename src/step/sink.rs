@@ -1,0 +1,29 @@
+//! Who hears what a step computes.
+
+/// Hears what a step computes of the positions that are wanted.
+pub trait Sink: Send {
+    /// Whether the hidden states of a segment are wanted instead of its logits. Then its rows are not multiplied with the
+    /// matrix of the vocabulary.
+    fn wants_hidden(&self, segment: usize) -> bool;
+
+    /// The logits after the token `index` of a segment.
+    fn logits(&mut self, segment: usize, index: usize, logits: &[f32]);
+
+    /// The hidden state of the token `index` of a segment: the numbers that logits are made of, behind the last norm.
+    fn hidden(&mut self, segment: usize, index: usize, state: &[f32]);
+}
+
+/// A function that hears the logits of all segments.
+pub(super) struct Logits<'a>(pub &'a mut (dyn FnMut(usize, usize, &[f32]) + Send));
+
+impl Sink for Logits<'_> {
+    fn wants_hidden(&self, _: usize) -> bool {
+        false
+    }
+
+    fn logits(&mut self, segment: usize, index: usize, logits: &[f32]) {
+        (self.0)(segment, index, logits);
+    }
+
+    fn hidden(&mut self, _: usize, _: usize, _: &[f32]) {}
+}

@@ -1,0 +1,160 @@
+//! `/v1/embeddings` in OpenAI's shape, `/embedding` and `/embeddings` in llama-server's.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD as BASE64;
+use serde_json::{Value, json};
+use trine::{Pooling, Scale};
+
+use super::request::fields::Fields;
+use super::request::{Caller, cache, prompt};
+use crate::engine::{Request, Vector};
+use crate::error::ApiError;
+use crate::service::Service;
+
+/// Most inputs of a request, as at OpenAI.
+const MOST: usize = 2048;
+/// Longest name of a model or salt, in bytes.
+const NAME: usize = 256;
+
+/// A request for vectors.
+pub struct Inputs {
+    /// One for each input.
+    pub requests: Vec<Request>,
+    /// The name of the model in the answer.
+    model: String,
+    pooling: Pooling,
+    scale: Scale,
+    base64: bool,
+    /// Whether the answer is in llama-server's own shape.
+    native: bool,
+}
+
+impl Inputs {
+    /// Reads the body of a request; `native` says that the route is one of llama-server's own.
+    ///
+    /// # Errors
+    /// What is wrong with it, naming the field.
+    pub fn read(
+        service: &Service,
+        body: &Value,
+        caller: &Caller,
+        native: bool,
+    ) -> Result<Inputs, ApiError> {
+        let f = Fields::of(body)?;
+        let (name, value) = match (f.get("input"), f.get("content")) {
+            (Some(value), _) => ("input", value),
+            (None, Some(value)) => ("content", value),
+            (None, None) => return Err(ApiError::field("input", "is required")),
+        };
+        let (prompts, _) = prompt::prompts(name, MOST, value, service.encoder())?;
+        if let Some(i) = prompts.iter().position(|p| p.tokens.is_empty()) {
+            return Err(ApiError::field(name, format!("input {i} is empty")));
+        }
+        let bits = f.integer("bits", 1..=8)?.map(|b| b as u8);
+        let (model, bits) = service.names.resolve(f.short_text("model", NAME)?, bits)?;
+        let n_embd = service.engine.model().weights().config().n_embd as i64;
+        if f.integer("dimensions", 1..=i64::MAX)?
+            .is_some_and(|n| n != n_embd)
+        {
+            return Err(ApiError::field(
+                "dimensions",
+                format!("the vectors of this model have {n_embd} numbers"),
+            ));
+        }
+        let pooling = pooling(&f)?.unwrap_or(service.pooling);
+        let one = Request {
+            pooling: Some(pooling),
+            bits,
+            cache: cache(&f, caller)?,
+            deadline: caller.deadline_within(service),
+            ..Request::new(Vec::new())
+        };
+        let requests = prompts.into_iter().map(|p| Request {
+            prompt: p.tokens,
+            ..one.clone()
+        });
+        Ok(Inputs {
+            requests: requests.collect(),
+            model,
+            pooling,
+            scale: scale(&f)?,
+            base64: base64(&f)?,
+            // This field is llama-server's, and so is the answer.
+            native: native || name == "content",
+        })
+    }
+
+    /// The answer, in one line. Of thousands of vectors a tree of JSON would take many times their memory, so it is written
+    /// as it goes.
+    pub fn answer(&self, vectors: Vec<Vector>) -> String {
+        let tokens: usize = vectors.iter().map(|v| v.prompt_tokens).sum();
+        let bits = vectors.first().map(|v| v.bits).filter(|b| *b > 0);
+        let objects = vectors.into_iter().enumerate().map(|(i, mut vector)| {
+            self.scale.apply(&mut vector.numbers);
+            let numbers = self.numbers(&vector.numbers);
+            match (self.native, self.base64) {
+                (true, _) => format!("{{\"index\":{i},\"embedding\":[{numbers}]}}"),
+                (false, true) => format!(
+                    "{{\"object\":\"embedding\",\"index\":{i},\"embedding\":{numbers},\"encoding_format\":\"base64\"}}"
+                ),
+                (false, false) => format!(
+                    "{{\"object\":\"embedding\",\"index\":{i},\"embedding\":{numbers}}}"
+                ),
+            }
+        });
+        let objects = objects.collect::<Vec<_>>().join(",");
+        if self.native {
+            return format!("[{objects}]\n");
+        }
+        let model = Value::from(self.model.as_str());
+        let usage = json!({"prompt_tokens": tokens, "total_tokens": tokens});
+        let effective = json!({"bits": bits, "pooling": self.pooling.name()});
+        format!(
+            "{{\"object\":\"list\",\"data\":[{objects}],\"model\":{model},\"usage\":{usage},\"trine\":{effective}}}\n"
+        )
+    }
+
+    /// The numbers of a vector: in JSON the shortest decimals that read back to the same, or their bytes.
+    fn numbers(&self, vector: &[f32]) -> String {
+        if self.base64 && !self.native {
+            let bytes: Vec<u8> = vector.iter().flat_map(|x| x.to_le_bytes()).collect();
+            return format!("\"{}\"", BASE64.encode(bytes));
+        }
+        let numbers: Vec<String> = vector.iter().map(f32::to_string).collect();
+        format!("[{}]", numbers.join(","))
+    }
+}
+
+fn pooling(f: &Fields<'_>) -> Result<Option<Pooling>, ApiError> {
+    const NAME: &str = "pooling";
+    let Some(name) = f.text(NAME)? else {
+        return Ok(None);
+    };
+    let known = Pooling::by_name(name);
+    let unknown = || ApiError::field(NAME, "must be \"mean\", \"cls\" or \"last\"");
+    known.map(Some).ok_or_else(unknown)
+}
+
+/// llama-server's numbers: -1 nothing, 0 the largest, 2 the length. Other norms need powers whose last bits would be the
+/// machine's.
+fn scale(f: &Fields<'_>) -> Result<Scale, ApiError> {
+    const NAME: &str = "embd_normalize";
+    match f.integer(NAME, i64::from(i32::MIN)..=i64::from(i32::MAX))? {
+        None | Some(2) => Ok(Scale::Length),
+        Some(-1) => Ok(Scale::None),
+        Some(0) => Ok(Scale::Largest),
+        Some(_) => Err(ApiError::field(
+            NAME,
+            "must be -1 (as it is), 0 (largest number 32760) or 2 (length 1)",
+        )),
+    }
+}
+
+fn base64(f: &Fields<'_>) -> Result<bool, ApiError> {
+    const NAME: &str = "encoding_format";
+    match f.text(NAME)? {
+        None | Some("float") => Ok(false),
+        Some("base64") => Ok(true),
+        Some(_) => Err(ApiError::field(NAME, "must be \"float\" or \"base64\"")),
+    }
+}

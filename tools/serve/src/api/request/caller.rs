@@ -1,0 +1,38 @@
+//! Who asks, apart from what the body says.
+
+use std::time::Duration;
+
+use super::fields::Fields;
+use crate::error::ApiError;
+use crate::service::Service;
+
+/// Longest salt in bytes.
+const SALT: usize = 256;
+
+/// Who asks, apart from what the body says.
+#[derive(Clone, Debug, Default)]
+pub struct Caller {
+    /// Stands before the salt of the cache, so that the holders of different keys share nothing.
+    pub tenant: String,
+    /// The most time it gives the request.
+    pub deadline: Option<Duration>,
+}
+
+impl Caller {
+    /// The most time of its request: what it gives, and what the server gives everybody.
+    pub fn deadline_within(&self, service: &Service) -> Option<Duration> {
+        let both = [self.deadline, service.limits.request_timeout];
+        both.into_iter().flatten().min()
+    }
+}
+
+/// Which prompts a request shares keys and values with: those of the same caller with the same `cache_salt`; `None`: none,
+/// with `"cache_prompt": false`.
+///
+/// # Errors
+/// Fields of a wrong type.
+pub fn cache(f: &Fields<'_>, caller: &Caller) -> Result<Option<String>, ApiError> {
+    let salt = f.short_text("cache_salt", SALT)?.unwrap_or_default();
+    let shared = f.flag("cache_prompt")?.unwrap_or(true);
+    Ok(shared.then(|| format!("{}\0{salt}", caller.tenant)))
+}

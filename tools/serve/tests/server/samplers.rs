@@ -1,0 +1,194 @@
+//! All of llama.cpp's samplers over HTTP: the library's texts, whatever else is asked at the same time.
+
+use serde_json::{Value, json};
+use trine::{
+    DryOptions, GenerateOptions, Mirostat, MirostatVersion, Model, SamplerKind, SamplerOptions,
+};
+
+use crate::client::{ask, post};
+use crate::local::{shared, start};
+
+const PROMPT: &str = "The game of chess is a game of";
+
+/// Fields of a request, and the same as options of the library.
+fn cases(model: &Model) -> Vec<(Value, SamplerOptions)> {
+    let d = || SamplerOptions {
+        seed: 11,
+        temp: 1.2,
+        ..SamplerOptions::default()
+    };
+    let dry = |texts: &[&str]| DryOptions {
+        multiplier: 1.5,
+        base: 2.0,
+        allowed_length: 1,
+        last_n: 200,
+        breakers: model.dry_breakers(texts),
+    };
+    let mirostat = |version, tau, eta| Some(Mirostat { version, tau, eta });
+    vec![
+        (json!({}), d()),
+        (
+            json!({"repeat_penalty": 1.4, "repeat_last_n": 20, "presence_penalty": 0.5, "frequency_penalty": 0.25}),
+            SamplerOptions {
+                repeat_penalty: 1.4,
+                repeat_last_n: 20,
+                presence_penalty: 0.5,
+                frequency_penalty: 0.25,
+                ..d()
+            },
+        ),
+        (
+            json!({"dry_multiplier": 1.5, "dry_base": 2.0, "dry_allowed_length": 1, "dry_penalty_last_n": 200}),
+            SamplerOptions {
+                dry: dry(&DryOptions::BREAKERS),
+                ..d()
+            },
+        ),
+        (
+            json!({"dry_multiplier": 1.5, "dry_base": 2.0, "dry_allowed_length": 1, "dry_penalty_last_n": 200, "dry_sequence_breakers": ["the", "of"]}),
+            SamplerOptions {
+                dry: dry(&["the", "of"]),
+                ..d()
+            },
+        ),
+        (
+            json!({"xtc_probability": 0.7, "xtc_threshold": 0.05}),
+            SamplerOptions {
+                xtc_probability: 0.7,
+                xtc_threshold: 0.05,
+                ..d()
+            },
+        ),
+        (
+            json!({"mirostat": 1, "mirostat_tau": 3.0, "mirostat_eta": 0.2}),
+            SamplerOptions {
+                mirostat: mirostat(MirostatVersion::V1, 3.0, 0.2),
+                ..d()
+            },
+        ),
+        (
+            json!({"mirostat": 2}),
+            SamplerOptions {
+                mirostat: mirostat(MirostatVersion::V2, 5.0, 0.1),
+                ..d()
+            },
+        ),
+        (
+            json!({"top_n_sigma": 1.0, "top_k": 0}),
+            SamplerOptions {
+                top_n_sigma: 1.0,
+                top_k: 0,
+                ..d()
+            },
+        ),
+        (
+            json!({"dynatemp_range": 0.6, "dynatemp_exponent": 1.5}),
+            SamplerOptions {
+                dynatemp_range: 0.6,
+                dynatemp_exponent: 1.5,
+                ..d()
+            },
+        ),
+        (
+            json!({"typical_p": 0.6, "min_keep": 3}),
+            SamplerOptions {
+                typical_p: 0.6,
+                min_keep: 3,
+                ..d()
+            },
+        ),
+        (
+            json!({"samplers": ["temperature", "top_k", "adaptive_p"], "adaptive_target": 0.4, "adaptive_decay": 0.8}),
+            SamplerOptions {
+                samplers: vec![
+                    SamplerKind::Temperature,
+                    SamplerKind::TopK,
+                    SamplerKind::AdaptiveP,
+                ],
+                adaptive_target: 0.4,
+                adaptive_decay: 0.8,
+                ..d()
+            },
+        ),
+        (
+            json!({"samplers": "tmk"}),
+            SamplerOptions {
+                samplers: vec![
+                    SamplerKind::Temperature,
+                    SamplerKind::MinP,
+                    SamplerKind::TopK,
+                ],
+                ..d()
+            },
+        ),
+    ]
+}
+
+fn body(fields: &Value) -> Value {
+    let mut body = json!({"prompt": PROMPT, "n_predict": 48, "seed": 11, "temperature": 1.2, "return_tokens": true});
+    for (name, value) in fields.as_object().expect("fields") {
+        body[name] = value.clone();
+    }
+    body
+}
+
+#[test]
+fn texts_are_those_of_the_library_under_load_as_well() {
+    let model = trine::open(trine_testkit::trilm()).expect("the bundled model");
+    let cases = cases(&model);
+    let mut texts: Vec<String> = Vec::new();
+    for (fields, sampler) in &cases {
+        let options = GenerateOptions {
+            sampler: sampler.clone(),
+            ..GenerateOptions::greedy(48)
+        };
+        let text = model.generate(PROMPT, &options).expect("options");
+        let text = text.complete().expect("a text").text;
+        assert!(texts.first() != Some(&text), "{fields} changes nothing");
+        texts.push(text);
+    }
+    let server = start(&[]);
+    for round in 0..2 {
+        std::thread::scope(|s| {
+            for (i, (fields, _)) in cases.iter().enumerate() {
+                let (to, expected) = (server.to, &texts[i]);
+                s.spawn(move || {
+                    let answer = ask(to, "/completion", &body(fields));
+                    assert_eq!(answer["content"], **expected, "round {round}, {fields}");
+                });
+            }
+        });
+    }
+}
+
+#[test]
+fn what_is_in_force_is_told() {
+    let fields = json!({
+        "dynatemp_range": 0.5, "dynatemp_exponent": 2.0, "top_n_sigma": 1.5, "xtc_probability": 0.5, "xtc_threshold": 0.25,
+        "dry_multiplier": 0.5, "dry_base": 2.0, "dry_allowed_length": 3, "dry_penalty_last_n": 5, "mirostat": 2,
+        "mirostat_tau": 3.0, "mirostat_eta": 0.5, "adaptive_target": 0.5, "adaptive_decay": 0.25, "min_keep": 2,
+        "samplers": ["top_k", "temperature"],
+    });
+    let told = ask(shared(), "/completion", &body(&fields))["generation_settings"].clone();
+    for (name, value) in fields.as_object().expect("fields") {
+        assert_eq!(&told[name], value, "{name}");
+    }
+}
+
+#[test]
+fn a_text_that_cannot_be_taken_up_in_the_middle_is_refused_by_name() {
+    for (fields, name) in [
+        (json!({"mirostat": 2}), "mirostat"),
+        (json!({"xtc_probability": 0.5}), "xtc_probability"),
+        (json!({"samplers": ["adaptive_p"]}), "adaptive_p"),
+    ] {
+        let mut body = body(&fields);
+        body["resume_tokens"] = json!([5]);
+        let error = post(shared(), "/completion", &body).error(400);
+        let message = error["message"].as_str().unwrap_or_default();
+        assert!(
+            message.contains("resume_tokens") && message.contains(name),
+            "{message}"
+        );
+    }
+}

@@ -13,7 +13,7 @@ use trine::quant::{
 use trine_formats::gguf::ModelFile;
 
 use crate::progress::human_bytes;
-use crate::{load, shown};
+use crate::{gptq, load, shown};
 
 /// One tensor: name, shape, types, sizes, and why.
 pub fn line(row: &Row) -> String {
@@ -85,6 +85,7 @@ fn plan_json(plan: &Plan, target: Target) -> Value {
             "importance": r.weighted,
         })
     };
+    let gptq = gptq::to_json(plan, None);
     json!({
         "type": target.name(),
         "tensors": plan.rows.iter().map(row).collect::<Vec<_>>(),
@@ -94,6 +95,7 @@ fn plan_json(plan: &Plan, target: Target) -> Value {
         "bits_per_weight_from": bits_per_weight(plan.bytes_from(), plan),
         "bits_per_weight": bits_per_weight(plan.bytes(), plan),
         "fallbacks": plan.n_fallback(),
+        "gptq": gptq,
         "notes": plan.notes,
         "problems": plan.problems.iter().map(|p| p.to_string()).collect::<Vec<_>>(),
     })
@@ -202,7 +204,13 @@ pub fn write_plan(plan: &Plan, target: Target, json: bool, out: &mut dyn Write) 
     for row in &plan.rows {
         writeln!(out, "{}", line(row))?;
     }
-    writeln!(out, "{}\n{}", sizes(plan), type_counts(plan))
+    writeln!(out, "{}\n{}", sizes(plan), type_counts(plan))?;
+    feedback(plan, out)
+}
+
+/// How many tensors are rounded with error feedback, where that was asked for.
+fn feedback(plan: &Plan, out: &mut dyn Write) -> io::Result<()> {
+    gptq::line(plan).map_or(Ok(()), |line| writeln!(out, "{line}"))
 }
 
 /// Writes what was done.
@@ -229,6 +237,7 @@ pub fn write_report(
         value["seconds"] = json!(time.as_secs_f64());
         value["ternary"] = ternary_json(&report.ternary);
         value["moved"] = moves_json(&report.moves);
+        value["gptq"] = gptq::to_json(plan, Some(report));
         return writeln!(out, "{}", shown::json(&value, true));
     }
     writeln!(
@@ -240,6 +249,7 @@ pub fn write_report(
     )?;
     writeln!(out, "{}\n{}", sizes(plan), type_counts(plan))?;
     fallbacks(plan, out)?;
+    feedback(plan, out)?;
     if !report.moves.tensors.is_empty() {
         writeln!(out, "moved: {}", shown::message(&report.moves.to_string()))?;
     }

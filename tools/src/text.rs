@@ -75,8 +75,15 @@ fn is_endless(_: &fs::Metadata) -> bool {
 /// # Errors
 /// Unreadable, empty, not UTF-8.
 pub fn read_prompt(path: &Path) -> Result<String> {
+    prompt(read_file(path)?, path)
+}
+
+/// The same of the bytes that were read from `path`.
+///
+/// # Errors
+/// Empty, not UTF-8.
+pub fn prompt(mut bytes: Vec<u8>, path: &Path) -> Result<String> {
     let from = format!("'{}'", path.display());
-    let mut bytes = read_file(path)?;
     if bytes.last() == Some(&b'\n') {
         bytes.pop();
     }

@@ -21,6 +21,7 @@ use trine_tools::anyprec::{
     AnyPrecArgs, Job as AnyPrecJob, quantize as quantize_any_precision, take_width as take,
 };
 use trine_tools::goal::{Goal, long_help};
+use trine_tools::gptq::{self, GptqArgs};
 use trine_tools::packing::I2sLayout;
 use trine_tools::progress::TensorBar;
 use trine_tools::widely::{self, WidelyArgs};
@@ -155,6 +156,9 @@ struct Args {
     /// A line per tensor on stderr
     #[arg(short, long)]
     verbose: bool,
+
+    #[command(flatten)]
+    gptq: GptqArgs,
 
     #[command(flatten)]
     any_precision: AnyPrecArgs,
@@ -301,6 +305,7 @@ impl Args {
             (self.tensor_type_file.is_some(), "--tensor-type-file"),
             (self.prune_layers.is_some(), "--prune-layers"),
             (self.keep_split, "--keep-split"),
+            (self.gptq.given().is_some(), "--gptq"),
             (!self.tl_tiles.is_empty(), "--tl-tiles"),
             (!self.input_tl_tiles.is_empty(), "--input-tl-tiles"),
         ];
@@ -381,6 +386,7 @@ fn recipe(args: &Args, target: Target) -> Result<Recipe> {
     if let Some(text) = &args.prune_layers {
         recipe.prune = parse_layers(text).context("--prune-layers")?;
     }
+    recipe.gptq = args.gptq.recipe()?;
     if let Some(file) = &args.imatrix {
         recipe.importance = importance(file, args)?;
     }
@@ -488,6 +494,7 @@ fn quantize(args: &Args) -> Result<()> {
             note!("  {}: {}", t.name, t.loss);
         }
     }
+    gptq::warn(&report.feedback);
     for (name, inexact) in report.moves.inexact() {
         note!("warning: {name}: {inexact}");
     }

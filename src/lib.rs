@@ -58,6 +58,7 @@ pub mod tokenizer;
 mod cancel;
 mod error;
 mod handle;
+mod linalg;
 mod widely;
 
 use trine_kernels as kernels;

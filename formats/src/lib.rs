@@ -7,6 +7,7 @@
 pub mod anyprec;
 pub mod file_id;
 pub mod gguf;
+pub mod hessian;
 pub mod imatrix;
 pub mod limited;
 pub mod safetensors;

@@ -7,6 +7,7 @@
 
 pub mod base_file;
 mod evaluator;
+pub mod hessian;
 pub mod imatrix;
 pub mod kld;
 pub mod perplexity;

@@ -1,4 +1,4 @@
-//! The tile of a dense matrix product, for the backward pass.
+//! The tile of a dense matrix product, for the backward pass and for rounding with error feedback.
 //!
 //! Every element is one chain, `s = s + a * b` in order of k with the product rounded first, so that the
 //! bits do not depend on the instruction set: lanes are columns of the result. Zen 4 multiplies and adds
@@ -36,6 +36,27 @@ pub fn tile(isa: Isa, a: &[f32], b: &[f32]) -> Tile<f32> {
 fn tile_avx2(a: &[f32], b: &[f32]) -> Tile<f32> {
     let mut out = Tile::default();
     rows::<f32, ROWS>(a, b, 0, &mut out);
+    out
+}
+
+/// [`tile`] in `f64`.
+pub fn tile_f64(isa: Isa, a: &[f64], b: &[f64]) -> Tile<f64> {
+    #[cfg(target_arch = "x86_64")]
+    if isa.has(Level::Avx2) {
+        // SAFETY: `isa` proves that the processor has AVX2.
+        return unsafe { tile_f64_avx2(a, b) };
+    }
+    let _ = isa;
+    portable(a, b)
+}
+
+/// [`tile_f64`] in 256-bit registers: 8 of them hold the sums of two rows.
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2")]
+fn tile_f64_avx2(a: &[f64], b: &[f64]) -> Tile<f64> {
+    let mut out = Tile::default();
+    rows::<f64, 2>(a, b, 0, &mut out);
+    rows::<f64, 2>(a, b, 2, &mut out);
     out
 }
 
@@ -94,8 +115,20 @@ mod tests {
             }
         }
         let bits = |t: Tile<f32>| t.map(|row| row.map(f32::to_bits));
+        let widen = |v: &[f32]| v.iter().map(|&x| f64::from(x) / 3.0).collect::<Vec<f64>>();
+        let (a64, b64) = (widen(&a), widen(&b));
+        let mut want64 = Tile::<f64>::default();
+        for k in 0..77 {
+            for i in 0..ROWS {
+                for j in 0..COLUMNS {
+                    want64[i][j] += a64[k * ROWS + i] * b64[k * COLUMNS + j];
+                }
+            }
+        }
+        let bits64 = |t: Tile<f64>| t.map(|row| row.map(f64::to_bits));
         for isa in crate::testing::isas() {
             assert_eq!(bits(tile(isa, &a, &b)), bits(want), "{isa:?}");
+            assert_eq!(bits64(tile_f64(isa, &a64, &b64)), bits64(want64), "{isa:?}");
         }
     }
 }

@@ -7,6 +7,7 @@ use trine_formats::types::TypeId;
 use trine_formats::types::ternary::TernaryError;
 
 use super::convert::RowFault;
+use super::gptq::HessianFault;
 use super::lossless::{CarryFault, MoveReport};
 use super::plan::PlanError;
 use super::row::Row;
@@ -58,6 +59,8 @@ pub enum QuantError {
     Scale { tensor: String, scale: f32 },
     #[error("tensor {tensor}: {ty} cannot be converted")]
     Codec { tensor: String, ty: TypeId },
+    #[error("tensor {tensor}: {fault}")]
+    Hessian { tensor: String, fault: HessianFault },
     #[error("cannot start {threads} threads: {why}")]
     Threads { threads: usize, why: String },
 }

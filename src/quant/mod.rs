@@ -10,6 +10,7 @@ mod convert;
 mod error;
 mod facts;
 mod ftype;
+pub mod gptq;
 mod imatrix;
 pub mod lossless;
 mod metadata;

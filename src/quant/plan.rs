@@ -12,6 +12,7 @@ use super::choose::{
 };
 use super::facts::Facts;
 use super::ftype::{Ftype, Target, guessed_id};
+use super::gptq;
 use super::lossless::{self, Context};
 use super::metadata::{self, Additions};
 use super::mixture::{Mixture, MixtureError};
@@ -38,6 +39,8 @@ pub struct Plan {
     pub notes: Vec<String>,
     /// Importance weights by source tensor, shared with the recipe.
     pub(super) importance: HashMap<String, Vec<f32>>,
+    /// The tensors that are rounded with error feedback.
+    pub(super) feedback: Option<gptq::Job>,
 }
 
 /// A recipe that makes no sense for this model.
@@ -55,6 +58,12 @@ pub enum PlanError {
         "--prune-layers leaves no tensor of shard {0}: without --keep-split one file is written"
     )]
     EmptyShard(usize),
+    #[error("--gptq is for quantized types, which {0} is not made of")]
+    NothingToRound(&'static str),
+    #[error(
+        "--gptq: none of the tensors that are quantized has a Hessian in the file; was it made of another model?"
+    )]
+    NoHessian,
     #[error("{0}")]
     Refused(Refusal),
     #[error(transparent)]
@@ -110,6 +119,7 @@ impl Plan {
                     file_type,
                     overrides: &recipe.overrides,
                     importance: recipe.importance.as_ref(),
+                    gptq: recipe.gptq.as_ref(),
                     block_count: (!recipe.prune.is_empty())
                         .then(|| (format!("{}.block_count", facts.arch), pruning.n_layers())),
                 },
@@ -129,6 +139,7 @@ impl Plan {
                 .collect(),
             notes: Vec::new(),
             importance: HashMap::new(),
+            feedback: None,
         };
         let context = Context { meta, recipe };
         match recipe.target {
@@ -138,6 +149,9 @@ impl Plan {
                 .rows
                 .iter_mut()
                 .for_each(|r| r.reason = Reason::Kept("COPY")),
+        }
+        if let Some(gptq) = &recipe.gptq {
+            plan.choose_feedback(gptq, recipe.target)?;
         }
         if recipe.target != Target::Copy {
             plan.notes = lossless::record(&plan.rows, &mut plan.shards, context)?;
@@ -246,6 +260,40 @@ impl Plan {
             }
         }
         Ok(())
+    }
+
+    /// The tensors that are rounded with error feedback.
+    fn choose_feedback(&mut self, gptq: &gptq::Gptq, target: Target) -> Result<(), PlanError> {
+        let known = self.problems.len();
+        match target {
+            Target::Ftype(ftype) if is_quantized(ftype.default_type()) => {}
+            other => return Err(PlanError::NothingToRound(other.name())),
+        }
+        let job = gptq::choose(&self.rows, gptq, &mut self.problems);
+        if job.inputs.is_empty() && self.problems.len() == known {
+            return Err(PlanError::NoHessian);
+        }
+        self.feedback = Some(job);
+        Ok(())
+    }
+
+    /// Whether tensor number `index` is rounded with error feedback.
+    pub fn feeds_back(&self, index: usize) -> bool {
+        let job = self.feedback.as_ref();
+        job.is_some_and(|job| job.inputs.contains_key(&index))
+    }
+
+    /// How many tensors are rounded with error feedback, and which are quantized without, because they have no Hessian.
+    /// `None` when it was not asked for.
+    pub fn feedback(&self) -> Option<(usize, Vec<&str>)> {
+        let job = self.feedback.as_ref()?;
+        let quantized = |r: &Row| r.converts() && r.moves.is_none() && is_quantized(r.to);
+        let rows = self.rows.iter().enumerate();
+        let without = rows.filter(|(i, r)| quantized(r) && !job.inputs.contains_key(i));
+        Some((
+            job.inputs.len(),
+            without.map(|(_, r)| r.name.as_str()).collect(),
+        ))
     }
 
     /// The types of a file of bitnet.cpp.

@@ -48,6 +48,14 @@ pub enum Problem {
     Layout { tensor: String, why: String },
     /// llama.cpp quantizes matrices and stacks of them only.
     FourDimensions { tensor: String },
+    /// The type has no grid that errors are fed back with.
+    NoFeedback { tensor: String, ty: TypeId },
+    /// The Hessian is of another model.
+    WrongHessian {
+        tensor: String,
+        found: u64,
+        expected: u64,
+    },
 }
 
 impl Problem {
@@ -77,6 +85,8 @@ impl Problem {
             Problem::WrongImportance { .. } => 7,
             Problem::Unpackable { .. } => 8,
             Problem::Layout { .. } => 9,
+            Problem::NoFeedback { .. } => 10,
+            Problem::WrongHessian { .. } => 11,
         }
     }
 
@@ -121,6 +131,14 @@ impl Problem {
                 "of a type that needs importance weights",
                 "give a matrix that has them with --imatrix",
             ),
+            Problem::NoFeedback { .. } => (
+                "of a type that --gptq does not round to",
+                "it knows Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, IQ4_NL, Q4_K, Q5_K and Q6_K: choose one of these, with --tensor-type where the mixture takes another",
+            ),
+            Problem::WrongHessian { .. } => (
+                "whose Hessian is of another width",
+                "the Hessians are of another model; make them of this one with rimatrix --hessian",
+            ),
             Problem::WrongImportance { .. } => (
                 "with importance weights of another size",
                 "the matrix is of another model; leave these out with --exclude-weights or make a new one",
@@ -134,10 +152,12 @@ impl Problem {
             Problem::Misfit { wanted: ty, .. }
             | Problem::Requantize { from: ty, .. }
             | Problem::NoImportance { ty, .. }
+            | Problem::NoFeedback { ty, .. }
             | Problem::Unreadable { ty, .. }
             | Problem::Unwritable { ty, .. }
             | Problem::Unpackable { wanted: ty, .. } => Some(ty.to_string()),
             Problem::WrongImportance { .. }
+            | Problem::WrongHessian { .. }
             | Problem::FourDimensions { .. }
             | Problem::Layout { .. } => None,
         }
@@ -159,6 +179,7 @@ impl Problem {
             }
             Problem::Requantize { tensor, from, to } => format!("{tensor}: {from} to {to}"),
             Problem::NoImportance { tensor, ty }
+            | Problem::NoFeedback { tensor, ty }
             | Problem::Unreadable { tensor, ty }
             | Problem::Unwritable { tensor, ty } => format!("{tensor}: {ty}"),
             Problem::Unpackable {
@@ -178,6 +199,13 @@ impl Problem {
                 expected,
             } => {
                 format!("{tensor}: {found} weights, {expected} needed")
+            }
+            Problem::WrongHessian {
+                tensor,
+                found,
+                expected,
+            } => {
+                format!("{tensor}: {found} columns, {expected} needed")
             }
             Problem::FourDimensions { tensor } => tensor.clone(),
         }

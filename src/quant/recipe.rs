@@ -6,6 +6,7 @@ use trine_formats::gguf::{GgufStr, PackingOptions, Value};
 use trine_formats::types::{REGISTRY, TypeId};
 
 use super::ftype::{Target, nearest};
+use super::gptq::Gptq;
 use super::imatrix::Importance;
 
 /// Everything that decides the output, apart from the input.
@@ -35,6 +36,8 @@ pub struct Recipe {
     pub fallback: Fallback,
     /// Importance matrix.
     pub importance: Option<Importance>,
+    /// Hessians, for rounding with error feedback.
+    pub gptq: Option<Gptq>,
     /// What the input does not say of its I2_S, TL1 and TL2 tensors.
     pub input_packing: PackingOptions,
     /// How the output is to pack such tensors.
@@ -57,6 +60,7 @@ impl Recipe {
             keep_split: false,
             fallback: Fallback::Never,
             importance: None,
+            gptq: None,
             input_packing: PackingOptions::default(),
             output_packing: PackingOptions::default(),
         }

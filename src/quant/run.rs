@@ -7,6 +7,7 @@ use trine_formats::gguf::write::{Layout, NewTensor};
 use trine_formats::gguf::{Complete, ModelFile, ScatterWriter, Value, split};
 
 use super::error::QuantError;
+use super::gptq::FeedbackReport;
 use super::lossless::MoveReport;
 use super::options::RunOptions;
 use super::plan::Plan;
@@ -15,7 +16,7 @@ use super::recipe::Recipe;
 use super::row::OutShard;
 use super::source::ShardReader;
 use super::ternary::TernaryReport;
-use super::work::Work;
+use super::work::{Done, Work};
 
 /// What was done.
 #[derive(Debug)]
@@ -28,6 +29,8 @@ pub struct Report {
     pub ternary: TernaryReport,
     /// What became of weights that were ternary before and were moved.
     pub moves: MoveReport,
+    /// What became of weights that were rounded with error feedback.
+    pub feedback: FeedbackReport,
 }
 
 /// The files that a plan makes for the path `out`: with `--keep-split` their names are numbered.
@@ -108,7 +111,11 @@ pub fn run(
         options,
         measure_only: AtomicBool::new(false),
     };
-    let (ternary, moves) = work.run(&pool, progress)?;
+    let Done {
+        ternary,
+        moves,
+        feedback,
+    } = work.run(&pool, progress)?;
     if !options.force && ternary.worst().is_some() {
         return Err(QuantError::NotTernary(ternary));
     }
@@ -124,6 +131,7 @@ pub fn run(
         file_bytes,
         ternary,
         moves,
+        feedback,
     })
 }
 

@@ -17,6 +17,7 @@ use trine_formats::gguf::ScatterWriter;
 
 use super::convert::{Converter, Scratch};
 use super::error::{QuantError, blame, blame_move};
+use super::gptq::{self, Factor, FeedbackReport, Gptq};
 use super::lossless::{MoveReport, Moved, carry};
 use super::options::RunOptions;
 use super::plan::Plan;
@@ -31,8 +32,16 @@ const WRITE_BYTES: usize = 1 << 22;
 /// Bytes of the output after which what was written is brought to the disk, so that less is left in the end.
 const SYNC_BYTES: u64 = 1 << 26;
 
+/// What became of tensors that are not merely copied or encoded.
+#[derive(Default)]
+pub struct Done {
+    pub ternary: TernaryReport,
+    pub moves: MoveReport,
+    pub feedback: FeedbackReport,
+}
+
 /// What a chunk did: its tensor, how many bytes were read and written.
-struct Done {
+struct ChunkDone {
     index: usize,
     read: u64,
     written: u64,
@@ -102,13 +111,8 @@ impl News<'_> {
 
 impl Work<'_> {
     /// Does everything but finish the files.
-    pub fn run(
-        &self,
-        pool: &ThreadPool,
-        progress: &mut dyn Progress,
-    ) -> Result<(TernaryReport, MoveReport), QuantError> {
-        let mut ternary = TernaryReport::default();
-        let mut moves = MoveReport::default();
+    pub fn run(&self, pool: &ThreadPool, progress: &mut dyn Progress) -> Result<Done, QuantError> {
+        let mut done = Done::default();
         let mut news = News {
             progress,
             plan: self.plan,
@@ -120,18 +124,22 @@ impl Work<'_> {
             if let Some(how) = rows[at].moves {
                 if rows[at].bytes_from > 0 {
                     let moved = pool.install(|| self.move_tensor(at, how))?;
-                    moves.tensors.push(moved);
+                    done.moves.tensors.push(moved);
                 }
                 news.tell(at, rows[at].bytes_from);
                 at += 1;
+            } else if self.plan.feeds_back(at) {
+                pool.install(|| self.feed_back(at, &mut done.feedback))?;
+                news.tell(at, rows[at].bytes_from);
+                at += 1;
             } else {
-                let end = rows[at..].iter().position(|r| r.moves.is_some());
-                let end = end.map_or(rows.len(), |n| at + n);
-                self.convert(at..end, pool, &mut news, &mut ternary)?;
+                let apart = |i: &usize| rows[*i].moves.is_some() || self.plan.feeds_back(*i);
+                let end = (at..rows.len()).find(apart).unwrap_or(rows.len());
+                self.convert(at..end, pool, &mut news, &mut done.ternary)?;
                 at = end;
             }
         }
-        Ok((ternary, moves))
+        Ok(done)
     }
 
     /// Converts or copies tensors that are not moved.
@@ -174,7 +182,7 @@ impl Work<'_> {
             }
             drop(tell);
             let mut unsynced = 0;
-            for Done {
+            for ChunkDone {
                 index,
                 read,
                 written,
@@ -214,7 +222,7 @@ impl Work<'_> {
     }
 
     /// What each thread does.
-    fn take_chunks(&self, batch: &Batch<'_>, tell: &Sender<Done>) {
+    fn take_chunks(&self, batch: &Batch<'_>, tell: &Sender<ChunkDone>) {
         let (mut buffer, mut scratch) = (Vec::new(), Scratch::default());
         let mut losses = Vec::new();
         loop {
@@ -241,12 +249,12 @@ impl Work<'_> {
         i: u64,
         buffer: &mut Vec<u8>,
         scratch: &mut Scratch,
-    ) -> Result<(Done, Option<Loss>), QuantError> {
+    ) -> Result<(ChunkDone, Option<Loss>), QuantError> {
         let (tensor, number) = batch.locate(i);
         let (cut, converter) = &batch.tensors[tensor];
         let (chunk, index) = (cut.chunk(number), batch.first + tensor);
         let row = &self.plan.rows[index];
-        let mut done = Done {
+        let mut done = ChunkDone {
             index,
             read: chunk.from_bytes as u64,
             written: 0,
@@ -287,6 +295,37 @@ impl Work<'_> {
                 .try_for_each(|(i, bytes)| writer.write(tensor, (i * WRITE_BYTES) as u64, bytes))?;
         }
         Ok(moved)
+    }
+
+    /// Rounds the tensors that read the same input as tensor `index`, when that is the first of them, on the pool's threads:
+    /// so the Hessian is factored once.
+    fn feed_back(&self, index: usize, report: &mut FeedbackReport) -> Result<(), QuantError> {
+        let Some(job) = &self.plan.feedback else {
+            return Ok(());
+        };
+        let mates = job.mates(index);
+        if mates.first() != Some(&index) || self.measure_only.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        let Gptq { hessians, options } = &job.gptq;
+        let factor = Factor::read(hessians, job.inputs[&index], options, self.options.isa);
+        let factor = factor.map_err(|fault| QuantError::Hessian {
+            tensor: self.plan.rows[index].name.clone(),
+            fault,
+        })?;
+        for mate in mates {
+            let row = &self.plan.rows[mate];
+            let data = self.readers[row.source.shard].read_whole(row)?;
+            let bytes = gptq::round(row, &data, &factor, options, self.options.isa)
+                .map_err(|fault| blame(row, fault))?;
+            let (writer, tensor) = self.place(mate);
+            writer.write(tensor, 0, &bytes)?;
+            report.tensors += 1;
+            if factor.damp() > gptq::DAMP {
+                report.damped.push((row.name.clone(), factor.damp()));
+            }
+        }
+        Ok(())
     }
 
     /// The file that a tensor goes to, and its number there.

@@ -43,7 +43,8 @@ const FLOORS: &[&[Room]] = &[
     &[("tokenizer", &["src/tokenizer"]),
       ("sample",    &["src/sample"])],
     &[("ops",       &["src/ops"])],                     // operations: definition and dispatch
-    &[("kv",        &["src/kv"])],                      // pages of keys and values
+    &[("kv",        &["src/kv"]),                       // pages of keys and values
+      ("linalg",    &["src/linalg"])],                  // factors and inverses of symmetric matrices
     &[("kernels",   &["src/kernels"]),                  // rows, blocks and lanes
       ("pool",      &["src/pool"])],                    // threads
     &[("formats",   &["formats/src"]),                  // what bytes mean

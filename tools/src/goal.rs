@@ -52,6 +52,7 @@ pub fn long_help() -> String {
   rquantize --dry-run model-F16.gguf Q5_K_S
   rquantize --verify bitnet-TQ2_0.gguf bitnet-I2_S.gguf I2_S      the same weights, for bitnet.cpp
   rquantize --imatrix imatrix.gguf model-F16.gguf small.gguf Q2_K_S
+  rquantize --gptq hessian.gguf model-F16.gguf model-Q4_0.gguf Q4_0       error feedback; see rimatrix --hessian
   rquantize --tensor-type 'blk\\.[0-3]\\.ffn_down=q8_0' model-F16.gguf out.gguf Q4_0
   rquantize --allow-requantize --fallback model-Q8_0.gguf out.gguf Q4_K_M
   rquantize --imatrix imatrix.gguf model-F16.gguf model-AP.gguf AP3-8     runs at 3, 4, 5, 6, 7 and 8 bits

@@ -23,6 +23,7 @@ pub mod exit;
 pub mod feed;
 pub mod generate;
 pub mod goal;
+pub mod gptq;
 pub mod imatrix;
 pub mod inputs;
 pub mod inspect;

@@ -31,10 +31,11 @@ pub fn expect(unit: &str, one: Duration, left: usize) {
     );
 }
 
-/// Counts steps such as chunks of a text. The first says how long all of them will take.
+/// Counts steps such as chunks of a text. The first say how long all of them will take.
 pub struct Steps {
     unit: &'static str,
     start: Instant,
+    is_expected: bool,
     first: usize,
     total: usize,
     bar: ProgressBar,
@@ -55,6 +56,7 @@ impl Steps {
         Steps {
             unit,
             start: Instant::now(),
+            is_expected: false,
             first,
             total,
             bar,
@@ -63,8 +65,11 @@ impl Steps {
 
     /// `done` steps are done, those of earlier runs included.
     pub fn tick(&mut self, done: usize) {
-        if done == self.first + 1 {
-            expect(self.unit, self.start.elapsed(), self.total - self.first);
+        if !self.is_expected && done > self.first {
+            self.is_expected = true;
+            let steps = u32::try_from(done - self.first).unwrap_or(u32::MAX);
+            let one = self.start.elapsed() / steps;
+            expect(self.unit, one, self.total - self.first);
         }
         self.bar.set_position(done as u64);
     }

@@ -75,7 +75,15 @@ fn is_endless(_: &fs::Metadata) -> bool {
 /// # Errors
 /// Unreadable, empty, not UTF-8.
 pub fn read_prompt(path: &Path) -> Result<String> {
-    utf8(read_prompt_bytes(path)?, &format!("'{}'", path.display()))
+    prompt(read_file(path)?, path)
+}
+
+/// The same of the bytes that were read from `path`.
+///
+/// # Errors
+/// Empty, not UTF-8.
+pub fn prompt(bytes: Vec<u8>, path: &Path) -> Result<String> {
+    utf8(prompt_bytes(bytes, path)?, &format!("'{}'", path.display()))
 }
 
 /// The bytes of that text, UTF-8 or not.
@@ -83,7 +91,10 @@ pub fn read_prompt(path: &Path) -> Result<String> {
 /// # Errors
 /// Unreadable, empty.
 pub fn read_prompt_bytes(path: &Path) -> Result<Vec<u8>> {
-    let mut bytes = read_file(path)?;
+    prompt_bytes(read_file(path)?, path)
+}
+
+fn prompt_bytes(mut bytes: Vec<u8>, path: &Path) -> Result<Vec<u8>> {
     if bytes.last() == Some(&b'\n') {
         bytes.pop();
     }

@@ -158,7 +158,7 @@ impl Layout {
     }
 
     /// Zero bytes after a tensor of this size.
-    pub(super) fn padding(&self, bytes: u64) -> u64 {
+    pub(crate) fn padding(&self, bytes: u64) -> u64 {
         bytes.next_multiple_of(self.alignment) - bytes
     }
 }

@@ -8,7 +8,9 @@
 //!       +-----+-------------------------------+
 //! ```
 
+use super::grid::{Grid, Levels, Step, whole};
 use super::num::{f16_at, inverse, put_f16, signed_extreme};
+use super::q4_0::pack_codes;
 use super::{Field, Format, Part, TypeId, TypeInfo, q8_0};
 
 const BLOCK: usize = 32;
@@ -42,6 +44,19 @@ pub const INFO: TypeInfo = TypeInfo {
     decode: Some(decode),
     encode: Some(encode),
     dot_ref: Some(dot_ref),
+};
+
+/// Codes under a scale that is decided.
+pub(super) const GRID: Grid = Grid {
+    group: BLOCK,
+    levels: Levels::Table(&LEVELS),
+    steps: |block, steps| {
+        steps[0] = Step {
+            scale: f16_at(block, 0),
+            offset: 0.0,
+        };
+    },
+    place: |codes, block| pack_codes(whole(codes), &mut block[2..]),
 };
 
 fn decode(row: &[u8], out: &mut [f32]) {

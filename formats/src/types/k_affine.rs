@@ -10,6 +10,7 @@
 //! x[e] = (d * scale_j) * code[e] - (dmin * min_j)   group j = elements 32 j .. 32 j + 31
 //! ```
 
+use super::grid::Step;
 use super::k_block::{self, BLOCK, sums_of_squares};
 use super::lanes::{LANES, Simd, Vector};
 use super::num::{f16_at, nearest_int, put_f16};
@@ -69,6 +70,13 @@ pub(super) fn steps_and_minima(header: &[u8]) -> [(f32, f32); GROUPS] {
     let (d, dmin) = (f16_at(header, D), f16_at(header, DMIN));
     let (scales, mins) = unpack_scales(&header[SCALES..HEADER]);
     std::array::from_fn(|j| (d * f32::from(scales[j]), dmin * f32::from(mins[j])))
+}
+
+/// The same as steps of a grid.
+pub(super) fn read_steps(header: &[u8], steps: &mut [Step]) {
+    for (to, (scale, offset)) in steps.iter_mut().zip(steps_and_minima(header)) {
+        *to = Step { scale, offset };
+    }
 }
 
 /// The scales of a block, then its minima: the float they are multiples of, and the multiples.

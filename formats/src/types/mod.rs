@@ -12,6 +12,7 @@ pub mod codebook;
 mod f16;
 mod f32;
 mod field;
+pub mod grid;
 pub mod i2_s;
 mod iq1_m;
 mod iq1_s;
@@ -215,6 +216,22 @@ impl TypeId {
     /// What is known of this type, if anything.
     pub fn info(self) -> Option<&'static TypeInfo> {
         REGISTRY.iter().find(|t| t.id == self)
+    }
+
+    /// What the codes of a block stand for when its scales are decided; `None` for types that no such grid was written for.
+    pub fn grid(self) -> Option<&'static grid::Grid> {
+        Some(match self {
+            TypeId::Q4_0 => &q4_0::GRID,
+            TypeId::Q4_1 => &q4_1::GRID,
+            TypeId::Q5_0 => &q5_0::GRID,
+            TypeId::Q5_1 => &q5_1::GRID,
+            TypeId::Q8_0 => &q8_0::GRID,
+            TypeId::IQ4_NL => &iq4_nl::GRID,
+            TypeId::Q4_K => &q4_k::GRID,
+            TypeId::Q5_K => &q5_k::GRID,
+            TypeId::Q6_K => &q6_k::GRID,
+            _ => return None,
+        })
     }
 
     /// The type with this name, in any case (`Q4_K`, `q4_k`).

@@ -8,6 +8,7 @@
 //!       +-----+------+-------------------------------+
 //! ```
 
+use super::grid::{Grid, Levels, Step, whole};
 use super::lanes::{Portable, Simd};
 use super::num::{c_int, f16_at, inverse, min_max, put_f16};
 use super::q4_0::pack_codes;
@@ -35,6 +36,22 @@ pub const INFO: TypeInfo = TypeInfo {
     decode: Some(decode),
     encode: Some(encode),
     dot_ref: Some(dot_ref),
+};
+
+/// Codes under a scale and a minimum that are decided.
+pub(super) const GRID: Grid = Grid {
+    group: BLOCK,
+    levels: Levels::Even {
+        lowest: 0,
+        count: 16,
+    },
+    steps: |block, steps| {
+        steps[0] = Step {
+            scale: f16_at(block, 0),
+            offset: -f16_at(block, 2),
+        };
+    },
+    place: |codes, block| pack_codes(whole(codes), &mut block[4..]),
 };
 
 fn decode(row: &[u8], out: &mut [f32]) {

@@ -8,6 +8,7 @@
 //!       +-----+-----------------+-------------------------------+
 //! ```
 
+use super::grid::{Grid, Levels, Step, whole};
 use super::lanes::{Portable, Simd};
 use super::num::{c_int, f16_at, inverse, put_f16, signed_extreme};
 use super::weighted::Row;
@@ -34,6 +35,22 @@ pub const INFO: TypeInfo = TypeInfo {
     decode: Some(decode),
     encode: Some(encode),
     dot_ref: Some(dot_ref),
+};
+
+/// Codes under a scale that is decided.
+pub(super) const GRID: Grid = Grid {
+    group: BLOCK,
+    levels: Levels::Even {
+        lowest: -16,
+        count: 32,
+    },
+    steps: |block, steps| {
+        steps[0] = Step {
+            scale: f16_at(block, 0),
+            offset: 0.0,
+        };
+    },
+    place: |codes, block| pack_codes(whole(codes), &mut block[2..]),
 };
 
 /// Splits 5-bit codes into the 20 bytes of fifth bits and nibbles that Q5_0 and Q5_1 end with.

@@ -8,6 +8,7 @@
 //! x[e] = (d * scale_j) * code[e] - (dmin * min_j)                        group j = elements 32 j .. 32 j + 31
 //! ```
 
+use super::grid::{Grid, Levels, whole, whole_mut};
 use super::k_affine::{self, Dot, GROUP, HEADER, Search};
 use super::k_block::{self, BLOCK, Rows};
 use super::lanes::{Portable, Simd};
@@ -37,6 +38,17 @@ pub const INFO: TypeInfo = TypeInfo {
     decode: Some(decode),
     encode: Some(encode),
     dot_ref: Some(dot_ref),
+};
+
+/// Codes under scales and minima that are decided.
+pub(super) const GRID: Grid = Grid {
+    group: GROUP,
+    levels: Levels::Even {
+        lowest: 0,
+        count: 32,
+    },
+    steps: |block, steps| k_affine::read_steps(&block[..HEADER], steps),
+    place: |codes, block| pack_codes(whole(codes), whole_mut(block)),
 };
 
 const SEARCH: Search = Search {

@@ -9,6 +9,7 @@
 //! x[e] = (d * scale_j) * (code[e] - 32)                     group j = elements 16 j .. 16 j + 15
 //! ```
 
+use super::grid::{Grid, Levels, Step, whole, whole_mut};
 use super::k_block::{self, BLOCK, Rows};
 use super::lanes::{Portable, Simd};
 use super::num::{f16_at, nearest_int, put_f16, signed_extreme};
@@ -44,6 +45,26 @@ pub const INFO: TypeInfo = TypeInfo {
     decode: Some(decode),
     encode: Some(encode),
     dot_ref: Some(dot_ref),
+};
+
+/// Codes under scales that are decided.
+pub(super) const GRID: Grid = Grid {
+    group: GROUP,
+    levels: Levels::Even {
+        lowest: -HALF as i16,
+        count: 2 * HALF as u16,
+    },
+    steps: |block, steps| {
+        let block: &[u8; BYTES] = whole(block);
+        let d = f16_at(block, D);
+        for (step, scale) in steps.iter_mut().zip(unpack_scales(block)) {
+            *step = Step {
+                scale: d * scale as f32,
+                offset: 0.0,
+            };
+        }
+    },
+    place: |codes, block| pack_codes(whole(codes), whole_mut(block)),
 };
 
 /// The signed codes of a block, -32..=31.

@@ -8,6 +8,7 @@
 //!       +-----+--------------------------------+
 //! ```
 
+use super::grid::{Grid, Levels, Step, whole};
 use super::num::{amax, c_int, f16_at, inverse, put_f16, round_half_away, round_small};
 use super::{Field, Format, Part, TypeId, TypeInfo};
 
@@ -30,6 +31,28 @@ pub const INFO: TypeInfo = TypeInfo {
     decode: Some(decode),
     encode: Some(encode),
     dot_ref: Some(dot_ref),
+};
+
+/// The level of the lowest code that encoders write: -128 has no counterpart.
+const LOWEST: i16 = -127;
+
+/// Codes under a scale that is decided.
+pub(super) const GRID: Grid = Grid {
+    group: BLOCK,
+    levels: Levels::Even {
+        lowest: LOWEST,
+        count: 255,
+    },
+    steps: |block, steps| {
+        steps[0] = Step {
+            scale: f16_at(block, 0),
+            offset: 0.0,
+        };
+    },
+    place: |codes, block| {
+        let quants = whole::<BLOCK>(codes).map(|code| (i16::from(code) + LOWEST) as i8 as u8);
+        block[2..].copy_from_slice(&quants);
+    },
 };
 
 /// One Q8_0 block of an activation row.

@@ -38,6 +38,10 @@ backward, with the weights and as many sums in memory as 32-bit numbers):
   rimatrix --fisher -m model-F16.gguf -f c4.jsonl --documents jsonl -o fisher.safetensors
   rimatrix --fisher -m model-F16.gguf -f wiki.txt --samples 16 --seq-len 256
 
+Hessians, sums of products of the inputs of every two columns, for rounding with error feedback:
+  rimatrix -m model-F16.gguf -f calibration.txt --chunks 64 --hessian hessian.gguf
+  rquantize --gptq hessian.gguf model-F16.gguf model-Q4_0.gguf Q4_0
+
 The sums depend on -c, -b and -ub in their last bits, because llama-imatrix runs the chunks of a batch
 side by side. The defaults are its own; threads and instruction sets change nothing."
 )]
@@ -72,7 +76,7 @@ pub struct Args {
     #[arg(short, long, value_name = "FILE", required_unless_present = "in_file")]
     pub file: Option<PathBuf>,
 
-    /// Where the result goes [default: imatrix.gguf; with --fisher fisher.safetensors]
+    /// Where the result goes [default: imatrix.gguf; with --fisher fisher.safetensors, with --hessian hessian.gguf]
     #[arg(short, long, value_name = "FILE", visible_alias = "output-file")]
     pub output: Option<PathBuf>,
 
@@ -112,9 +116,10 @@ pub struct Args {
     #[arg(long)]
     pub parse_special: bool,
 
-    /// Save what there is every N chunks or samples
-    #[arg(long, value_name = "N", default_value = "10", value_parser = positive)]
-    pub output_frequency: usize,
+    /// Save what there is every N chunks or samples [default: 10; with --hessian, whose files are large, only at the end
+    /// and when stopped]
+    #[arg(long, value_name = "N", value_parser = positive)]
+    pub output_frequency: Option<usize>,
 
     /// Save a copy as OUTPUT.at_CHUNK every N chunks; 0 for none
     #[arg(long, value_name = "N", default_value = "0", value_parser = count)]
@@ -140,6 +145,13 @@ pub struct Args {
         "output_format", "save_frequency", "in_file", "no_repack",
     ])]
     pub fisher: bool,
+
+    /// Add up the products of every two columns of what goes into the matrices of the blocks instead: the Hessians that
+    /// rquantize takes with --gptq. They need memory, and a file, of 4 bytes for the square of every input's width
+    #[arg(long, help_heading = "Hessians", value_name = "FILE", num_args = 0..=1, requires = "file", conflicts_with_all = [
+        "ubatch_size", "process_output", "no_ppl", "output_format", "save_frequency", "in_file", "fisher",
+    ])]
+    pub hessian: Option<Option<PathBuf>>,
 
     /// Sequences to look at, chosen at random
     #[arg(long, help_heading = "Squared gradients", value_name = "N", default_value = "100", value_parser = positive, requires = "fisher")]
@@ -171,6 +183,9 @@ pub struct Args {
     )]
     pub documents: Option<Documents>,
 }
+
+/// Chunks or samples after which is saved what there is, where the command line does not say.
+const OUTPUT_FREQUENCY: usize = 10;
 
 /// Longest sequence: its gradients would not fit into any memory.
 const MAX_SEQUENCE: usize = 1 << 24;
@@ -223,6 +238,11 @@ impl OutputFormat {
 }
 
 impl Args {
+    /// Chunks or samples after which is saved what there is; Hessians are saved more rarely.
+    pub(super) fn save_after(&self) -> usize {
+        self.output_frequency.unwrap_or(OUTPUT_FREQUENCY)
+    }
+
     /// The options of the model, where one is given.
     pub(super) fn model_args(&self) -> Option<ModelArgs> {
         Some(ModelArgs {

@@ -117,7 +117,7 @@ pub fn run(
 }
 
 /// The tokens without the first `n` chunks.
-fn after_chunks(mut tokens: Vec<u32>, n: usize, n_ctx: usize) -> Result<Vec<u32>> {
+pub(super) fn after_chunks(mut tokens: Vec<u32>, n: usize, n_ctx: usize) -> Result<Vec<u32>> {
     if n == 0 {
         return Ok(tokens);
     }
@@ -241,7 +241,7 @@ impl Run<'_> {
         }
         let passed = |n: usize| n > 0 && done / n > self.done / n;
         let (save_now, copy_now) = (
-            passed(self.args.output_frequency),
+            passed(self.args.save_after()),
             passed(self.args.save_frequency),
         );
         self.done = done;

@@ -1,6 +1,6 @@
 //! Squared gradients: sampling a text, the run, and its file.
 
-mod file;
+pub(super) mod file;
 mod text;
 
 use std::io::Write;
@@ -119,11 +119,7 @@ impl Run<'_> {
                 );
                 return Ok(false);
             }
-            if self
-                .state
-                .samples
-                .is_multiple_of(self.args.output_frequency)
-            {
+            if self.state.samples.is_multiple_of(self.args.save_after()) {
                 self.save()?;
             }
         }

@@ -1,11 +1,12 @@
-//! `rimatrix`: which weights of a model matter, by the activations they meet or by the loss's gradients.
+//! `rimatrix`: which weights of a model matter, by the activations they meet or by the loss's gradients; Hessians.
 
 pub mod args;
 mod collect;
 mod fisher;
+mod hessian;
 
 use std::io::Write;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, anyhow, bail};
 use serde_json::json;
@@ -22,12 +23,7 @@ use args::Args;
 /// # Errors
 /// Whatever the user, a file or the model did wrong, in one line.
 pub fn run(args: &Args) -> Result<()> {
-    let default = if args.fisher {
-        "fisher.safetensors"
-    } else {
-        "imatrix.gguf"
-    };
-    let target = args.output.clone().unwrap_or_else(|| default.into());
+    let target = target(args)?;
     let files = [&args.model, &args.file].into_iter().flatten();
     files.chain(&args.in_file).for_each(|p| inputs::add(p));
     OutFile::probe(&target, "-o")?;
@@ -51,6 +47,8 @@ pub fn run(args: &Args) -> Result<()> {
     interrupt::listen();
     let finished = if args.fisher {
         fisher::run(args, &model, text, &target)
+    } else if args.hessian.is_some() {
+        hessian::run(args, &model, text, &target)
     } else {
         collect::run(args, &model, text, matrix, &target)
     };
@@ -59,6 +57,26 @@ pub fn run(args: &Args) -> Result<()> {
         std::process::exit(interrupt::EXIT_CODE);
     }
     Ok(())
+}
+
+/// Where the result goes.
+fn target(args: &Args) -> Result<PathBuf> {
+    let hessian = args.hessian.as_ref();
+    let named = hessian.and_then(Option::as_ref);
+    if let (Some(one), Some(other)) = (named, &args.output) {
+        bail!(
+            "--hessian says that the result goes to '{}' and -o to '{}'; give one of the two",
+            one.display(),
+            other.display()
+        );
+    }
+    let default = match (args.fisher, hessian) {
+        (true, _) => "fisher.safetensors",
+        (_, Some(_)) => "hessian.gguf",
+        (_, None) => "imatrix.gguf",
+    };
+    let given = named.or(args.output.as_ref()).cloned();
+    Ok(given.unwrap_or_else(|| default.into()))
 }
 
 /// What stands before the number of chunks in the names of copies.

@@ -10,6 +10,7 @@ use trine_formats::types::TypeId;
 
 use crate::anyprec::AnyPrecArgs;
 use crate::goal::{Goal, long_help};
+use crate::gptq::GptqArgs;
 use crate::packing::I2sLayout;
 use crate::split::SplitArgs;
 use crate::threads;
@@ -149,6 +150,10 @@ pub struct Args {
 
     #[command(flatten)]
     #[allow(missing_docs)]
+    pub gptq: GptqArgs,
+
+    #[command(flatten)]
+    #[allow(missing_docs)]
     pub any_precision: AnyPrecArgs,
 
     #[command(flatten)]
@@ -220,6 +225,7 @@ impl Args {
             (self.tensor_type_file.is_some(), "--tensor-type-file"),
             (self.prune_layers.is_some(), "--prune-layers"),
             (self.keep_split, "--keep-split"),
+            (self.gptq.given().is_some(), "--gptq"),
             (!self.tl_tiles.is_empty(), "--tl-tiles"),
             (!self.input_tl_tiles.is_empty(), "--input-tl-tiles"),
         ];

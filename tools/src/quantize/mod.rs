@@ -22,7 +22,7 @@ use crate::anyprec::{Job as AnyPrecJob, quantize as quantize_any_precision, take
 use crate::goal::Goal;
 use crate::progress::TensorBar;
 use crate::provenance::Provenance;
-use crate::{inputs, load, signals, split, text, threads, widely};
+use crate::{gptq, inputs, load, signals, split, text, threads, widely};
 use args::{Args, Job};
 
 /// Takes one width out of an any-precision file.
@@ -175,6 +175,7 @@ fn recipe(args: &Args, target: Target) -> Result<Recipe> {
     if let Some(text) = &args.prune_layers {
         recipe.prune = parse_layers(text).context("--prune-layers")?;
     }
+    recipe.gptq = args.gptq.recipe()?;
     if let Some(file) = &args.imatrix {
         recipe.importance = importance(file, args)?;
     }
@@ -295,6 +296,7 @@ pub fn run(args: &Args) -> Result<()> {
             note!("  {}: {}", t.name, t.loss);
         }
     }
+    gptq::warn(&report.feedback);
     for (name, inexact) in report.moves.inexact() {
         note!("warning: {name}: {inexact}");
     }

@@ -14,7 +14,7 @@ use trine_formats::gguf::{ModelFile, Program, programs};
 
 use crate::progress::human_bytes;
 use crate::provenance::Provenance;
-use crate::{load, shown};
+use crate::{gptq, load, shown};
 
 /// One tensor: name, shape, types, sizes, and why.
 pub fn line(row: &Row) -> String {
@@ -104,6 +104,7 @@ fn plan_json(plan: &Plan, target: Target) -> Value {
             "importance": r.weighted,
         })
     };
+    let gptq = gptq::to_json(plan, None);
     json!({
         "type": target.name(),
         "tensors": plan.rows.iter().map(row).collect::<Vec<_>>(),
@@ -114,6 +115,7 @@ fn plan_json(plan: &Plan, target: Target) -> Value {
         "bits_per_weight": bits_per_weight(plan.bytes(), plan),
         "loaded_by": readers(plan),
         "fallbacks": plan.n_fallback(),
+        "gptq": gptq,
         "notes": plan.notes,
         "problems": plan.problems.iter().map(|p| p.to_string()).collect::<Vec<_>>(),
     })
@@ -234,7 +236,13 @@ pub fn write_plan(
         sizes(plan),
         type_counts(plan),
         loaded_by(plan)
-    )
+    )?;
+    feedback(plan, out)
+}
+
+/// How many tensors are rounded with error feedback, where that was asked for.
+fn feedback(plan: &Plan, out: &mut dyn Write) -> io::Result<()> {
+    gptq::line(plan).map_or(Ok(()), |line| writeln!(out, "{line}"))
 }
 
 /// Writes what was done.
@@ -261,6 +269,7 @@ pub fn write_report(
         value["seconds"] = json!(time.as_secs_f64());
         value["ternary"] = ternary_json(&report.ternary);
         value["moved"] = moves_json(&report.moves);
+        value["gptq"] = gptq::to_json(plan, Some(report));
         let value = provenance.before(value);
         return writeln!(out, "{}", shown::json(&value, true));
     }
@@ -279,6 +288,7 @@ pub fn write_report(
         loaded_by(plan)
     )?;
     fallbacks(plan, out)?;
+    feedback(plan, out)?;
     if !report.moves.tensors.is_empty() {
         writeln!(out, "moved: {}", shown::message(&report.moves.to_string()))?;
     }

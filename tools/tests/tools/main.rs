@@ -5,6 +5,7 @@
 mod anyprec;
 mod anyprec_run;
 mod fairy2i;
+mod gptq;
 mod machine_code;
 mod migration;
 mod pages;

@@ -2,6 +2,7 @@
 
 mod experts;
 mod fisher;
+mod hessian;
 
 use std::fs;
 use std::io::Read;
@@ -41,8 +42,13 @@ fn command(dir: &TempDir, words: &str) -> Command {
 
 /// Runs the tool on the text with the TriLM model.
 fn collect(dir: &TempDir, words: &str) -> Command {
+    collect_in(dir, "im/calib.txt", words)
+}
+
+/// Runs the tool on a text with the TriLM model.
+fn collect_in(dir: &TempDir, text: &str, words: &str) -> Command {
     let mut command = command(dir, words);
-    command.args(["-f", "im/calib.txt", "-m", &trilm()]);
+    command.args(["-f", text, "-m", &trilm()]);
     command
 }
 

@@ -1,0 +1,194 @@
+//! Blocks whose scales are decided: what each element may still become, and where its code goes.
+//!
+//! An encoder finds scales and codes together. Rounding with error feedback takes the scales of an encoder and then chooses
+//! the codes one after the other, each after the errors of those before it were passed on.
+
+/// How the codes of a type stand for values: `value = level(code) * scale - offset`, in `f32` with the product rounded
+/// first, which gives the bits of the type's decoder.
+pub struct Grid {
+    /// Elements that share a [`Step`].
+    pub group: usize,
+    /// What the codes stand for, in units of the scale.
+    pub levels: Levels,
+    /// Reads the steps of a block, one for each group.
+    pub(super) steps: fn(block: &[u8], steps: &mut [Step]),
+    /// Writes the codes of all elements of a block and leaves its scales.
+    pub(super) place: fn(codes: &[u8], block: &mut [u8]),
+}
+
+/// The scale of a group, and what is subtracted from its elements.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Step {
+    /// Distance of levels that are 1 apart.
+    pub scale: f32,
+    /// The negated minimum; 0 for types without one.
+    pub offset: f32,
+}
+
+/// The levels of the codes, ascending.
+#[derive(Clone, Copy, Debug)]
+pub enum Levels {
+    /// Consecutive integers.
+    Even {
+        /// The level of code 0.
+        lowest: i16,
+        /// How many codes may be used.
+        count: u16,
+    },
+    /// A codebook.
+    Table(&'static [i8; 16]),
+}
+
+impl Levels {
+    fn of(&self, code: u8) -> i16 {
+        match self {
+            Levels::Even { lowest, .. } => lowest + i16::from(code),
+            Levels::Table(levels) => i16::from(levels[usize::from(code & 15)]),
+        }
+    }
+}
+
+impl Grid {
+    /// The steps of `block`, a whole block with scales.
+    ///
+    /// # Panics
+    /// When `steps` has not one place for each group.
+    pub fn steps(&self, block: &[u8], steps: &mut [Step]) {
+        (self.steps)(block, steps);
+    }
+
+    /// Writes `codes`, one for each element, into `block`.
+    ///
+    /// # Panics
+    /// When there are not as many codes as elements.
+    pub fn place(&self, codes: &[u8], block: &mut [u8]) {
+        (self.place)(codes, block);
+    }
+
+    /// The value of a code, as the type's decoder computes it.
+    pub fn value(&self, step: Step, code: u8) -> f32 {
+        f32::from(self.levels.of(code)) * step.scale - step.offset
+    }
+
+    /// The code whose value is nearest to `x`: between two levels the even one, in a codebook the upper one. Where all
+    /// values are equal, because the scale is 0, it is the code of level 0 or of the level above it.
+    pub fn nearest(&self, step: Step, x: f64) -> u8 {
+        let scale = f64::from(step.scale);
+        let level = if scale == 0.0 {
+            0.0
+        } else {
+            (x + f64::from(step.offset)) / scale
+        };
+        match self.levels {
+            Levels::Even { lowest, count } => {
+                let (lowest, above) = (f64::from(lowest), f64::from(count - 1));
+                (level - lowest).clamp(0.0, above).round_ties_even() as u8
+            }
+            Levels::Table(levels) => {
+                let below = levels.windows(2).filter(|pair| {
+                    let middle = (f64::from(pair[0]) + f64::from(pair[1])) / 2.0;
+                    level >= middle
+                });
+                below.count() as u8
+            }
+        }
+    }
+}
+
+/// A whole block, or its codes, as an array.
+///
+/// # Panics
+/// When there are more or fewer.
+pub(super) fn whole<const N: usize>(bytes: &[u8]) -> &[u8; N] {
+    match bytes.try_into() {
+        Ok(bytes) => bytes,
+        Err(_) => panic!("{} bytes where a block has {N}", bytes.len()),
+    }
+}
+
+/// The same to be written to.
+///
+/// # Panics
+/// When there are more or fewer bytes.
+pub(super) fn whole_mut<const N: usize>(bytes: &mut [u8]) -> &mut [u8; N] {
+    let len = bytes.len();
+    match bytes.try_into() {
+        Ok(bytes) => bytes,
+        Err(_) => panic!("{len} bytes where a block has {N}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::types::{REGISTRY, TypeId};
+
+    fn random(seed: &mut u64) -> u8 {
+        *seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        (*seed >> 56) as u8
+    }
+
+    #[test]
+    fn values_are_the_decoders_and_codes_come_back() {
+        let mut seed = 1;
+        let mut seen = 0;
+        for info in REGISTRY.iter() {
+            let Some(grid) = info.id.grid() else {
+                continue;
+            };
+            seen += 1;
+            let decode = info.decode.unwrap();
+            let groups = info.block / grid.group;
+            let top = match grid.levels {
+                Levels::Even { count, .. } => (count - 1) as u8,
+                Levels::Table(_) => 15,
+            };
+            for _ in 0..200 {
+                let mut block: Vec<u8> = (0..info.bytes).map(|_| random(&mut seed)).collect();
+                let codes: Vec<u8> = (0..info.block)
+                    .map(|_| (u16::from(random(&mut seed)) * (u16::from(top) + 1) / 256) as u8)
+                    .collect();
+                let mut before = vec![Step::default(); groups];
+                grid.steps(&block, &mut before);
+                grid.place(&codes, &mut block);
+                let mut steps = vec![Step::default(); groups];
+                grid.steps(&block, &mut steps);
+                let mut out = vec![0.0; info.block];
+                decode(&block, &mut out);
+                for (e, (&y, &code)) in out.iter().zip(&codes).enumerate() {
+                    let (step, old) = (steps[e / grid.group], before[e / grid.group]);
+                    assert_eq!(step.scale.to_bits(), old.scale.to_bits(), "{}", info.name);
+                    assert_eq!(step.offset.to_bits(), old.offset.to_bits(), "{}", info.name);
+                    let value = grid.value(step, code);
+                    if y.is_nan() && value.is_nan() {
+                        continue;
+                    }
+                    assert_eq!(y.to_bits(), value.to_bits(), "{} element {e}", info.name);
+                    let apart = step.scale.is_finite()
+                        && step.offset.is_finite()
+                        && step.scale.abs() > 1e-3 * step.offset.abs();
+                    if apart {
+                        assert_eq!(grid.nearest(step, y.into()), code, "{}", info.name);
+                    }
+                }
+            }
+        }
+        assert_eq!(seen, 9);
+    }
+
+    #[test]
+    fn what_lies_outside_becomes_the_nearest_end() {
+        let step = Step {
+            scale: -0.5,
+            offset: 0.0,
+        };
+        let grid = TypeId::Q4_0.grid().unwrap();
+        let of = |x: f64| grid.nearest(step, x);
+        assert_eq!([of(100.0), of(-100.0), of(0.25), of(-0.75)], [0, 15, 8, 10]);
+        let nl = TypeId::IQ4_NL.grid().unwrap();
+        assert_eq!(nl.nearest(step, 127.0 / 2.0), 0);
+        assert_eq!(nl.nearest(step, -1e9), 15);
+        let flat = Step::default();
+        assert_eq!(grid.value(flat, grid.nearest(flat, 3.0)), 0.0);
+    }
+}

@@ -1,0 +1,212 @@
+//! Hessians: sums of `x x^T` over what is multiplied with the weight matrices of the blocks.
+//!
+//! Every chunk of the text is a sequence of its own. The products of 128 neighbouring tokens of a chunk are summed in `f32` and
+//! added to `f64` sums, chunk after chunk: so the bits of the sums depend on the text and the length of the chunks, not on
+//! how many of these run side by side, on the threads or on the instruction set. Matrices that read the same input share its sums.
+
+mod collector;
+
+use std::collections::BTreeMap;
+use std::error::Error;
+use std::sync::Arc;
+
+use trine_formats::hessian::{Hessians, Input, Origin};
+
+use super::Chunks;
+use crate::kernels::Isa;
+use crate::model::Model;
+use crate::ops::observe::ActivationObserver;
+use crate::step::{Engine, Segment, Sequence, StepError, StepOptions};
+use collector::{Collector, Scout};
+
+/// Why no Hessians can be collected.
+#[allow(missing_docs, reason = "the messages say what the fields are")]
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum CollectError {
+    #[error(transparent)]
+    Step(#[from] StepError),
+    #[error(
+        "'{0}' is made of experts, whose Hessians are not supported: an importance matrix knows them (rimatrix without --hessian)"
+    )]
+    Experts(String),
+    #[error("the model has no weight matrices in its blocks")]
+    NoMatrices,
+    #[error(
+        "the sums of {inputs} inputs take {:.1} GiB of memory and {:.1} GiB are free; use a machine with more", gib(*need), gib(*limit)
+    )]
+    Memory {
+        inputs: usize,
+        need: u64,
+        limit: u64,
+    },
+    #[error(
+        "non-finite activations go into '{tensor}' in chunks {first} to {last}: the model's weights are damaged or overflow"
+    )]
+    NonFinite {
+        tensor: String,
+        first: usize,
+        last: usize,
+    },
+    #[error(
+        "'{tensor}' has an input of its own in chunks {first} to {last}, which it shared with '{shared}' before: such a model is not supported"
+    )]
+    Parted {
+        tensor: String,
+        shared: String,
+        first: usize,
+        last: usize,
+    },
+    #[error("interrupted")]
+    Interrupted,
+    #[error(transparent)]
+    Watch(Box<dyn Error + Send + Sync>),
+}
+
+fn gib(bytes: u64) -> f64 {
+    bytes as f64 / f64::from(1 << 30)
+}
+
+/// Sums and what they are of.
+#[derive(Debug)]
+pub struct Collected {
+    /// Everything but the sums.
+    pub header: Hessians,
+    /// The lower triangle of every input, row after row.
+    pub sums: Vec<Vec<f64>>,
+}
+
+impl Collected {
+    /// Sums of no token yet, for `header`, which has no chunk.
+    ///
+    /// # Errors
+    /// More memory than `limit` bytes; nothing is taken then.
+    pub fn zeros(header: Hessians, limit: Option<u64>) -> Result<Collected, CollectError> {
+        let need = header.bytes().unwrap_or(u64::MAX);
+        if let Some(limit) = limit.filter(|&limit| need > limit) {
+            let inputs = header.inputs.len();
+            return Err(CollectError::Memory {
+                inputs,
+                need,
+                limit,
+            });
+        }
+        let elements = |input: &Input| input.elements().unwrap_or(0) as usize;
+        let sums = header.inputs.iter().map(|i| vec![0.0; elements(i)]);
+        let sums = sums.collect();
+        Ok(Collected { header, sums })
+    }
+}
+
+/// What a caller hears of a run.
+pub trait Watch {
+    /// `done` chunks are in the sums. `false` stops the run, with the sums as they are.
+    ///
+    /// # Errors
+    /// Whatever should end the run.
+    fn group(
+        &mut self,
+        done: usize,
+        collected: &Collected,
+    ) -> Result<bool, Box<dyn Error + Send + Sync>>;
+}
+
+/// Bytes of keys and values that [`collect`] needs an engine for when `side_by_side` chunks run together.
+pub fn cache_bytes(model: &Model, chunks: &Chunks, side_by_side: usize) -> usize {
+    let layout = model.page_layout();
+    let pages = chunks.n_ctx().div_ceil(layout.positions);
+    side_by_side.min(chunks.count()) * pages * layout.bytes()
+}
+
+/// The inputs of the model's matrices and which of these read the same one, found by evaluating the first tokens of the text.
+///
+/// # Errors
+/// Experts; a model without matrices.
+pub fn inputs(engine: &Engine, chunks: &Chunks, origin: Origin) -> Result<Hessians, CollectError> {
+    let scout = Arc::new(Scout::default());
+    let mut sequence = engine.sequence();
+    let tokens = chunks.context(0);
+    let options = options(scout.clone());
+    let some = tokens.len().min(SCOUTED);
+    let mut segments = [Segment {
+        seq: &mut sequence,
+        tokens: &tokens[..some],
+        logits_from: some,
+    }];
+    engine.step(&mut segments, &options, &mut |_, _, _| {})?;
+    let (inputs, weights) = scout.found()?;
+    if inputs.is_empty() {
+        return Err(CollectError::NoMatrices);
+    }
+    Ok(Hessians {
+        origin,
+        chunks: 0,
+        inputs,
+        weights,
+    })
+}
+
+/// Tokens that are enough to tell inputs apart.
+const SCOUTED: usize = 3;
+
+/// Evaluates the chunks that are not in `collected` yet, `side_by_side` of them together, and adds them.
+///
+/// # Errors
+/// Non-finite activations, and what `watch` says. [`CollectError::Interrupted`] when it stopped the run.
+pub fn collect(
+    engine: &Engine,
+    chunks: &Chunks,
+    side_by_side: usize,
+    isa: Isa,
+    collected: Collected,
+    watch: &mut dyn Watch,
+) -> Result<Collected, CollectError> {
+    let side_by_side = side_by_side.max(1);
+    let mut done = collected.header.chunks as usize;
+    let collector = Arc::new(Collector::new(collected, chunks.n_ctx(), isa));
+    let mut sequences: Vec<Sequence> = (0..side_by_side.min(chunks.count()))
+        .map(|_| engine.sequence())
+        .collect();
+    while done < chunks.count() {
+        let group = done..(done + side_by_side).min(chunks.count());
+        let tokens: Vec<Vec<u32>> = group.clone().map(|i| chunks.context(i)).collect();
+        let mut segments = Vec::with_capacity(tokens.len());
+        for (seq, tokens) in sequences.iter_mut().zip(&tokens) {
+            seq.truncate(0);
+            segments.push(Segment {
+                seq,
+                tokens,
+                logits_from: tokens.len(),
+            });
+        }
+        engine.step(
+            &mut segments,
+            &options(collector.clone()),
+            &mut |_, _, _| {},
+        )?;
+        let mut state = collector.lock();
+        state.check(group.start + 1, group.end)?;
+        done = group.end;
+        state.collected.header.chunks = u32::try_from(done).unwrap_or(u32::MAX);
+        let heard = watch.group(done, &state.collected);
+        if !heard.map_err(CollectError::Watch)? && done < chunks.count() {
+            return Err(CollectError::Interrupted);
+        }
+    }
+    let mut state = collector.lock();
+    let header = std::mem::take(&mut state.collected.header);
+    let sums = std::mem::take(&mut state.collected.sums);
+    Ok(Collected { header, sums })
+}
+
+/// A step that shows whole passes to an observer.
+fn options(observer: Arc<dyn ActivationObserver>) -> StepOptions {
+    StepOptions {
+        observer: Some(observer),
+        n_ubatch: usize::MAX,
+        ..StepOptions::default()
+    }
+}
+
+/// Names of weights and the number of the input that each reads.
+type Weights = BTreeMap<String, usize>;

@@ -1,0 +1,45 @@
+//! Which tensors of a plan are rounded with error feedback.
+
+use std::collections::HashMap;
+
+use super::{Gptq, Job};
+use crate::quant::problem::Problem;
+use crate::quant::row::Row;
+
+/// The tensors that become a quantized type and whose input has a Hessian. What cannot be honoured is added to `problems`.
+pub fn choose(rows: &[Row], gptq: &Gptq, problems: &mut Vec<Problem>) -> Job {
+    let header = gptq.hessians.header();
+    let mut inputs = HashMap::new();
+    for (index, row) in rows.iter().enumerate() {
+        let Some(&input) = header.weights.get(&row.source.name) else {
+            continue;
+        };
+        if !is_rounded(row) {
+            continue;
+        }
+        let (found, expected) = (header.inputs[input].columns, row.columns());
+        if found != expected {
+            let tensor = row.name.clone();
+            problems.push(Problem::WrongHessian {
+                tensor,
+                found,
+                expected,
+            });
+        } else if row.to.grid().is_none() {
+            let (tensor, ty) = (row.name.clone(), row.to);
+            problems.push(Problem::NoFeedback { tensor, ty });
+        } else {
+            inputs.insert(index, input);
+        }
+    }
+    Job {
+        gptq: gptq.clone(),
+        inputs,
+    }
+}
+
+/// Whether a tensor is a matrix that is quantized: neither copied nor moved, nor made a float.
+pub fn is_rounded(row: &Row) -> bool {
+    let quantized = row.to.info().is_some_and(|info| info.is_quantized());
+    row.converts() && row.moves.is_none() && quantized && row.shape.len() == 2
+}

@@ -1,0 +1,198 @@
+//! From the sums of an input to the triangle that errors are fed back with.
+//!
+//! With rows and columns in reverse order the Cholesky factor of `H` becomes an upper triangle `R` with `H = R R^T`, and
+//! `U = R^-1` is the one with `H^-1 = U^T U`: the inverse of `H` itself is never formed. The blocks of `R` on the diagonal say
+//! what an error in a group costs once the columns behind it have made up for it as well as they can, which is what the search for
+//! scales asks.
+
+use rayon::prelude::*;
+
+use super::fault::HessianFault;
+use super::source::HessianFile;
+use super::{DAMP, Options};
+use crate::kernels::Isa;
+use crate::linalg::{COLUMNS, cholesky, invert_lower, panel_count, triangle};
+
+/// Most that is added to the diagonal, as a share of its mean.
+const MOST_DAMP: f64 = 1.0;
+
+/// What rounding the weights that read one input needs to know of it.
+pub struct Factor {
+    columns: usize,
+    /// `U` in panels.
+    upper: Vec<f64>,
+    /// Columns that share a scale.
+    group: usize,
+    /// The block of `R` on the diagonal for every group, in panels that end with their last row that is not zero.
+    roots: Vec<Vec<f64>>,
+    /// Columns that no token of the text made use of.
+    dead: Vec<bool>,
+    /// The diagonal of `H`: the mean squares that an importance matrix holds, up to a factor.
+    importance: Vec<f32>,
+    /// The share of the mean of the diagonal that was added to it.
+    damp: f64,
+}
+
+impl Factor {
+    /// Reads the sums of input number `input` and factors them, on the current rayon pool.
+    ///
+    /// # Errors
+    /// Sums that no text can have.
+    pub fn read(
+        file: &HessianFile,
+        input: usize,
+        options: &Options,
+        isa: Isa,
+    ) -> Result<Factor, HessianFault> {
+        let sums = file.sums(input)?;
+        let columns = file.header().inputs[input].columns as usize;
+        Factor::new(&sums, columns, file.header().tokens(), options.group, isa)
+    }
+
+    /// Factors the lower triangle `sums` of `columns` columns over `tokens` tokens.
+    ///
+    /// # Errors
+    /// Sums that no text can have.
+    pub fn new(
+        sums: &[f64],
+        columns: usize,
+        tokens: u64,
+        group: usize,
+        isa: Isa,
+    ) -> Result<Factor, HessianFault> {
+        check(sums, columns)?;
+        let scale = 2.0 / tokens as f64;
+        let diagonal: Vec<f64> = (0..columns)
+            .map(|j| scale * sums[triangle(j) + j])
+            .collect();
+        let dead: Vec<bool> = diagonal.iter().map(|&d| d == 0.0).collect();
+        let alive = |j: usize| if dead[j] { 1.0 } else { diagonal[j] };
+        let mean = (0..columns).fold(0.0, |sum, j| sum + alive(j)) / columns as f64;
+        let mut damp = DAMP;
+        let lower = loop {
+            let add = damp * mean;
+            let mut reversed = vec![0.0; columns * columns];
+            reversed
+                .par_chunks_mut(columns)
+                .enumerate()
+                .for_each(|(i, row)| {
+                    let column = columns - 1 - i;
+                    for (j, to) in row[..i].iter_mut().enumerate() {
+                        *to = scale * sums[triangle(columns - 1 - j) + column];
+                    }
+                    row[i] = alive(column) + add;
+                });
+            match cholesky(isa, columns, &mut reversed) {
+                Ok(()) => break reversed,
+                Err(_) if 2.0 * damp <= MOST_DAMP => damp *= 2.0,
+                Err(_) if damp < MOST_DAMP => damp = MOST_DAMP,
+                Err(at) => return Err(HessianFault::Singular(columns - 1 - at)),
+            }
+        };
+        let roots = (0..columns)
+            .step_by(group)
+            .map(|first| root(&lower, columns, first, group.min(columns - first)))
+            .collect();
+        let inverse = invert_lower(isa, columns, &lower);
+        drop(lower);
+        Ok(Factor {
+            columns,
+            upper: reversed_panels(&inverse, columns),
+            group,
+            roots,
+            importance: diagonal.iter().map(|&d| d as f32).collect(),
+            dead,
+            damp,
+        })
+    }
+
+    /// Width of the input.
+    pub fn columns(&self) -> usize {
+        self.columns
+    }
+
+    /// The share of the mean of the diagonal that was added to it.
+    pub fn damp(&self) -> f64 {
+        self.damp
+    }
+
+    /// Whether a column saw nothing but zeros.
+    pub fn is_dead(&self, column: usize) -> bool {
+        self.dead[column]
+    }
+
+    /// How much the columns matter by themselves.
+    pub fn importance(&self) -> &[f32] {
+        &self.importance
+    }
+
+    /// `U_ij`.
+    pub fn upper(&self, i: usize, j: usize) -> f64 {
+        self.upper[(j / COLUMNS * self.columns + i) * COLUMNS + j % COLUMNS]
+    }
+
+    /// Rows `rows` of panel number `p` of `U`.
+    pub fn panel(&self, p: usize, rows: std::ops::Range<usize>) -> &[f64] {
+        let start = p * self.columns;
+        &self.upper[(start + rows.start) * COLUMNS..(start + rows.end) * COLUMNS]
+    }
+
+    /// The panels of the block of `R` of the group that starts at column `first`: panel `p` has `16 (p + 1)` rows.
+    pub fn root(&self, first: usize) -> impl Iterator<Item = &[f64]> {
+        let mut rest = &self.roots[first / self.group][..];
+        (1..).map_while(move |p| {
+            let elements = (p * COLUMNS * COLUMNS).min(rest.len());
+            let (panel, after) = rest.split_at(elements);
+            rest = after;
+            (elements > 0).then_some(panel)
+        })
+    }
+}
+
+/// Finds sums that cannot be sums of products of finite numbers.
+fn check(sums: &[f64], columns: usize) -> Result<(), HessianFault> {
+    for row in 0..columns {
+        let values = &sums[triangle(row)..triangle(row + 1)];
+        let bad = |(column, &v): (usize, &f64)| !v.is_finite() || column == row && v < 0.0;
+        if let Some((column, &value)) = values.iter().enumerate().find(|&at| bad(at)) {
+            return Err(HessianFault::BadValue { row, column, value });
+        }
+    }
+    Ok(())
+}
+
+/// The block of `R` on the diagonal for `width` columns from `first` on.
+fn root(lower: &[f64], columns: usize, first: usize, width: usize) -> Vec<f64> {
+    let last = columns - 1 - first;
+    let element = |i: usize, j: usize| match j {
+        j if j < i || j >= width => 0.0,
+        j => lower[(last - i) * columns + last - j],
+    };
+    let mut panels = Vec::new();
+    for p in 0..panel_count(width) {
+        for i in 0..COLUMNS * (p + 1) {
+            panels.extend((0..COLUMNS).map(|j| element(i, p * COLUMNS + j)));
+        }
+    }
+    panels
+}
+
+/// Panels of a lower triangle to panels of the upper one that has its rows and columns in reverse order.
+fn reversed_panels(lower: &[f64], n: usize) -> Vec<f64> {
+    let mut upper = vec![0.0; panel_count(n) * n * COLUMNS];
+    upper
+        .par_chunks_mut((n * COLUMNS).max(1))
+        .enumerate()
+        .for_each(|(p, panel)| {
+            for (i, row) in panel.as_chunks_mut::<COLUMNS>().0.iter_mut().enumerate() {
+                for (j, to) in row.iter_mut().enumerate() {
+                    let column = p * COLUMNS + j;
+                    if column >= i && column < n {
+                        let (i, j) = (n - 1 - i, n - 1 - column);
+                        *to = lower[(j / COLUMNS * n + i) * COLUMNS + j % COLUMNS];
+                    }
+                }
+            }
+        });
+    upper
+}

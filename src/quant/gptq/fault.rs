@@ -1,0 +1,22 @@
+//! What can be wrong with a Hessian.
+
+/// Why a Hessian cannot be used.
+#[allow(missing_docs, reason = "the messages say what the fields are")]
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum HessianFault {
+    #[error("the file of Hessians became shorter")]
+    CutShort,
+    #[error(
+        "its Hessian holds {value} for columns {row} and {column}; the file is damaged, make it anew with rimatrix --hessian"
+    )]
+    BadValue {
+        row: usize,
+        column: usize,
+        value: f64,
+    },
+    #[error(
+        "its Hessian is not positive definite at column {0}, with all of the mean of its diagonal added to it; the file is damaged, make it anew with rimatrix --hessian"
+    )]
+    Singular(usize),
+}

@@ -1,0 +1,109 @@
+//! The options of `rquantize` for rounding with error feedback, and what it says of it.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use anyhow::{Context, Result};
+use clap::Args;
+use serde_json::{Value, json};
+use trine::quant::gptq::{FeedbackReport, Gptq, HessianFile, Options};
+use trine::quant::{Plan, Report};
+
+use crate::load;
+
+/// Rounding with error feedback.
+#[derive(Args)]
+pub struct GptqArgs {
+    /// Round with error feedback (GPTQ): FILE holds the Hessians that rimatrix --hessian made of this model. The result is
+    /// an ordinary file of the type asked for. Tensors without a Hessian, such as embeddings and output, are quantized
+    /// as they are without this option
+    #[arg(
+        long,
+        help_heading = "Error feedback",
+        value_name = "FILE",
+        conflicts_with = "imatrix"
+    )]
+    pub gptq: Option<PathBuf>,
+
+    /// Columns of Q4_0 that share a scale: 32, or four blocks with the same scale as MARLIN's kernels want it
+    #[arg(long, help_heading = "Error feedback", value_name = "32|128", value_parser = group, default_value = "32", requires = "gptq")]
+    pub group: usize,
+
+    /// Choose the scales of Q4_0 as MARLIN's gptq.py does, for comparison: positive ones only, rounded to half floats in the end
+    #[arg(long, help_heading = "Error feedback", requires = "gptq")]
+    pub gptq_compat: bool,
+}
+
+fn group(text: &str) -> Result<usize, String> {
+    match text.parse() {
+        Ok(n @ (32 | 128)) => Ok(n),
+        _ => Err("give 32 or 128".to_owned()),
+    }
+}
+
+impl GptqArgs {
+    /// The first option that was given.
+    pub fn given(&self) -> Option<&'static str> {
+        self.gptq.is_some().then_some("--gptq")
+    }
+
+    /// What a recipe says of it; opens the file.
+    ///
+    /// # Errors
+    /// A file that cannot be used.
+    pub fn recipe(&self) -> Result<Option<Gptq>> {
+        let Some(path) = &self.gptq else {
+            return Ok(None);
+        };
+        let place = || format!("--gptq '{}'", path.display());
+        let file = load::open(path, true)?;
+        let hessians = HessianFile::new(path, file).with_context(place)?;
+        Ok(Some(Gptq {
+            hessians: Arc::new(hessians),
+            options: Options {
+                group: self.group,
+                compat: self.gptq_compat,
+            },
+        }))
+    }
+}
+
+/// A line that says how many tensors are rounded with error feedback, and which are not.
+pub fn line(plan: &Plan) -> Option<String> {
+    let (with, without) = plan.feedback()?;
+    let rest = match without[..] {
+        [] => String::new(),
+        [only] => format!("; without, because it has no Hessian: {only}"),
+        [first, .., last] => format!(
+            "; without, because they have no Hessian: {} from {first} to {last}",
+            without.len()
+        ),
+    };
+    Some(format!(
+        "gptq: {with} tensors rounded with error feedback{rest}"
+    ))
+}
+
+/// The same for programs, with what was done where it was.
+pub fn to_json(plan: &Plan, report: Option<&Report>) -> Value {
+    let Some((with, without)) = plan.feedback() else {
+        return Value::Null;
+    };
+    let damped = |r: &Report| -> Vec<Value> {
+        let tensors = r.feedback.damped.iter();
+        tensors
+            .map(|(name, damp)| json!({ "name": name, "damp": damp }))
+            .collect()
+    };
+    json!({ "tensors": with, "without": without, "damped": report.map(damped) })
+}
+
+/// What a user should know of the Hessians.
+pub fn warn(report: &FeedbackReport) {
+    for (name, damp) in &report.damped {
+        note!(
+            "warning: {name}: its Hessian is nearly singular; {damp} of the mean of its diagonal was added, instead of the usual {}",
+            trine::quant::gptq::DAMP
+        );
+    }
+}

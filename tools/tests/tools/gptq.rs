@@ -1,0 +1,262 @@
+//! `rquantize --gptq`: files of rounding with error feedback, and what it refuses.
+
+use std::fs;
+use std::path::Path;
+use std::process::Output;
+
+use assert_cmd::Command;
+use tempfile::TempDir;
+use trine_formats::gguf::{Gguf, Value};
+use trine_formats::types::TypeId;
+use trine_testkit::{gguf, names_in, testdata, tool};
+
+const MODEL: &str = "trilm-wt-5.8m-F16.gguf";
+
+fn rimatrix(dir: &Path, words: &str) {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_rimatrix"));
+    let words = words.split_ascii_whitespace();
+    tool::stdout(command.current_dir(dir).args(words).output().unwrap());
+}
+
+/// A folder with the model and its Hessians.
+fn folder() -> TempDir {
+    let dir = TempDir::new().unwrap();
+    for from in [&format!("models/{MODEL}"), "imatrix/calib.txt"] {
+        let from = testdata(from);
+        fs::copy(&from, dir.path().join(from.file_name().unwrap())).unwrap();
+    }
+    let words = "-f calib.txt -c 128 --chunks 4 --hessian h.gguf -m";
+    rimatrix(dir.path(), &format!("{words} {MODEL}"));
+    dir
+}
+
+fn command(dir: &Path, words: &str) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_rquantize"));
+    command
+        .current_dir(dir)
+        .args(words.split_ascii_whitespace());
+    command
+}
+
+fn run(dir: &Path, words: &str) -> Output {
+    command(dir, words).output().unwrap()
+}
+
+fn file(dir: &Path, name: &str) -> Vec<u8> {
+    fs::read(dir.join(name)).unwrap()
+}
+
+/// The data of a tensor.
+fn data<'a>(file: &'a [u8], gguf: &Gguf, name: &str) -> (TypeId, &'a [u8]) {
+    let tensor = gguf.tensors.iter().find(|t| t.name == name).unwrap();
+    let start = (gguf.data_offset + tensor.offset) as usize;
+    (tensor.ty, &file[start..start + tensor.bytes as usize])
+}
+
+#[test]
+fn files_are_ordinary_ones_with_other_codes() {
+    let dir = folder();
+    let dir = dir.path();
+    tool::stdout(run(dir, &format!("{MODEL} plain.gguf Q4_0")));
+    let out = tool::stdout(run(dir, &format!("--gptq h.gguf {MODEL} fed.gguf Q4_0")));
+    let line = "gptq: 42 tensors rounded with error feedback; without, because it has no Hessian: token_embd.weight\n";
+    assert!(out.contains(line), "{out}");
+    let (plain, fed) = (file(dir, "plain.gguf"), file(dir, "fed.gguf"));
+    let (before, after) = (gguf::header(&plain), gguf::header(&fed));
+    assert_eq!(after.meta.get_u32("general.file_type").unwrap(), Some(2));
+    for (key, want) in [
+        ("gptq.version", Value::U32(1)),
+        ("gptq.group_size", Value::U32(32)),
+        ("gptq.damp", Value::F32(0.1)),
+        ("gptq.clip_grid", Value::U32(152)),
+        ("gptq.act_order", Value::Bool(false)),
+        ("gptq.compat", Value::Bool(false)),
+        ("gptq.calibration.tokens", Value::U64(512)),
+        ("gptq.calibration.sequences", Value::U32(4)),
+    ] {
+        assert_eq!(after.meta.get(key), Some(&want), "{key}");
+    }
+    let text = |key| after.meta.get_str(key).unwrap().unwrap().to_owned();
+    let hash = |name: &str| trine_testkit::sha256(&file(dir, name));
+    assert_eq!(text("gptq.calibration.sha256"), hash("calib.txt"));
+    assert_eq!(text("gptq.source_sha256"), hash(MODEL));
+    assert_eq!(before.meta.get("gptq.version"), None);
+    let mut changed = 0;
+    for tensor in &before.tensors {
+        let (old, new) = (
+            data(&plain, &before, &tensor.name),
+            data(&fed, &after, &tensor.name),
+        );
+        assert_eq!(old.0, new.0, "{}", tensor.name);
+        changed += usize::from(old.1 != new.1);
+        let is_fed = tensor.name.starts_with("blk.") && tensor.shape.len() == 2;
+        assert_eq!(old.1 != new.1, is_fed, "{}", tensor.name);
+    }
+    assert_eq!(changed, 42);
+}
+
+#[test]
+fn threads_and_instruction_sets_change_no_byte() {
+    let dir = folder();
+    let dir = dir.path();
+    for (words, ty) in [
+        ("--group 128", "Q4_0"),
+        ("--gptq-compat", "Q4_0"),
+        ("", "Q8_0"),
+        ("", "Q4_K_M"),
+        ("--pure --token-embedding-type q8_0", "IQ4_NL"),
+        (
+            "--tensor-type ffn_down=q5_1 --output-tensor-type q6_K",
+            "Q5_0",
+        ),
+    ] {
+        let words = format!("--gptq h.gguf {words} {MODEL}");
+        tool::stdout(run(dir, &format!("{words} one.gguf {ty} 1")));
+        tool::stdout(run(dir, &format!("{words} many.gguf {ty} 5")));
+        let mut scalar = command(dir, &format!("{words} scalar.gguf {ty} 2"));
+        tool::stdout(scalar.env("TRINE_ISA", "scalar").output().unwrap());
+        let one = file(dir, "one.gguf");
+        assert!(one == file(dir, "many.gguf"), "{words}");
+        assert!(one == file(dir, "scalar.gguf"), "{words}");
+        if words.contains("128") {
+            let gguf = gguf::header(&one);
+            let (_, blocks) = data(&one, &gguf, "blk.2.ffn_up.weight");
+            for group in blocks.chunks(4 * 18) {
+                assert!(group.chunks(18).all(|b| b[..2] == group[..2]));
+            }
+        }
+    }
+}
+
+#[test]
+fn plans_say_what_is_fed_back() {
+    let dir = folder();
+    let words = format!("--dry-run --json --gptq h.gguf {MODEL} Q4_K_M");
+    let out = tool::stdout(run(dir.path(), &words));
+    let json: serde_json::Value = serde_json::from_str(&out).unwrap();
+    assert_eq!(json["gptq"]["tensors"], 42);
+    assert_eq!(json["gptq"]["without"][0], "token_embd.weight");
+}
+
+#[test]
+fn what_cannot_be_honoured_is_one_line_and_leaves_nothing() {
+    let dir = folder();
+    let dir = dir.path();
+    let good = file(dir, "h.gguf");
+    let gguf = gguf::header(&good);
+    // The first number of the first input.
+    let start = (gguf.data_offset + gguf.tensors[0].offset) as usize;
+    let write = |name: &str, change: &dyn Fn(&mut Vec<u8>)| {
+        let mut bytes = good.clone();
+        change(&mut bytes);
+        fs::write(dir.join(name), bytes).unwrap();
+    };
+    let put = |value: f64| {
+        move |bytes: &mut Vec<u8>| bytes[start..start + 8].copy_from_slice(&value.to_le_bytes())
+    };
+    write("nan.gguf", &put(f64::NAN));
+    write("negative.gguf", &put(-1.0));
+    write("singular.gguf", &|bytes| {
+        // The second number is the product of the first two columns: far more than both squares allow.
+        let at = start + 8;
+        bytes[at..at + 8].copy_from_slice(&1e9f64.to_le_bytes());
+    });
+    write("cut.gguf", &|bytes| bytes.truncate(bytes.len() / 2));
+    fs::copy(
+        testdata("imatrix/trilm-F16.imatrix.gguf"),
+        dir.join("im.gguf"),
+    )
+    .unwrap();
+    write("other.gguf", &|bytes| {
+        let names = bytes.windows(4).enumerate();
+        let names = names.filter(|(_, w)| w == b"blk.").map(|(i, _)| i);
+        names
+            .collect::<Vec<_>>()
+            .into_iter()
+            .for_each(|i| bytes[i] = b'x');
+    });
+    let before = names_in(dir);
+    for (words, expected) in [
+        (
+            "--gptq nan.gguf M o.gguf Q4_0",
+            "tensor blk.0.attn_k.weight: its Hessian holds NaN for columns 0 and 0",
+        ),
+        (
+            "--gptq negative.gguf M o.gguf Q4_0",
+            "its Hessian holds -1 for columns 0 and 0",
+        ),
+        (
+            "--gptq singular.gguf M o.gguf Q4_0",
+            "not positive definite at column 0",
+        ),
+        ("--gptq cut.gguf M o.gguf Q4_0", "cut.gguf"),
+        ("--gptq im.gguf M o.gguf Q4_0", "the file holds no Hessians"),
+        ("--gptq M M o.gguf Q4_0", "the file holds no Hessians"),
+        (
+            "--gptq other.gguf M o.gguf Q4_0",
+            "none of the tensors that are quantized has a Hessian",
+        ),
+        (
+            "--gptq h.gguf M o.gguf F16",
+            "--gptq is for quantized types",
+        ),
+        (
+            "--gptq h.gguf M o.gguf COPY",
+            "--gptq is for quantized types",
+        ),
+        (
+            "--gptq h.gguf M o.gguf I2_S",
+            "--gptq is for quantized types",
+        ),
+        (
+            "--gptq h.gguf M o.gguf IQ4_XS",
+            "that --gptq does not round to",
+        ),
+        (
+            "--gptq h.gguf --tensor-type attn_q=iq3_s M o.gguf Q4_0",
+            "that --gptq does not round to",
+        ),
+        (
+            "--gptq h.gguf M o.gguf AP4",
+            "--gptq has no meaning for AP4",
+        ),
+        ("--gptq h.gguf M o.gguf FAIRY2I", "--gptq"),
+    ] {
+        let words = words.replace("M ", &format!("{MODEL} "));
+        let error = tool::refusal("rquantize", run(dir, &words)).error;
+        assert!(error.contains(expected), "{words}: {error}");
+        assert_eq!(names_in(dir), before, "{words}");
+    }
+    for words in [
+        "--group 128 M o.gguf Q4_0",
+        "--gptq h.gguf --group 64 M o.gguf Q4_0",
+        "--gptq h.gguf --imatrix im.gguf M o.gguf Q4_0",
+    ] {
+        let output = run(dir, &words.replace("M ", &format!("{MODEL} ")));
+        assert_eq!(output.status.code(), Some(2), "{words}");
+    }
+}
+
+#[cfg(unix)]
+#[test]
+fn an_interrupted_run_leaves_nothing() {
+    use std::io::{BufRead, BufReader};
+    let dir = folder();
+    let before = names_in(dir.path());
+    let mut child = std::process::Command::new(env!("CARGO_BIN_EXE_rquantize"))
+        .current_dir(dir.path())
+        .args(["-v", "--gptq", "h.gguf", "--group", "128"])
+        .args([MODEL, "o.gguf", "Q4_0", "1"])
+        .stderr(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
+    assert!(lines.any(|l| l.unwrap().contains("blk.0.")));
+    let pid = child.id().to_string();
+    let kill = std::process::Command::new("kill")
+        .args([tool::end_signal(), &pid])
+        .status();
+    assert!(kill.unwrap().success());
+    assert_eq!(child.wait().unwrap().code(), Some(130));
+    assert_eq!(names_in(dir.path()), before);
+}

@@ -1,0 +1,186 @@
+//! `rimatrix --hessian`: what it writes, how it goes on, and its answers to mistakes.
+
+use std::fs;
+
+use assert_cmd::Command;
+use tempfile::TempDir;
+use trine_formats::gguf::Gguf;
+use trine_formats::hessian::Hessians;
+use trine_testkit::gguf::header;
+use trine_testkit::tool::{end_signal, stdout};
+use trine_testkit::{sha256, testdata};
+
+use super::experts::mixture;
+use super::{assert_error, command, trilm, written};
+
+fn folder() -> TempDir {
+    let dir = tempfile::tempdir().unwrap();
+    fs::copy(testdata("imatrix/calib.txt"), dir.path().join("calib.txt")).unwrap();
+    dir
+}
+
+/// Runs on short chunks of the text with the TriLM model.
+fn hessian(dir: &TempDir, words: &str) -> Command {
+    let mut command = command(dir, "-f calib.txt -c 150 -m");
+    command.arg(trilm()).args(words.split(' '));
+    command
+}
+
+fn parsed(file: &[u8]) -> (Gguf, Hessians) {
+    let gguf = header(file);
+    let hessians = Hessians::parse(&gguf.meta, &gguf.tensors).unwrap();
+    (gguf, hessians)
+}
+
+fn sums(file: &[u8], gguf: &Gguf, tensor: usize) -> Vec<f64> {
+    let tensor = &gguf.tensors[tensor];
+    let start = (gguf.data_offset + tensor.offset) as usize;
+    let data = &file[start..start + tensor.bytes as usize];
+    let numbers = data.as_chunks().0.iter();
+    numbers.map(|b| f64::from_le_bytes(*b)).collect()
+}
+
+#[test]
+fn matrices_that_read_one_input_share_its_sums() {
+    let dir = folder();
+    let run = hessian(&dir, "--chunks 2 --json --hessian").output();
+    let out = stdout(run.unwrap());
+    let json: serde_json::Value = serde_json::from_str(&out).unwrap();
+    let count = |key: &str| json[key].as_u64().unwrap();
+    assert_eq!((count("inputs"), count("matrices")), (24, 42));
+    assert_eq!((count("chunks"), count("tokens")), (2, 300));
+    let file = fs::read(dir.path().join("hessian.gguf")).unwrap();
+    let (gguf, hessians) = parsed(&file);
+    assert_eq!((hessians.inputs.len(), hessians.weights.len()), (24, 42));
+    let input = |name: &str| hessians.weights[&format!("blk.3.{name}.weight")];
+    assert_eq!(input("attn_q"), input("attn_v"));
+    assert_eq!(input("attn_q"), input("attn_k"));
+    assert_eq!(input("ffn_gate"), input("ffn_up"));
+    assert_ne!(input("attn_q"), input("attn_output"));
+    assert_eq!(hessians.inputs[input("ffn_down")].columns, 768);
+    let origin = &hessians.origin;
+    // testdata/imatrix/README.md and testdata/models/README.md
+    assert_eq!(
+        origin.dataset_sha256,
+        "479d15f9bc060553b1431cb24dd8cbf697fce45d5d88d2f97c3ee997c1496cf5"
+    );
+    assert_eq!(
+        origin.model_sha256,
+        "e759dfdf3c7240b765d06d29f89ded0bf7e88bd0051005d15ee48399d6af4baf"
+    );
+    assert_eq!((origin.chunk_size, origin.first_chunk), (150, 0));
+
+    // The diagonal is what an importance matrix of the same tokens holds, up to its rounding.
+    let words = "-c 150 -b 150 -ub 150 --chunks 2 --no-ppl -o im.gguf";
+    let matrix = written(&dir, super::collect_in(&dir, "calib.txt", words), "im.gguf");
+    let matrix = trine_formats::imatrix::Imatrix::parse(&matrix).unwrap();
+    for (name, &input) in &hessians.weights {
+        let sums = sums(&file, &gguf, input);
+        for (j, &want) in matrix.entries[name].sums.iter().enumerate() {
+            let got = sums[j * (j + 1) / 2 + j];
+            let apart = (got - f64::from(want)).abs();
+            assert!(apart <= 1e-4 * got.abs(), "{name} {j}: {got} {want}");
+        }
+    }
+}
+
+#[test]
+fn neither_threads_nor_batches_nor_interruptions_change_a_bit() {
+    let dir = folder();
+    let whole = written(
+        &dir,
+        hessian(&dir, "--chunks 5 --hessian a -t 1 -b 150"),
+        "a",
+    );
+    assert!(
+        written(
+            &dir,
+            hessian(&dir, "--chunks 5 --hessian b -t 3 -b 700"),
+            "b"
+        ) == whole
+    );
+    let scalar = {
+        let mut command = hessian(&dir, "--chunks 5 --hessian -o c --no-mmap --no-repack");
+        command.env("TRINE_ISA", "scalar");
+        written(&dir, command, "c")
+    };
+    assert!(scalar == whole);
+    // Started with fewer chunks, saved after each, continued twice, one time with nothing to do.
+    let first = written(&dir, hessian(&dir, "--chunks 2 --hessian d --resume"), "d");
+    assert!(first != whole);
+    for threads in [3, 2] {
+        let words = format!("--chunks 5 --hessian d --resume --output-frequency 1 -t {threads}");
+        assert!(written(&dir, hessian(&dir, &words), "d") == whole);
+    }
+    let other = written(
+        &dir,
+        hessian(&dir, "--chunks 5 --from-chunk 1 --hessian e"),
+        "e",
+    );
+    assert!(other != whole);
+}
+
+#[cfg(unix)]
+#[test]
+fn ctrl_c_keeps_what_is_done() {
+    use std::io::{BufRead, BufReader};
+    let dir = folder();
+    let text = fs::read(dir.path().join("calib.txt")).unwrap().repeat(40);
+    fs::write(dir.path().join("long.txt"), text).unwrap();
+    let mut child = std::process::Command::new(env!("CARGO_BIN_EXE_rimatrix"))
+        .current_dir(dir.path())
+        .args(["-m", &trilm(), "-f", "long.txt", "-c", "64"])
+        .args(["-b", "64", "--hessian", "part"])
+        .stderr(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
+    let begun = lines.any(|l| l.unwrap().contains("seconds per chunk"));
+    assert!(begun);
+    let pid = child.id().to_string();
+    let kill = std::process::Command::new("kill")
+        .args([end_signal(), &pid])
+        .status();
+    assert!(kill.unwrap().success());
+    let rest: Vec<String> = lines.map(Result::unwrap).collect();
+    assert_eq!(child.wait().unwrap().code(), Some(130), "{rest:?}");
+    assert_eq!(rest.last().map(String::as_str), Some("interrupted"));
+    let file = fs::read(dir.path().join("part")).unwrap();
+    let chunks = parsed(&file).1.chunks;
+    let stopped = format!("stopped after chunk {chunks}, saved in 'part'");
+    assert!(rest.iter().any(|l| l.contains(&stopped)), "{rest:?}");
+    assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 3);
+    let mut same = command(&dir, "-f long.txt -c 64 --hessian same --chunks");
+    same.args([&chunks.to_string(), "-m", &trilm()]);
+    assert!(sha256(&written(&dir, same, "same")) == sha256(&file));
+}
+
+#[test]
+fn mistakes_are_one_line() {
+    let dir = folder();
+    let good = written(&dir, hessian(&dir, "--chunks 2 --hessian good"), "good");
+    let write = |name: &str, bytes: &[u8]| fs::write(dir.path().join(name), bytes).unwrap();
+    let mut damaged = good.clone();
+    let last = damaged.len() - 1;
+    damaged[last - 7..].copy_from_slice(&f64::NAN.to_le_bytes());
+    write("damaged", &damaged);
+    write("cut", &good[..good.len() - 40]);
+    write("mixture.gguf", &mixture());
+    for (words, expected) in [
+        ("--chunks 1 --hessian good --resume", "2 chunks already"),
+        ("-c 100 --hessian good --resume", "made with other options"),
+        (
+            "--hessian damaged --resume",
+            "'blk.5.ffn_down.weight.xtx' are damaged",
+        ),
+        ("--hessian cut --resume", "cannot go on from 'cut'"),
+        ("--hessian calib.txt", "calib.txt"),
+        ("--hessian a -o b", "give one of the two"),
+    ] {
+        assert_error(hessian(&dir, words), expected);
+    }
+    assert!(fs::read(dir.path().join("good")).unwrap() == good);
+    let words = "-f calib.txt -c 64 -m mixture.gguf --hessian x";
+    assert_error(command(&dir, words), "_exps.weight' is made of experts");
+    assert!(!dir.path().join("x").exists());
+}

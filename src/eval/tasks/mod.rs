@@ -67,13 +67,19 @@ pub enum TaskError {
     Width(#[from] WidthError),
     /// The text cannot be encoded.
     #[error(transparent)]
-    Tokenizer(#[from] TokenizerError),
+    Tokenizer(Box<TokenizerError>),
     /// The model cannot take the tokens.
     #[error(transparent)]
     Step(StepError),
     /// The caller asked to stop.
     #[error("interrupted")]
     Interrupted,
+}
+
+impl From<TokenizerError> for TaskError {
+    fn from(e: TokenizerError) -> TaskError {
+        TaskError::Tokenizer(Box::new(e))
+    }
 }
 
 impl From<StepError> for TaskError {

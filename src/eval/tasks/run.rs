@@ -38,6 +38,9 @@ pub struct TaskOptions {
     pub cancel: Option<CancelToken>,
 }
 
+/// Hears the number of a task and the logarithms of its choices.
+pub type Observe<'a> = &'a mut dyn FnMut(usize, &[f32]) -> Result<(), TaskError>;
+
 /// Evaluates all tasks; `observe` hears the number of each and its logarithms, in the order they are wanted. At most `texts` texts
 /// stand in the context together.
 ///
@@ -48,7 +51,7 @@ pub fn run(
     options: &TaskOptions,
     texts: usize,
     tasks: &[Branches],
-    observe: &mut dyn FnMut(usize, &[f32]) -> Result<(), TaskError>,
+    observe: Observe<'_>,
 ) -> Result<(), TaskError> {
     if let Some(bits) = options.bits {
         subject.weights.check_width(bits)?;

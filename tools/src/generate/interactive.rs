@@ -75,7 +75,7 @@ impl Turns<'_> {
         let tokenizer = self.context.model().tokenizer().clone();
         self.options.max_tokens = usize::try_from(self.left).ok();
         let generation = self.context.generate(self.tokens.as_slice(), &self.options);
-        let mut generation = match generation {
+        let generation = match generation {
             Err(e @ GenerateError::PromptTooLong { .. }) => {
                 note!("{e}");
                 return Ok(Turn::Full);
@@ -83,7 +83,7 @@ impl Turns<'_> {
             generation => generation?,
         };
         let mut turn = Turn::Over;
-        while let Some(chunk) = generation.next() {
+        for chunk in generation {
             let chunk = chunk?;
             self.out.chunk(&chunk)?;
             self.tokens.extend(chunk.token);

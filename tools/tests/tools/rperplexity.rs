@@ -281,7 +281,8 @@ fn options_that_do_not_go_together_are_refused() {
         &[][..],
         &["--kl-divergence"],
         &["-f", "x", "--chunks", "0"],
-        &["-f", "x", "--hellaswag"],
+        &["-f", "x", "--embedding"],
+        &["-f", "x", "--csv"],
         &["-f", "x", "--ppl-output-type", "2"],
     ] {
         assert_eq!(
@@ -297,4 +298,12 @@ fn options_that_do_not_go_together_are_refused() {
             .unwrap(),
     );
     assert!(help.contains("Examples:") && help.contains("--kl-divergence-base"));
+    let version = stdout(rperplexity(&["--version"]).output().unwrap());
+    let commit = version.strip_prefix(concat!(
+        "rperplexity ",
+        env!("CARGO_PKG_VERSION"),
+        " (commit "
+    ));
+    let commit = commit.and_then(|c| c.strip_suffix(")\n"));
+    assert!(commit.is_some_and(|c| c.len() >= 7), "{version}");
 }

@@ -168,6 +168,22 @@ fn rows_are_those_of_the_divergence_mode() {
     assert!(!note.contains("another model than"), "{note}");
 }
 
+#[test]
+fn commas_separate_the_values_of_all_columns() {
+    let temp = TempDir::new().unwrap();
+    let args = ["trilm-Q8_0.gguf", "--csv", "--no-speed"];
+    let text = ok(compare(temp.path(), &args)).0;
+    let rows: Vec<Vec<&str>> = text.lines().map(|l| l.split(',').collect()).collect();
+    assert_eq!(rows.len(), 3, "{text}");
+    assert!(rows.iter().all(|row| row.len() == 14), "{text}");
+    assert_eq!(rows[0][..4], ["file", "bits", "mib", "bits_per_weight"]);
+    assert_eq!(
+        rows[0][12..],
+        ["prompt_tokens_per_second", "decode_tokens_per_second"]
+    );
+    assert_eq!((rows[2][1], rows[2][4], rows[2][13]), ("", "8.5000", ""));
+}
+
 /// Sizes by the shapes: planes of rows of 256 or 768 weights, and 2^b half floats for each row.
 #[test]
 fn sizes_are_what_a_run_reads() {

@@ -521,7 +521,16 @@ fn dry_run_tells_what_the_run_does_and_writes_nothing() {
     assert!((plan["bytes"].as_f64().unwrap() / f64::from(1 << 20) - 3.0).abs() < 0.005);
     assert!((plan["bits_per_weight"].as_f64().unwrap() - 4.36).abs() < 0.005);
     let tensors = plan["tensors"].as_array().unwrap();
-    assert_eq!(text.lines().count(), tensors.len() + 2);
+    assert_eq!(text.lines().count(), tensors.len() + 3);
+    let programs = ["llama.cpp", "ik_llama.cpp", "bitnet.cpp", "trine"];
+    assert_eq!(plan["loaded_by"], serde_json::json!(programs));
+    let line = format!("loaded by: {}, where they know", programs.join(", "));
+    assert!(text.contains(&line), "{text}");
+    assert_eq!(plan["schema"], "rquantize.plan/1");
+    let provenance = &plan["provenance"];
+    assert_eq!(provenance["tool"], "rquantize");
+    let hash = sha256(&dir.path().join(TRILM));
+    assert_eq!(provenance["models"][0]["sha256"], hash.as_str());
     ok(dir.path(), &format!("{TRILM} out.gguf Q3_K_M"));
     let bytes = fs::read(dir.path().join("out.gguf")).unwrap();
     let header = Gguf::parse(&bytes, &Limits::default()).unwrap();

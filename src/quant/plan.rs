@@ -226,7 +226,8 @@ impl Plan {
         let mut mixture = Mixture::new(
             facts,
             ftype,
-            recipe.importance.is_some(),
+            // Hessians hold what an importance matrix does: the mixture is that of a file with one.
+            recipe.importance.is_some() || recipe.gptq.is_some(),
             recipe.output_type,
             names.iter().map(String::as_str),
         );

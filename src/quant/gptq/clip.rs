@@ -33,7 +33,7 @@ pub struct Clip<'a> {
     grid: &'static Grid,
     candidates: Vec<f32>,
     /// Errors of four candidates side by side, column after column.
-    errors: Vec<f64>,
+    errors: Vec<[f64; ROWS]>,
     scale: f32,
     codes: Vec<u8>,
 }
@@ -95,24 +95,31 @@ impl<'a> Clip<'a> {
             *to = f64::from(scale);
         }
         let inverses = scales.map(|s| 1.0 / s);
-        self.errors.clear();
-        for &w in weights {
-            for (scale, inverse) in scales.iter().zip(&inverses) {
-                let level = nearest((w * inverse).clamp(LEVELS.0, LEVELS.1));
-                self.errors.push(level * scale - w);
+        self.errors.resize(weights.len(), [0.0; ROWS]);
+        for (to, &w) in self.errors.iter_mut().zip(weights) {
+            for i in 0..ROWS {
+                to[i] = nearest(within(w * inverses[i])) * scales[i] - w;
             }
         }
         let mut costs = [0.0; ROWS];
         for panel in self.factor.root(first) {
             // The rows of a panel end where the columns of the group do.
             let rows = (panel.len() / COLUMNS).min(weights.len());
-            let outputs = tile_f64(self.isa, &self.errors[..rows * ROWS], panel);
+            let errors = self.errors[..rows].as_flattened();
+            let outputs = tile_f64(self.isa, errors, panel);
             for (cost, outputs) in costs.iter_mut().zip(&outputs) {
                 *cost = outputs.iter().fold(*cost, |c, y| c + y * y);
             }
         }
         costs
     }
+}
+
+/// The nearest number that is a level or lies between two of them.
+#[inline(always)]
+fn within(x: f64) -> f64 {
+    let x = if x > LEVELS.0 { x } else { LEVELS.0 };
+    if x < LEVELS.1 { x } else { LEVELS.1 }
 }
 
 /// The nearest integer, ties to even, of a small number: the sum has no bits for a fraction.

@@ -8,7 +8,6 @@ mod dialect;
 mod golden_bitnet;
 mod golden_types;
 mod imatrix;
-mod interrupted;
 mod odd_inputs;
 mod ternary_types;
 mod widely;

@@ -314,10 +314,10 @@ fn variables_of_the_template() {
     let kwargs = json!({"enable_thinking": true, "more": {"x": 7}});
     assert_eq!(
         prompt(json!({"chat_template_kwargs": kwargs})),
-        "|true|7|Hi"
+        "|True|7|Hi"
     );
     assert_eq!(prompt(json!({"reasoning_effort": "low"})), "low|||Hi");
-    assert_eq!(prompt(json!({"reasoning_effort": "none"})), "|false||Hi");
+    assert_eq!(prompt(json!({"reasoning_effort": "none"})), "|False||Hi");
     for kwargs in [
         json!([]),
         json!({"messages": []}),

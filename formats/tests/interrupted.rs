@@ -1,4 +1,5 @@
 //! What a killed program leaves behind. On its own, because it concerns all writers of the process.
+#![allow(missing_docs)]
 
 use std::fs;
 

@@ -2,7 +2,7 @@
 
 use trine_formats::gguf::{Array, GgufStr, Metadata, StrArray, Value, split};
 
-use super::gptq::{DAMP, Gptq};
+use super::gptq::Gptq;
 use super::imatrix::Importance;
 use super::recipe::{KvOverride, OVERRIDE_MAX};
 
@@ -76,7 +76,7 @@ fn add_gptq(meta: &mut Metadata, gptq: &Gptq) {
     let count = |n: usize| Value::U32(u32::try_from(n).unwrap_or(u32::MAX));
     meta.set("gptq.version", Value::U32(1));
     meta.set("gptq.group_size", count(options.group));
-    meta.set("gptq.damp", Value::F32(DAMP as f32));
+    meta.set("gptq.damp", Value::F32(options.damp as f32));
     meta.set("gptq.clip_grid", count(options.candidates()));
     meta.set("gptq.act_order", Value::Bool(false));
     meta.set("gptq.compat", Value::Bool(options.compat));

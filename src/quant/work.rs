@@ -321,7 +321,7 @@ impl Work<'_> {
             let (writer, tensor) = self.place(mate);
             writer.write(tensor, 0, &bytes)?;
             report.tensors += 1;
-            if factor.damp() > gptq::DAMP {
+            if factor.damp() > options.damp {
                 report.damped.push((row.name.clone(), factor.damp()));
             }
         }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use anyhow::{Context, Result};
 use clap::Args;
 use serde_json::{Value, json};
-use trine::quant::gptq::{FeedbackReport, Gptq, HessianFile, Options};
+use trine::quant::gptq::{DAMP, FeedbackReport, Gptq, HessianFile, Options};
 use trine::quant::{Plan, Report};
 
 use crate::load;
@@ -29,6 +29,10 @@ pub struct GptqArgs {
     #[arg(long, help_heading = "Error feedback", value_name = "32|128", value_parser = group, default_value = "32", requires = "gptq")]
     pub group: usize,
 
+    /// The share of the mean of the Hessian's diagonal that is added to it; less follows the text more closely
+    #[arg(long, help_heading = "Error feedback", value_name = "SHARE", value_parser = damp, default_value_t = DAMP, requires = "gptq")]
+    pub damp: f64,
+
     /// Choose the scales of Q4_0 as MARLIN's gptq.py does, for comparison: positive ones only, rounded to half floats in the end
     #[arg(long, help_heading = "Error feedback", requires = "gptq")]
     pub gptq_compat: bool,
@@ -38,6 +42,13 @@ fn group(text: &str) -> Result<usize, String> {
     match text.parse() {
         Ok(n @ (32 | 128)) => Ok(n),
         _ => Err("give 32 or 128".to_owned()),
+    }
+}
+
+fn damp(text: &str) -> Result<f64, String> {
+    match text.parse() {
+        Ok(share) if share > 0.0 && share <= 1.0 => Ok(share),
+        _ => Err("give a number above 0 and up to 1".to_owned()),
     }
 }
 
@@ -62,6 +73,7 @@ impl GptqArgs {
             hessians: Arc::new(hessians),
             options: Options {
                 group: self.group,
+                damp: self.damp,
                 compat: self.gptq_compat,
             },
         }))
@@ -102,8 +114,7 @@ pub fn to_json(plan: &Plan, report: Option<&Report>) -> Value {
 pub fn warn(report: &FeedbackReport) {
     for (name, damp) in &report.damped {
         note!(
-            "warning: {name}: its Hessian is nearly singular; {damp} of the mean of its diagonal was added, instead of the usual {}",
-            trine::quant::gptq::DAMP
+            "warning: {name}: its Hessian is nearly singular; {damp} of the mean of its diagonal was added, more than was asked for"
         );
     }
 }

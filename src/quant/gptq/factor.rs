@@ -7,9 +7,9 @@
 
 use rayon::prelude::*;
 
+use super::Options;
 use super::fault::HessianFault;
 use super::source::HessianFile;
-use super::{DAMP, Options};
 use crate::kernels::Isa;
 use crate::linalg::{COLUMNS, cholesky, invert_lower, panel_count, triangle};
 
@@ -46,7 +46,7 @@ impl Factor {
     ) -> Result<Factor, HessianFault> {
         let sums = file.sums(input)?;
         let columns = file.header().inputs[input].columns as usize;
-        Factor::new(&sums, columns, file.header().tokens(), options.group, isa)
+        Factor::new(&sums, columns, file.header().tokens(), options, isa)
     }
 
     /// Factors the lower triangle `sums` of `columns` columns over `tokens` tokens.
@@ -57,7 +57,7 @@ impl Factor {
         sums: &[f64],
         columns: usize,
         tokens: u64,
-        group: usize,
+        options: &Options,
         isa: Isa,
     ) -> Result<Factor, HessianFault> {
         check(sums, columns)?;
@@ -68,7 +68,9 @@ impl Factor {
         let dead: Vec<bool> = diagonal.iter().map(|&d| d == 0.0).collect();
         let alive = |j: usize| if dead[j] { 1.0 } else { diagonal[j] };
         let mean = (0..columns).fold(0.0, |sum, j| sum + alive(j)) / columns as f64;
-        let mut damp = DAMP;
+        let Options {
+            group, mut damp, ..
+        } = *options;
         let lower = loop {
             let add = damp * mean;
             let mut reversed = vec![0.0; columns * columns];

@@ -32,14 +32,17 @@ pub use fault::HessianFault;
 pub use source::HessianFile;
 pub(super) use tensor::round;
 
-/// The share of the mean of the diagonal that is added to it.
+/// The share of the mean of the diagonal that is added to it where nothing else is asked for: MARLIN's. The first GPTQ took 0.01.
 pub const DAMP: f64 = 0.1;
 
 /// How Q4_0 is rounded.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Options {
     /// Columns that share a scale, 32 or a multiple of it: four neighbouring blocks with one scale make a group of 128.
     pub group: usize,
+    /// The share of the mean of the diagonal of `H` that is added to it: above 0, at most 1. Where a few columns are many times
+    /// larger than the others, much of it leaves these with plain rounding.
+    pub damp: f64,
     /// As MARLIN's program does: only positive scales are tried, they are rounded to half floats in the end, and a group
     /// without negative weights uses half of the codes.
     pub compat: bool,
@@ -57,6 +60,7 @@ impl Default for Options {
     fn default() -> Options {
         Options {
             group: 32,
+            damp: DAMP,
             compat: false,
         }
     }
@@ -99,7 +103,7 @@ impl Job {
 pub struct FeedbackReport {
     /// How many there are.
     pub tensors: usize,
-    /// Tensors whose Hessian needed more damping than [`DAMP`], and how much.
+    /// Tensors whose Hessian needed more damping than was asked for, and how much.
     pub damped: Vec<(String, f64)>,
 }
 

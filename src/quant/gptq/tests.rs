@@ -92,7 +92,7 @@ fn bytes(w: &[f32]) -> Vec<u8> {
 fn group(group: usize) -> Options {
     Options {
         group,
-        compat: false,
+        ..Options::default()
     }
 }
 
@@ -106,7 +106,7 @@ fn rounded(
     isa: Isa,
 ) -> Vec<u8> {
     let tokens = (x.len() / columns) as u64;
-    let factor = Factor::new(&sums(x, columns), columns, tokens, options.group, isa).unwrap();
+    let factor = Factor::new(&sums(x, columns), columns, tokens, &options, isa).unwrap();
     let row = row(columns, w.len() / columns, to);
     round(&row, &bytes(w), &factor, &options, isa).unwrap()
 }
@@ -158,6 +158,7 @@ fn the_blocks_are_those_of_the_script() {
             Options {
                 group: 128,
                 compat: true,
+                ..Options::default()
             },
         ),
         ("q8_0.bin", TypeId::Q8_0, group(32)),
@@ -176,7 +177,7 @@ fn the_blocks_are_those_of_the_script() {
 fn the_triangle_is_that_of_the_inverse() {
     let columns = 160;
     let sums = sums(&inputs(300, columns), columns);
-    let factor = Factor::new(&sums, columns, 300, 32, Isa::detect()).unwrap();
+    let factor = Factor::new(&sums, columns, 300, &group(32), Isa::detect()).unwrap();
     assert_eq!(factor.damp(), DAMP);
     let diagonal = |j: usize| 2.0 / 300.0 * sums[triangle(j) + j];
     let alive = |j: usize| if j == 77 { 1.0 } else { diagonal(j) };
@@ -227,6 +228,7 @@ fn feedback_costs_less_than_rounding_and_a_search_less_than_none() {
             let compat = fed(Options {
                 group: 32,
                 compat: true,
+                ..Options::default()
             });
             let wide = fed(group(128));
             assert!(gptq < compat && gptq < wide, "{gptq} {compat} {wide}");
@@ -276,7 +278,7 @@ fn groups_of_128_have_one_scale_and_dead_columns_are_zero() {
 
 #[test]
 fn a_hessian_that_is_nearly_singular_is_damped_more_and_says_so() {
-    let factor = |off: f64| Factor::new(&[1.0, off, 1.0], 2, 2, 32, Isa::scalar());
+    let factor = |off: f64| Factor::new(&[1.0, off, 1.0], 2, 2, &group(32), Isa::scalar());
     assert_eq!(factor(0.9).unwrap().damp(), 0.1);
     assert_eq!(factor(1.15).unwrap().damp(), 0.2);
     assert_eq!(factor(1.7).unwrap().damp(), 0.8);
@@ -284,7 +286,7 @@ fn a_hessian_that_is_nearly_singular_is_damped_more_and_says_so() {
     // The column that fails is the first in reverse order.
     assert_eq!(factor(2.5).err(), Some(HessianFault::Singular(0)));
     // One direction alone is what damping is for.
-    let one = Factor::new(&[1.0, 1.0, 1.0], 2, 2, 32, Isa::scalar());
+    let one = Factor::new(&[1.0, 1.0, 1.0], 2, 2, &group(32), Isa::scalar());
     assert_eq!(one.unwrap().damp(), 0.1);
 }
 
@@ -297,7 +299,7 @@ fn damaged_hessians_and_weights_are_named() {
     ] {
         let mut sums = vec![1.0, 0.0, 1.0, 0.0, 0.0, 1.0];
         sums[at] = value;
-        let fault = Factor::new(&sums, 3, 1, 32, Isa::scalar()).err();
+        let fault = Factor::new(&sums, 3, 1, &group(32), Isa::scalar()).err();
         let Some(HessianFault::BadValue {
             row: r,
             column: c,
@@ -313,7 +315,7 @@ fn damaged_hessians_and_weights_are_named() {
         &sums(&inputs(9, columns), columns),
         columns,
         9,
-        32,
+        &group(32),
         Isa::scalar(),
     );
     let factor = factor.unwrap();

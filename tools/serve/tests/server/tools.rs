@@ -318,10 +318,11 @@ fn variables_of_the_template() {
     );
     assert_eq!(prompt(json!({"reasoning_effort": "low"})), "low|||Hi");
     assert_eq!(prompt(json!({"reasoning_effort": "none"})), "|False||Hi");
+    let control = get(local.to, "/props").json()["eos_token"].clone();
     for kwargs in [
         json!([]),
         json!({"messages": []}),
-        json!({"more": {"x": "</s>"}}),
+        json!({"more": {"x": control}}),
     ] {
         let body = json!({"messages": [{"role": "user", "content": "Hi"}], "chat_template_kwargs": kwargs, "max_tokens": 1});
         post(local.to, "/v1/chat/completions", &body).error(400);

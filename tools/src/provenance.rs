@@ -91,25 +91,32 @@ impl Provenance {
 
 /// One file: path, bytes, SHA-256.
 fn describe(path: &Path) -> Value {
-    let hash = sha256(path).ok();
+    let mut hash = Sha256::new();
+    let bytes = hash_file(&mut hash, path).ok();
     json!({
         "file": path.display().to_string(),
-        "bytes": hash.as_ref().map(|h| h.0),
-        "sha256": hash.map(|h| h.1),
+        "bytes": bytes,
+        "sha256": bytes.map(|_| hex(&hash.finalize())),
     })
 }
 
-fn sha256(path: &Path) -> io::Result<(u64, String)> {
+/// Adds the bytes of a file to a hash and says how many they were. The file is read anew: where it is mapped, looking at the bytes
+/// there would make all of them resident.
+///
+/// # Errors
+/// It cannot be read.
+pub fn hash_file(hash: &mut Sha256, path: &Path) -> io::Result<u64> {
     let mut file = File::open(path)?;
     let mut buffer = vec![0; 1 << 20];
-    let (mut sha, mut bytes) = (Sha256::new(), 0);
+    let mut bytes = 0;
     loop {
-        let n = file.read(&mut buffer)?;
-        if n == 0 {
-            return Ok((bytes, hex(&sha.finalize())));
+        match file.read(&mut buffer)? {
+            0 => return Ok(bytes),
+            n => {
+                hash.update(&buffer[..n]);
+                bytes += n as u64;
+            }
         }
-        sha.update(&buffer[..n]);
-        bytes += n as u64;
     }
 }
 

@@ -50,6 +50,11 @@ impl GgufError {
     pub fn key(key: &str, kind: ErrorKind) -> GgufError {
         GgufError::new(format!("key '{key}'"), kind)
     }
+
+    /// The value of a key that has to be there.
+    pub(crate) fn required<T>(key: &str, value: Option<T>) -> Result<T, GgufError> {
+        value.ok_or_else(|| GgufError::key(key, ErrorKind::Missing))
+    }
 }
 
 /// What can be wrong with a GGUF file.

@@ -6,7 +6,7 @@ use super::{
     CHUNK_COUNT, CHUNK_SIZE, COLUMNS, DATASET, DATASET_SHA256, FIRST_CHUNK, HessianError, Hessians,
     INPUTS, Input, KIND, MODEL_SHA256, Origin, SPECIAL, SUMS, TYPE, VERSION, WEIGHTS,
 };
-use crate::gguf::{ErrorKind, GgufError, Metadata, TensorInfo};
+use crate::gguf::{GgufError, Metadata, TensorInfo};
 use crate::types::TypeId;
 
 impl Hessians {
@@ -23,26 +23,26 @@ impl Hessians {
                 "its general.type is not 'hessian'; rimatrix --hessian makes such a file",
             ));
         }
-        match required(VERSION, meta.get_u32(VERSION)?)? {
+        match GgufError::required(VERSION, meta.get_u32(VERSION)?)? {
             1 => {}
             version => return Err(HessianError::Version(version)),
         }
         let text = |key: &str| -> Result<String, GgufError> {
-            Ok(required(key, meta.get_str(key)?)?.to_owned())
+            Ok(GgufError::required(key, meta.get_str(key)?)?.to_owned())
         };
         let origin = Origin {
             model_sha256: text(MODEL_SHA256)?,
             dataset: text(DATASET)?,
             dataset_sha256: text(DATASET_SHA256)?,
-            chunk_size: required(CHUNK_SIZE, meta.get_u32(CHUNK_SIZE)?)?,
-            first_chunk: required(FIRST_CHUNK, meta.get_u32(FIRST_CHUNK)?)?,
-            special: required(SPECIAL, meta.get_bool(SPECIAL)?)?,
+            chunk_size: GgufError::required(CHUNK_SIZE, meta.get_u32(CHUNK_SIZE)?)?,
+            first_chunk: GgufError::required(FIRST_CHUNK, meta.get_u32(FIRST_CHUNK)?)?,
+            special: GgufError::required(SPECIAL, meta.get_bool(SPECIAL)?)?,
         };
-        let chunks = required(CHUNK_COUNT, meta.get_u32(CHUNK_COUNT)?)?;
+        let chunks = GgufError::required(CHUNK_COUNT, meta.get_u32(CHUNK_COUNT)?)?;
         if chunks == 0 || origin.chunk_size == 0 {
             return Err(HessianError::NoHessians("no token is in its sums"));
         }
-        let columns = required(COLUMNS, meta.get_i32s(COLUMNS)?)?;
+        let columns = GgufError::required(COLUMNS, meta.get_i32s(COLUMNS)?)?;
         let mut inputs = Vec::with_capacity(columns.len());
         let mut tensors = tensors.into_iter();
         for &columns in columns.iter() {
@@ -54,8 +54,8 @@ impl Hessians {
         if tensors.next().is_some() {
             return Err(HessianError::NoHessians("it has more tensors than inputs"));
         }
-        let names = required(WEIGHTS, meta.get_strs(WEIGHTS)?)?;
-        let numbers = required(INPUTS, meta.get_i32s(INPUTS)?)?;
+        let names = GgufError::required(WEIGHTS, meta.get_strs(WEIGHTS)?)?;
+        let numbers = GgufError::required(INPUTS, meta.get_i32s(INPUTS)?)?;
         if names.len() != numbers.len() || names.is_empty() {
             return Err(HessianError::NoHessians(
                 "hessian.weights and hessian.inputs are not of one length",
@@ -106,8 +106,4 @@ fn input(tensor: &TensorInfo, columns: i32) -> Result<Input, HessianError> {
         )));
     }
     Ok(input)
-}
-
-fn required<T>(key: &str, value: Option<T>) -> Result<T, GgufError> {
-    value.ok_or_else(|| GgufError::key(key, ErrorKind::Missing))
 }

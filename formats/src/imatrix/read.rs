@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::{CHUNK_COUNT, CHUNK_SIZE, COUNTS, DATASETS, Entry, Imatrix, ImatrixError, SUMS};
-use crate::gguf::{ErrorKind, Gguf, GgufError, Limits, TensorInfo};
+use crate::gguf::{Gguf, GgufError, Limits, TensorInfo};
 use crate::types::TypeId;
 
 pub fn gguf(bytes: &[u8]) -> Result<Imatrix, ImatrixError> {
@@ -11,19 +11,15 @@ pub fn gguf(bytes: &[u8]) -> Result<Imatrix, ImatrixError> {
     if gguf.tensors.is_empty() {
         return Err(ImatrixError::NoData("it has no tensors"));
     }
-    let required = |key: &str, value: Option<u32>| {
-        value.ok_or_else(|| GgufError::key(key, ErrorKind::Missing))
-    };
     let meta = &gguf.meta;
-    let datasets = meta.get_strs(DATASETS)?;
-    let datasets = datasets.ok_or_else(|| GgufError::key(DATASETS, ErrorKind::Missing))?;
+    let datasets = GgufError::required(DATASETS, meta.get_strs(DATASETS)?)?;
     let mut out = Imatrix {
         datasets: datasets
             .iter()
             .map(|s| String::from_utf8_lossy(s).into_owned())
             .collect(),
-        chunk_count: required(CHUNK_COUNT, meta.get_u32(CHUNK_COUNT)?)?,
-        chunk_size: required(CHUNK_SIZE, meta.get_u32(CHUNK_SIZE)?)?,
+        chunk_count: GgufError::required(CHUNK_COUNT, meta.get_u32(CHUNK_COUNT)?)?,
+        chunk_size: GgufError::required(CHUNK_SIZE, meta.get_u32(CHUNK_SIZE)?)?,
         ..Imatrix::default()
     };
     let mut pairs: BTreeMap<&str, [Option<&TensorInfo>; 2]> = BTreeMap::new();

@@ -3,6 +3,8 @@
 //! An encoder finds scales and codes together. Rounding with error feedback takes the scales of an encoder and then chooses
 //! the codes one after the other, each after the errors of those before it were passed on.
 
+use super::num::f16_at;
+
 /// How the codes of a type stand for values: `value = level(code) * scale - offset`, in `f32` with the product rounded
 /// first, which gives the bits of the type's decoder.
 pub struct Grid {
@@ -93,6 +95,22 @@ impl Grid {
             }
         }
     }
+}
+
+/// The step of a block that begins with its scale, for [`Grid::steps`].
+pub(super) fn scale_first(block: &[u8], steps: &mut [Step]) {
+    steps[0] = Step {
+        scale: f16_at(block, 0),
+        offset: 0.0,
+    };
+}
+
+/// The same of a block in which the minimum follows.
+pub(super) fn scale_and_minimum_first(block: &[u8], steps: &mut [Step]) {
+    steps[0] = Step {
+        scale: f16_at(block, 0),
+        offset: -f16_at(block, 2),
+    };
 }
 
 /// A whole block, or its codes, as an array.

@@ -8,7 +8,7 @@
 //!       +-----+-------------------------------+
 //! ```
 
-use super::grid::{Grid, Levels, Step, whole};
+use super::grid::{Grid, Levels, scale_first, whole};
 use super::num::{f16_at, inverse, put_f16, signed_extreme};
 use super::q4_0::pack_codes;
 use super::{Field, Format, Part, TypeId, TypeInfo, q8_0};
@@ -50,12 +50,7 @@ pub const INFO: TypeInfo = TypeInfo {
 pub(super) const GRID: Grid = Grid {
     group: BLOCK,
     levels: Levels::Table(&LEVELS),
-    steps: |block, steps| {
-        steps[0] = Step {
-            scale: f16_at(block, 0),
-            offset: 0.0,
-        };
-    },
+    steps: scale_first,
     place: |codes, block| pack_codes(whole(codes), &mut block[2..]),
 };
 

@@ -8,7 +8,7 @@
 //!       +-----+-------------------------------+
 //! ```
 
-use super::grid::{Grid, Levels, Step, whole};
+use super::grid::{Grid, Levels, scale_first, whole};
 use super::lanes::{Portable, Simd};
 use super::num::{c_int, f16_at, inverse, put_f16, signed_extreme};
 use super::weighted::Row;
@@ -43,12 +43,7 @@ pub(super) const GRID: Grid = Grid {
         lowest: -8,
         count: 16,
     },
-    steps: |block, steps| {
-        steps[0] = Step {
-            scale: f16_at(block, 0),
-            offset: 0.0,
-        };
-    },
+    steps: scale_first,
     place: |codes, block| pack_codes(whole(codes), &mut block[2..]),
 };
 

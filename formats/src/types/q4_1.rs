@@ -8,7 +8,7 @@
 //!       +-----+------+-------------------------------+
 //! ```
 
-use super::grid::{Grid, Levels, Step, whole};
+use super::grid::{Grid, Levels, scale_and_minimum_first, whole};
 use super::lanes::{Portable, Simd};
 use super::num::{c_int, f16_at, inverse, min_max, put_f16};
 use super::q4_0::pack_codes;
@@ -45,12 +45,7 @@ pub(super) const GRID: Grid = Grid {
         lowest: 0,
         count: 16,
     },
-    steps: |block, steps| {
-        steps[0] = Step {
-            scale: f16_at(block, 0),
-            offset: -f16_at(block, 2),
-        };
-    },
+    steps: scale_and_minimum_first,
     place: |codes, block| pack_codes(whole(codes), &mut block[4..]),
 };
 

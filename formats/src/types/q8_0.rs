@@ -8,7 +8,7 @@
 //!       +-----+--------------------------------+
 //! ```
 
-use super::grid::{Grid, Levels, Step, whole};
+use super::grid::{Grid, Levels, scale_first, whole};
 use super::num::{amax, c_int, f16_at, inverse, put_f16, round_half_away, round_small};
 use super::{Field, Format, Part, TypeId, TypeInfo};
 
@@ -43,12 +43,7 @@ pub(super) const GRID: Grid = Grid {
         lowest: LOWEST,
         count: 255,
     },
-    steps: |block, steps| {
-        steps[0] = Step {
-            scale: f16_at(block, 0),
-            offset: 0.0,
-        };
-    },
+    steps: scale_first,
     place: |codes, block| {
         let quants = whole::<BLOCK>(codes).map(|code| (i16::from(code) + LOWEST) as i8 as u8);
         block[2..].copy_from_slice(&quants);

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 
 use super::{Gptq, Job};
+use crate::quant::choose::is_encoded;
 use crate::quant::problem::Problem;
 use crate::quant::row::Row;
 
@@ -14,7 +15,7 @@ pub fn choose(rows: &[Row], gptq: &Gptq, problems: &mut Vec<Problem>) -> Job {
         let Some(&input) = header.weights.get(&row.source.name) else {
             continue;
         };
-        if !is_rounded(row) {
+        if !is_encoded(row) || row.shape.len() != 2 {
             continue;
         }
         let (found, expected) = (header.inputs[input].columns, row.columns());
@@ -36,10 +37,4 @@ pub fn choose(rows: &[Row], gptq: &Gptq, problems: &mut Vec<Problem>) -> Job {
         gptq: gptq.clone(),
         inputs,
     }
-}
-
-/// Whether a tensor is a matrix that is quantized: neither copied nor moved, nor made a float.
-pub fn is_rounded(row: &Row) -> bool {
-    let quantized = row.to.info().is_some_and(|info| info.is_quantized());
-    row.converts() && row.moves.is_none() && quantized && row.shape.len() == 2
 }

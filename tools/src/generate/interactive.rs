@@ -135,6 +135,15 @@ impl Turns<'_> {
         self.tokens.extend(new);
         Ok(true)
     }
+
+    /// Allows the model `-n` tokens once more when it has written them all; says whether that was so, and then the user has the turn.
+    fn refill(&mut self) -> bool {
+        let spent = self.args.predict >= 0 && self.left <= 0;
+        if spent {
+            self.left = self.args.predict;
+        }
+        spent
+    }
 }
 
 /// Writes in turns until the input ends or the context is full.
@@ -202,17 +211,6 @@ pub fn run(
     turns.out.finish()?;
     summary(&turns.context, timings);
     Ok(())
-}
-
-impl Turns<'_> {
-    /// Allows the model `-n` tokens once more when it has written them all; says whether that was so, and then the user has the turn.
-    fn refill(&mut self) -> bool {
-        let spent = self.args.predict >= 0 && self.left <= 0;
-        if spent {
-            self.left = self.args.predict;
-        }
-        spent
-    }
 }
 
 #[cfg(test)]

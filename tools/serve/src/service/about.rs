@@ -1,7 +1,5 @@
 //! What is told of a model.
 
-use std::fs::File;
-use std::io::Read;
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -11,6 +9,7 @@ use trine::formats::anyprec::Part;
 use trine::formats::gguf::TensorInfo;
 use trine::{Model, NumberPath};
 use trine_tools::inspect::AnyPrecReport;
+use trine_tools::provenance::hash_file;
 use trine_tools::text;
 
 /// What is told of a model.
@@ -58,20 +57,12 @@ impl About {
     }
 }
 
-/// The hash of files one after another. They are read anew: where they are mapped, looking at the bytes there would
-/// make all of them resident again.
+/// The hash of files one after another.
 fn sha256<'a>(paths: impl Iterator<Item = &'a Path>) -> Result<String> {
     let mut hash = Sha256::new();
-    let mut buffer = vec![0; 1 << 20];
     for path in paths {
         let context = || format!("cannot read '{}'", path.display());
-        let mut file = File::open(path).with_context(context)?;
-        loop {
-            match file.read(&mut buffer).with_context(context)? {
-                0 => break,
-                n => hash.update(&buffer[..n]),
-            }
-        }
+        hash_file(&mut hash, path).with_context(context)?;
     }
     Ok(text::hex(&hash.finalize()))
 }

@@ -123,11 +123,13 @@ fn interruptions_shared_beginnings_and_a_plot() {
     let svg = std::fs::read_to_string(&plot).expect("a plot");
     assert!(svg.contains("this one") && svg.contains(&url), "{svg}");
     assert!(run(&url, &["--clients", "1", "--shared-tokens", "8"]).is_err());
-    assert!(
-        run(
-            &url,
-            &["--clients", "1", "--plot", &plot, "--beside", &file("none")]
-        )
-        .is_err()
-    );
+    let drawn = |plot: &str, beside: &str| {
+        let options = ["--clients", "1", "--plot", plot, "--beside", beside];
+        run(&url, &options).expect_err("refused").to_string()
+    };
+    drawn(&plot, &file("none"));
+    // A file that is drawn is not drawn over, and a device that never ends is not read.
+    let refused = drawn(&beside, &beside);
+    assert!(refused.contains("also an input"), "{refused}");
+    drawn(&plot, "/dev/zero");
 }

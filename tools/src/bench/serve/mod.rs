@@ -38,14 +38,14 @@ pub fn run(args: &Args, url: &str, out: &mut dyn Write) -> Result<()> {
     if args.shared_tokens >= args.prompt_tokens {
         bail!("--shared-tokens must be fewer than the tokens of a prompt (--prompt-tokens)");
     }
-    // Before anything is measured: a file that cannot be read or written is known now.
-    let drawing = match &args.plot {
-        Some(target) => Some((
-            OutFile::create(target, "--plot")?,
-            plot::rows(&args.beside)?,
-        )),
-        None => None,
-    };
+    // Before anything is measured: a file that cannot be read or written is known now, and one that is read is not
+    // written over.
+    let beside = plot::rows(&args.beside)?;
+    let drawing = args
+        .plot
+        .as_deref()
+        .map(|target| OutFile::create(target, "--plot"));
+    let drawing = drawing.transpose()?;
     let mut rows = Vec::new();
     let mut tokens = RandomTokens::new(n_vocab);
     let shared = tokens.take(args.shared_tokens);
@@ -72,7 +72,7 @@ pub fn run(args: &Args, url: &str, out: &mut dyn Write) -> Result<()> {
     }
     table.finish()?;
     match drawing {
-        Some((target, beside)) => save(target, &plot::draw(&[rows, beside].concat())?),
+        Some(target) => save(target, &plot::draw(&[rows, beside].concat())?),
         None => Ok(()),
     }
 }

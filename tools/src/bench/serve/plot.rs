@@ -11,6 +11,7 @@ use serde_json::{Map, Value};
 use crate::drawing::{
     Axis, Canvas, Failure, GREY, MARGIN, PALE, SMALL, TEXT, TITLE, colour, printable, text,
 };
+use crate::text::read_small;
 
 /// Size of a panel in pixels.
 const PANEL: (u32, u32) = (560, 380);
@@ -18,8 +19,6 @@ const PANEL: (u32, u32) = (560, 380);
 const LINE: i32 = 22;
 /// From how large a ratio on times are drawn on a logarithmic axis.
 const WIDE: f64 = 20.0;
-/// Largest file of results.
-const MOST_BYTES: u64 = 64 << 20;
 
 /// The fields of a measured load.
 type Row = Map<String, Value>;
@@ -32,11 +31,7 @@ pub fn rows(files: &[PathBuf]) -> Result<Vec<Row>> {
     let mut rows = Vec::new();
     for path in files {
         let name = path.display();
-        let size = std::fs::metadata(path).with_context(|| format!("cannot read '{name}'"))?;
-        if size.len() > MOST_BYTES {
-            bail!("'{name}' is too large for results of --serve");
-        }
-        let bytes = std::fs::read(path).with_context(|| format!("cannot read '{name}'"))?;
+        let bytes = read_small(path).with_context(|| format!("cannot read '{name}'"))?;
         let values = serde_json::Deserializer::from_slice(&bytes).into_iter::<Value>();
         for value in values {
             let value = value.with_context(|| format!("'{name}' is no JSON"))?;

@@ -2,6 +2,7 @@
 
 use std::sync::{Arc, Mutex, MutexGuard};
 
+use super::encoded::EncodedHead;
 use super::page::{HeadPage, Memory, PageLayout};
 
 /// The budget has no room for the pages that are wanted. Nothing was taken.
@@ -126,6 +127,11 @@ impl Page {
     /// Keys and values of one head of a layer.
     pub fn head(&self, layer: usize, head: usize) -> HeadPage<'_> {
         self.memory().head(self.home.layout(), layer, head)
+    }
+
+    /// Encoded keys and values of one head of a layer.
+    pub fn encoded(&self, layer: usize, head: usize) -> EncodedHead<'_> {
+        self.memory().encoded(self.home.layout(), layer, head)
     }
 
     /// Takes over the first `positions` of `other`.

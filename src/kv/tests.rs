@@ -9,6 +9,7 @@ const LAYOUT: PageLayout = PageLayout {
     head_dim: 8,
     value_dim: 8,
     positions: 32,
+    types: CacheTypes::HALVES,
     state: 0,
 };
 const WIDTH: usize = 24;

@@ -41,6 +41,8 @@ pub struct PageLayout {
     pub positions: usize,
     /// The types of keys and values.
     pub types: CacheTypes,
+    /// Whether keys and values of quantized types are turned: see [`super::rotate`].
+    pub turned: bool,
     /// Numbers of the recurrent state that a sequence has beside its pages; 0 where no layer has one.
     pub state: usize,
 }
@@ -55,14 +57,19 @@ impl PageLayout {
             value_dim: value,
             positions: MOST_POSITIONS,
             types: CacheTypes::HALVES,
+            turned: false,
             state: 0,
         };
         layout.fitted()
     }
 
-    /// The same for keys and values of other types.
-    pub fn with_types(self, types: CacheTypes) -> PageLayout {
-        let layout = PageLayout { types, ..self };
+    /// The same for keys and values of other types; quantized ones are `turned` before.
+    pub fn with_types(self, types: CacheTypes, turned: bool) -> PageLayout {
+        let layout = PageLayout {
+            types,
+            turned,
+            ..self
+        };
         layout.fitted()
     }
 

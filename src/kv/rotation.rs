@@ -13,14 +13,16 @@ const LEAST: usize = 64;
 impl PageLayout {
     /// Elements of a key, and of a query, that are turned together; `None` where keys are kept as they are.
     pub fn key_turn(&self) -> Option<usize> {
-        let turned = is_quantized(self.types.keys) && self.head_dim.is_multiple_of(LEAST);
+        let turned =
+            self.turned && is_quantized(self.types.keys) && self.head_dim.is_multiple_of(LEAST);
         // the greatest power of two in the size
         turned.then(|| 1 << self.head_dim.trailing_zeros())
     }
 
     /// Elements of a value, and of what attention gives, that are turned together; `None` where values are kept as they are.
     pub fn value_turn(&self) -> Option<usize> {
-        let turned = is_quantized(self.types.values) && self.value_dim.is_multiple_of(LEAST);
+        let turned =
+            self.turned && is_quantized(self.types.values) && self.value_dim.is_multiple_of(LEAST);
         turned.then_some(LEAST)
     }
 }
@@ -70,7 +72,7 @@ mod tests {
     #[test]
     fn quantized_heads_of_whole_64s_are_turned() {
         let layout = |size: usize, keys, values| {
-            PageLayout::new(1, 1, [size; 2]).with_types(CacheTypes { keys, values })
+            PageLayout::new(1, 1, [size; 2]).with_types(CacheTypes { keys, values }, true)
         };
         let turns = |l: PageLayout| (l.key_turn(), l.value_turn());
         let (f16, q8) = (TypeId::F16, TypeId::Q8_0);

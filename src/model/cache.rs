@@ -6,6 +6,12 @@ use crate::arch::rules::ScoreCap;
 use crate::kv::CacheTypes;
 
 impl Config {
+    /// Whether quantized keys and values are turned: the reference leaves out those of models that have both recurrent layers and
+    /// sliding windows.
+    pub(super) fn turns_quantized(&self) -> bool {
+        self.mixing.state() == 0 || self.window.is_none()
+    }
+
     /// That keys and values can be kept in these types.
     ///
     /// # Errors

@@ -95,6 +95,11 @@ pub enum ModelError {
         "adapters are not applied to models with latent attention, and this one is of architecture '{0}'; merge the adapter into its weights"
     )]
     Latent(&'static str),
+    /// The reference adds no directions behind the blocks of such models.
+    #[error(
+        "control vectors are not applied to models of architecture '{0}'; leave --control-vector out"
+    )]
+    Unsteered(&'static str),
     /// Keys or values that cannot be kept in a type.
     #[error("{0}")]
     Cache(String),
@@ -227,6 +232,9 @@ impl Model {
             return Err(ModelError::Latent(config.arch.name));
         }
         config.check_cache(options.cache)?;
+        if !config.arch.steered && !options.control.vectors.is_empty() {
+            return Err(ModelError::Unsteered(config.arch.name));
+        }
         let directions = options.control.read(config.n_layer, config.n_embd)?;
         let mut loader = load::Loader::new(file, special, options, adapters, &config);
         let ends = load::ends(&mut loader);
@@ -333,7 +341,7 @@ impl Model {
             _ => c.n_head_kv,
         };
         PageLayout::new(c.mixing.attending(), heads, [c.head_dim, c.value_dim])
-            .with_types(self.inner.cache)
+            .with_types(self.inner.cache, c.turns_quantized())
             .with_state(c.mixing.state())
     }
 

@@ -103,6 +103,7 @@ impl Case {
             value_dim: self.hd,
             positions,
             types: CacheTypes::HALVES,
+            turned: false,
             state: 0,
         };
         let pages = PagePool::new(layout, 100);

@@ -12,6 +12,7 @@ fn pages(budget: usize) -> PagePool {
         value_dim: 4,
         positions: PAGE,
         types: CacheTypes::HALVES,
+        turned: false,
         state: 0,
     };
     PagePool::new(layout, budget)

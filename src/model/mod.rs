@@ -191,6 +191,8 @@ struct Inner {
     blocks: Vec<Block>,
     /// The types of keys and values.
     cache: CacheTypes,
+    /// The files of adapters and control vectors.
+    added: Vec<PathBuf>,
     /// What is added to the residual stream behind each block; nothing where a vector is empty.
     directions: Vec<Vec<f32>>,
     /// Of the global and the window layers: in contexts as long as those of the training, and in longer ones.
@@ -260,6 +262,7 @@ impl Model {
             ModelError::Invalid(vec![what.to_owned()])
         })?;
         let sections = anyprec.as_ref().map(|a| load::sections(file, a));
+        let added = options.adapters.iter().chain(&options.control.vectors);
         let inner = Inner {
             config,
             isa: options.isa,
@@ -276,6 +279,7 @@ impl Model {
             low_state: ends.low_state,
             blocks,
             cache: options.cache.stored(),
+            added: added.map(Adapter::path).collect(),
             directions,
             ropes,
         };
@@ -287,6 +291,11 @@ impl Model {
     /// The checked configuration.
     pub fn config(&self) -> &Config {
         &self.inner.config
+    }
+
+    /// The files of what was added to it, adapters first.
+    pub fn added_files(&self) -> &[PathBuf] {
+        &self.inner.added
     }
 
     /// In which layouts the weights are.

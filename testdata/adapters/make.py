@@ -1,45 +1,64 @@
-"""Writes a random adapter, or a control vector, for a GGUF model.
+"""Writes random low-rank weights, or a control vector, for a GGUF model; see README.md."""
 
-mklora.py MODEL OUT --seed N --rank R --types F32,F16 [--alpha A] [--only REGEX] [--embedding] [--control]"""
-import argparse, re
+import argparse
+import re
+
 import numpy as np
-from gguf import GGUFReader, GGUFWriter, GGMLQuantizationType as T, quants
-p = argparse.ArgumentParser()
-p.add_argument("model"); p.add_argument("out"); p.add_argument("--seed", type=int, default=1)
-p.add_argument("--rank", type=int, default=8); p.add_argument("--types", default="F32,F32"); p.add_argument("--alpha", type=float)
-p.add_argument("--only", default=""); p.add_argument("--control", action="store_true")
-p.add_argument("--size", type=float, default=0.5)
-a = p.parse_args()
-r = GGUFReader(a.model)
-rng = np.random.default_rng(a.seed)
-arch = r.fields["general.architecture"].contents()
-w = GGUFWriter(a.out, "controlvector" if a.control else arch)
-def data(shape, ty):
-    x = (rng.standard_normal(shape) * a.size).astype(np.float32)
-    t = T[ty]
-    if t == T.F32: return x, None
-    if t == T.F16: return x.astype(np.float16), None
-    return quants.quantize(x, t), t
+from gguf import GGMLQuantizationType, GGUFReader, GGUFWriter, quants
+
+parser = argparse.ArgumentParser()
+parser.add_argument("model")
+parser.add_argument("out")
+parser.add_argument("--seed", type=int, default=1)
+parser.add_argument("--rank", type=int, default=8)
+parser.add_argument("--types", default="F32,F32", help="of the two matrices")
+parser.add_argument("--alpha", type=float)
+parser.add_argument("--only", default="", help="regular expression for the tensors of the model, or for blocks")
+parser.add_argument("--control", action="store_true")
+parser.add_argument("--size", type=float, default=0.5, help="standard deviation")
+args = parser.parse_args()
+
+model = GGUFReader(args.model)
+rng = np.random.default_rng(args.seed)
+arch = model.fields["general.architecture"].contents()
+writer = GGUFWriter(args.out, "controlvector" if args.control else arch)
+
+
 def add(name, shape, ty):
-    x, t = data(shape, ty)
-    w.add_tensor(name, x, raw_dtype=t)
-if a.control:
-    n = r.fields[arch + ".block_count"].contents(); e = r.fields[arch + ".embedding_length"].contents()
-    for i in range(1, n):
-        if not a.only or re.search(a.only, str(i)): add(f"direction.{i}", (e,), "F32")
-else:
-    w.add_type("adapter"); w.add_string("adapter.type", "lora")
-    if a.alpha is not None: w.add_float32("adapter.lora.alpha", a.alpha)
-    ta, tb = a.types.split(",")
-    tied = not any(t.name == "output.weight" for t in r.tensors)
-    for t in r.tensors:
-        s = [int(x) for x in t.shape]
-        if a.only and not re.search(a.only, t.name): continue
-        if not t.name.endswith(".weight") or len([x for x in s if x > 1]) < 2: continue
-        if "norm" in t.name or "conv" in t.name or "position_embd" in t.name or "rope" in t.name or ".scale" in t.name: continue
-        if t.name == "token_embd.weight":
-            if tied: continue
-            add(t.name + ".lora_a", (s[1], a.rank), ta); add(t.name + ".lora_b", (s[0], a.rank), tb); continue
-        rest = tuple(reversed(s[2:]))
-        add(t.name + ".lora_a", rest + (a.rank, s[0]), ta); add(t.name + ".lora_b", rest + (s[1], a.rank), tb)
-w.write_header_to_file(); w.write_kv_data_to_file(); w.write_tensors_to_file(); w.close()
+    x = (rng.standard_normal(shape) * args.size).astype(np.float32)
+    if ty == "F32":
+        writer.add_tensor(name, x)
+    elif ty == "F16":
+        writer.add_tensor(name, x.astype(np.float16))
+    else:
+        ty = GGMLQuantizationType[ty]
+        writer.add_tensor(name, quants.quantize(x, ty), raw_dtype=ty)
+
+
+def add_directions():
+    width = model.fields[arch + ".embedding_length"].contents()
+    for block in range(1, model.fields[arch + ".block_count"].contents()):
+        if re.search(args.only, str(block)):
+            add(f"direction.{block}", (width,), "F32")
+
+
+def add_adapters():
+    writer.add_type("adapter")
+    writer.add_string("adapter.type", "lora")
+    if args.alpha is not None:
+        writer.add_float32("adapter.lora.alpha", args.alpha)
+    first, second = args.types.split(",")
+    for tensor in model.tensors:
+        name, shape = tensor.name, [int(n) for n in tensor.shape]
+        if len(shape) < 2 or not re.search(args.only, name):
+            continue
+        experts = tuple(reversed(shape[2:]))
+        add(name + ".lora_a", experts + (args.rank, shape[0]), first)
+        add(name + ".lora_b", experts + (shape[1], args.rank), second)
+
+
+add_directions() if args.control else add_adapters()
+writer.write_header_to_file()
+writer.write_kv_data_to_file()
+writer.write_tensors_to_file()
+writer.close()

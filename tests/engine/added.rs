@@ -82,12 +82,8 @@ fn adapters_and_control_vectors_give_the_reference_s_logits() {
             seen.insert(found);
         }
     }
-    // an adapter that is added 0 times, and the order of two that change no common tensor, change nothing
-    assert!(
-        seen.len() + 3 >= cases.len(),
-        "{} different results",
-        seen.len()
-    );
+    // one adapter is added 0 times, and two orders round to the same
+    assert_eq!(seen.len(), cases.len() - 2);
 }
 
 #[test]

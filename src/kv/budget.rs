@@ -2,8 +2,7 @@
 
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use super::encoded::EncodedHead;
-use super::page::{HeadPage, Memory, PageLayout};
+use super::page::{EncodedHead, HeadPage, Memory, PageLayout};
 
 /// The budget has no room for the pages that are wanted. Nothing was taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]

@@ -15,15 +15,6 @@ use trine_formats::types::EncodeFn;
 use crate::kernels::{self, Isa};
 use crate::pool;
 
-/// Keys and values of one head in one page, encoded.
-#[derive(Clone, Copy)]
-pub struct EncodedHead<'a> {
-    /// Rows of keys, one per position.
-    pub keys: &'a [u8],
-    /// Rows of values, one per position.
-    pub values: &'a [u8],
-}
-
 /// One head of one page, and the rows of the pass that go there.
 struct Strip<'a> {
     bytes: &'a mut [u8],

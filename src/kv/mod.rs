@@ -22,8 +22,7 @@ mod types;
 use crate::kernels::halves::LANES;
 
 pub use budget::{OutOfPages, PagePool};
-pub use encoded::EncodedHead;
-pub use page::{HeadPage, PageLayout};
+pub use page::{EncodedHead, HeadPage, PageLayout};
 pub use placement::Placement;
 pub use rotation::rotate;
 pub use sequence::{Mark, PageRef, Rows, Sequence};

@@ -4,7 +4,6 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::TILE;
-use super::encoded::EncodedHead;
 use super::types::{CacheTypes, bytes};
 use crate::kernels::halves::{BLOCK, LINE, Line, Lines, STEPS, Tiles};
 
@@ -243,6 +242,15 @@ impl Memory {
             to.store(from.load(Ordering::Relaxed), Ordering::Relaxed);
         }
     }
+}
+
+/// Keys and values of one head in one page, encoded.
+#[derive(Clone, Copy)]
+pub struct EncodedHead<'a> {
+    /// Rows of keys, one per position.
+    pub keys: &'a [u8],
+    /// Rows of values, one per position.
+    pub values: &'a [u8],
 }
 
 /// Keys and values of one KV head in one page.

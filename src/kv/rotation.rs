@@ -59,7 +59,7 @@ mod tests {
         rotate(&mut turned, 64);
         for (i, &found) in turned.iter().enumerate() {
             let block = &x[i / 64 * 64..][..64];
-            let signed = |(j, v): (usize, &f32)| match (i % 64 & j).count_ones() % 2 {
+            let signed = |(j, v): (usize, &f32)| match ((i % 64) & j).count_ones() % 2 {
                 0 => *v,
                 _ => -*v,
             };

@@ -5,8 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use super::budget::{OutOfPages, Page, PagePool};
-use super::encoded::EncodedHead;
-use super::page::{HeadPage, Memory, PageLayout};
+use super::page::{EncodedHead, HeadPage, Memory, PageLayout};
 use super::placement::Placement;
 use crate::kernels::halves::Line;
 

@@ -133,6 +133,9 @@ fn pages_count_the_bytes_of_their_types() {
     assert_eq!(page(TypeId::F32, TypeId::Q8_0), elements / 32 * (64 + 34));
 }
 
+/// Names of tensors and their shapes.
+type Shapes<'a> = &'a [(&'a str, &'a [u64])];
+
 /// A file of floats with these keys.
 fn made(meta: &[(&str, Meta)], tensors: &[(&str, &[u64])]) -> Adapter {
     let mut all = Metadata::default();
@@ -175,7 +178,7 @@ fn adapters_that_do_not_fit_are_refused() {
             ..LoadOptions::default()
         })
     };
-    let cases: [(&str, &[(&str, &[u64])], &str); 7] = [
+    let cases: [(&str, Shapes<'_>, &str); 7] = [
         (
             "qwen2",
             &[],
@@ -241,7 +244,7 @@ fn adapters_that_do_not_fit_are_refused() {
 
 #[test]
 fn control_vectors_that_do_not_fit_are_refused() {
-    let cases: [(&[(&str, &[u64])], &str); 4] = [
+    let cases: [(Shapes<'_>, &str); 4] = [
         (&[], "it has no tensor"),
         (&[("direction.0", &[256])], "block 0 has no direction"),
         (&[("blk.0.attn_q.weight", &[256])], "is no direction"),

@@ -53,10 +53,6 @@ pub struct ModelArgs {
 
     #[command(flatten)]
     #[allow(missing_docs)]
-    pub overrides: OverrideArgs,
-
-    #[command(flatten)]
-    #[allow(missing_docs)]
     pub adapters: AdapterArgs,
 
     /// The type that keys are kept in, also -ctk: f32, f16, bf16, q8_0, q4_0, q4_1, q5_0 or q5_1. It decides the bits of the
@@ -68,6 +64,10 @@ pub struct ModelArgs {
     /// them, all others those of -fa off
     #[arg(long, value_name = "TYPE", default_value = "f16", value_parser = cache_type)]
     pub cache_type_v: TypeId,
+
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub overrides: OverrideArgs,
 }
 
 /// Names of [`NumberPath`] on the command line.

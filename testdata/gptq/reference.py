@@ -14,7 +14,7 @@ import pathlib
 import numpy as np
 
 N, K, TOKENS = 64, 512, 700
-DAMP = 0.01
+DAMP = 0.1
 FEEDBACK = 128
 
 

@@ -1,8 +1,8 @@
-//! Q4_0 in groups: the scale that costs least, among many.
+//! Q4_0 and Q5_0 in groups: the scale that costs least, among many.
 //!
-//! With `m` the largest magnitude of the group, the candidates are `2 p m / 15` for `p` = 1, 0.99 ... 0.25, so that the largest
-//! weights are cut, and the same with a negative sign: codes reach from -8 to 7, and a negative scale has the longer side where
-//! the positive weights are. The first candidate that costs least is taken, positive ones first.
+//! With `m` the largest magnitude of the group, the candidates for Q4_0 are `2 p m / 15` for `p` = 1, 0.99 ... 0.25, so that the
+//! largest weights are cut, and the same with a negative sign: codes reach from -8 to 7, and a negative scale has the longer side
+//! where the positive weights are. The first candidate that costs least is taken, positive ones first.
 //!
 //! What a candidate costs, with all weights of the group rounded to the nearest code, is counted in one of two ways: column by
 //! column, each by its importance; or as `(Q - W) R R^T (Q - W)^T`, with `R` the group's block of the factor on the diagonal,
@@ -18,27 +18,27 @@ use crate::linalg::{COLUMNS, ROWS, tile_f64};
 /// Steps of a hundredth by which the range is narrowed.
 pub const SHRINKS: usize = 75;
 const PARTS: f64 = 100.0;
-/// The lowest and the highest level.
-const LEVELS: (f64, f64) = (-8.0, 7.0);
-/// Steps between the two, which the range is divided by.
-const STEPS: f64 = 15.0;
 
 /// A search for scales, with its memory.
 pub struct Clip {
     /// As MARLIN's program does: see [`Options::compat`](super::Options::compat).
     compat: bool,
     isa: Isa,
+    /// The lowest and the highest level.
+    ends: (f64, f64),
     candidates: Vec<f32>,
     /// Errors of four candidates side by side, column after column.
     errors: Vec<[f64; ROWS]>,
 }
 
 impl Clip {
-    /// A search.
-    pub fn new(compat: bool, isa: Isa) -> Clip {
+    /// A search for a type whose codes stand for `count` levels from `lowest` on, half of them negative.
+    pub fn new(lowest: i16, count: u16, compat: bool, isa: Isa) -> Clip {
+        let lowest = f64::from(lowest);
         Clip {
             compat,
             isa,
+            ends: (lowest, lowest + f64::from(count - 1)),
             candidates: Vec::new(),
             errors: Vec::new(),
         }
@@ -106,6 +106,7 @@ impl Clip {
             (_, false) => 2.0 * most,
         };
         self.candidates.clear();
+        let steps = self.ends.1 - self.ends.0;
         let signs: &[f64] = match self.compat {
             true => &[1.0],
             false => &[1.0, -1.0],
@@ -113,7 +114,7 @@ impl Clip {
         for sign in signs {
             for shrink in 0..=SHRINKS {
                 let part = 1.0 - shrink as f64 / PARTS;
-                let scale = (sign * (part * range / STEPS)) as f32;
+                let scale = (sign * (part * range / steps)) as f32;
                 let scale = match self.compat {
                     true => scale,
                     false => f16_to_f32(f32_to_f16(scale)),
@@ -130,10 +131,11 @@ impl Clip {
             *to = f64::from(scale);
         }
         let inverses = scales.map(|s| 1.0 / s);
+        let ends = self.ends;
         self.errors.resize(weights.len(), [0.0; ROWS]);
         for (to, &w) in self.errors.iter_mut().zip(weights) {
             for i in 0..ROWS {
-                to[i] = nearest(within(w * inverses[i])) * scales[i] - w;
+                to[i] = nearest(within(ends, w * inverses[i])) * scales[i] - w;
             }
         }
     }
@@ -141,9 +143,9 @@ impl Clip {
 
 /// The nearest number that is a level or lies between two of them.
 #[inline(always)]
-fn within(x: f64) -> f64 {
-    let x = if x > LEVELS.0 { x } else { LEVELS.0 };
-    if x < LEVELS.1 { x } else { LEVELS.1 }
+fn within(ends: (f64, f64), x: f64) -> f64 {
+    let x = if x > ends.0 { x } else { ends.0 };
+    if x < ends.1 { x } else { ends.1 }
 }
 
 /// The nearest integer, ties to even, of a small number: the sum has no bits for a fraction.

@@ -1,10 +1,10 @@
 //! Neighbouring rows that are rounded together: the steps of their groups, and the codes that were chosen.
 //!
 //! What a group's values may become is settled before the first column is rounded, from the weights as they are: by the encoder
-//! of the type, with the diagonal of the Hessian as importance, or for Q4_0 by a [search](super::clip). Columns can then be taken
+//! of the type, with the diagonal of the Hessian as importance, or for Q4_0 and Q5_0 by a [search](super::clip). Columns can then be taken
 //! in any order. MARLIN's way searches for a scale when its group is reached instead.
 
-use trine_formats::types::grid::{Grid, Step};
+use trine_formats::types::grid::{Grid, Levels, Step};
 use trine_formats::types::num::put_f16;
 use trine_formats::types::{EncodeFn, Part, TypeId, TypeInfo};
 
@@ -47,11 +47,18 @@ impl<'a> Strip<'a> {
         options: &Options,
         isa: Isa,
     ) -> Strip<'a> {
-        let clip = || Clip::new(options.compat, isa);
-        let (how, group) = match info.id == TypeId::Q4_0 {
-            true if options.compat => (Steps::WhenReached(clip()), options.group),
-            true => (Steps::Searched(clip()), options.group),
-            false => (Steps::Encoded(encode), grid.group),
+        let clip = match grid.levels {
+            Levels::Even { lowest, count } if matches!(info.id, TypeId::Q4_0 | TypeId::Q5_0) => {
+                Some(Clip::new(lowest, count, options.compat, isa))
+            }
+            _ => None,
+        };
+        let is_grouped = info.id == TypeId::Q4_0;
+        let (how, group) = match clip {
+            Some(clip) if is_grouped && options.compat => (Steps::WhenReached(clip), options.group),
+            Some(clip) if is_grouped => (Steps::Searched(clip), options.group),
+            Some(clip) => (Steps::Searched(clip), grid.group),
+            None => (Steps::Encoded(encode), grid.group),
         };
         Strip {
             factor,

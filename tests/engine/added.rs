@@ -7,6 +7,8 @@ use serde_json::Value;
 use trine::Isa;
 use trine::kv::CacheTypes;
 use trine::model::{Adapter, Control, LoadOptions, Model};
+use trine::pool::Pool;
+use trine::step::{Engine, Segment, Session, SessionOptions, StepOptions};
 use trine_formats::gguf::write::NewTensor;
 use trine_formats::gguf::{Metadata, ModelFile, Value as Meta};
 use trine_formats::types::TypeId;
@@ -108,6 +110,66 @@ fn types_of_keys_and_values_give_the_reference_s_logits() {
         for run in runs {
             assert_eq!(hash(run, &options), case["sha256"], "{case} {run:?}");
         }
+    }
+}
+
+/// The logits of `tokens` by themselves, as bits.
+fn alone(model: &Model, pool: &Pool, tokens: &[u32]) -> Vec<Vec<u32>> {
+    let (n_ctx, n_ubatch) = (512, 512);
+    let mut session = Session::new(model, pool, SessionOptions { n_ctx, n_ubatch });
+    let mut out = Vec::new();
+    session
+        .eval(tokens, 0, &mut |_, logits| out.push(bits(logits)))
+        .expect("room for the tokens");
+    out
+}
+
+fn bits(logits: &[f32]) -> Vec<u32> {
+    logits.iter().map(|v| v.to_bits()).collect()
+}
+
+#[test]
+fn step_mates_and_copied_pages_change_no_bit_whatever_the_types() {
+    let first: Vec<u32> = (0..300).map(|i| (i * 37 + 11) % 4096).collect();
+    let mut second = first[..150].to_vec();
+    second.extend((150..300).map(|i| (i * 91 + 5) % 4096));
+    let pool = Pool::new(2).expect("threads");
+    for (keys, values) in [(TypeId::Q8_0, TypeId::Q8_0), (TypeId::F32, TypeId::BF16)] {
+        let options = LoadOptions {
+            cache: CacheTypes { keys, values },
+            ..LoadOptions::default()
+        };
+        let model = Model::load(&trilm(), &options).expect("a model");
+        let engine = Engine::new(&model, &pool, 64 << 20);
+        let options = StepOptions {
+            n_ctx: 512,
+            n_ubatch: 33,
+            ..StepOptions::default()
+        };
+        let mut found = [Vec::new(), Vec::new()];
+        let mut one = engine.sequence();
+        let mut beginning = [Segment {
+            seq: &mut one,
+            tokens: &first[..150],
+            logits_from: 0,
+        }];
+        let sink = &mut |_: usize, _: usize, logits: &[f32]| found[0].push(bits(logits));
+        engine.step(&mut beginning, &options, sink).expect("a step");
+        // the page with position 150 is not full, so that whoever goes on first copies it
+        let mut other = one.fork(150);
+        found[1] = found[0].clone();
+        for (a, b) in first[150..].chunks(10).zip(second[150..].chunks(10)) {
+            let segment = |seq, tokens| Segment {
+                seq,
+                tokens,
+                logits_from: 0,
+            };
+            let mut both = [segment(&mut one, a), segment(&mut other, b)];
+            let sink = &mut |no: usize, _: usize, logits: &[f32]| found[no].push(bits(logits));
+            engine.step(&mut both, &options, sink).expect("a step");
+        }
+        assert!(found[0] == alone(&model, &pool, &first), "{keys} {values}");
+        assert!(found[1] == alone(&model, &pool, &second), "{keys} {values}");
     }
 }
 

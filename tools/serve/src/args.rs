@@ -60,6 +60,19 @@ pub struct Args {
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = clap::value_parser!(u8).range(1..=8))]
     pub widths: Vec<u8>,
 
+    /// Draft tokens at this many bits of an any-precision model, where a request does not say, and verify them together. The
+    /// text is the same; drafting stops where it does not make it faster
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=8))]
+    pub draft_bits: Option<u8>,
+
+    /// How many tokens to draft at most before they are verified; how many within that depends on how many were right
+    #[arg(long, value_name = "N", default_value = "16", value_parser = positive)]
+    pub draft: usize,
+
+    /// Draft even where it was measured not to make texts faster
+    #[arg(long)]
+    pub draft_always: bool,
+
     /// How the states of a text's tokens become its vector where a request does not say; without it as the model's file says,
     /// or their mean
     #[arg(long, value_name = "KIND", value_enum)]
@@ -286,6 +299,9 @@ impl Args {
             stall_timeout: self.stall_timeout,
             bits: self.bits,
             widths: self.widths.clone(),
+            draft_bits: self.draft_bits,
+            draft: self.draft,
+            draft_always: self.draft_always,
         }
     }
 }

@@ -7,6 +7,7 @@
 
 mod backend;
 mod counters;
+mod drafting;
 mod handle;
 mod job;
 mod memory;
@@ -18,7 +19,7 @@ mod running;
 mod scheduler;
 mod thread;
 
-pub use counters::{Counters, Slot};
+pub use counters::{Counters, Drafts, Slot};
 pub use handle::{Answer, Handle};
 pub use options::Options;
 pub use queue::Admission;

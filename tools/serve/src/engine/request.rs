@@ -32,6 +32,8 @@ pub struct Request {
     pub ignore_eos: bool,
     /// Bits per weight of an any-precision model; `None` for its widest.
     pub bits: Option<u8>,
+    /// Bits per weight at which tokens are drafted; 0: nothing is, `None`: as the server does. Changes no text.
+    pub draft_bits: Option<u8>,
     /// How many of the most likely tokens are told with every token, besides the token's own probability; `None`: nothing.
     pub logprobs: Option<usize>,
     /// Tell the same of the prompt's tokens.
@@ -57,6 +59,7 @@ impl Request {
             stop: Vec::new(),
             ignore_eos: false,
             bits: None,
+            draft_bits: None,
             logprobs: None,
             prompt_logprobs: false,
             cache: Some(String::new()),
@@ -152,6 +155,10 @@ pub struct Done {
     pub seed: u32,
     /// See `seed`.
     pub bits: u8,
+    /// Tokens that were drafted, and how many of them the text has.
+    pub drafted: usize,
+    /// See `drafted`.
+    pub accepted: usize,
 }
 
 /// The vector of a prompt.

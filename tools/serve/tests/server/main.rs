@@ -4,6 +4,7 @@ mod bench;
 mod client;
 mod deploy;
 mod determinism;
+mod drafts;
 mod drain;
 mod embeddings;
 mod forms;

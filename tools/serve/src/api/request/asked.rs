@@ -197,6 +197,7 @@ fn request(
         stop: stops(f)?,
         ignore_eos: f.is_set("ignore_eos")?,
         bits: None,
+        draft_bits: f.integer("draft_bits", 0..=8)?.map(|b| b as u8),
         logprobs,
         prompt_logprobs: route == Route::Text && logprobs.is_some() && f.is_set("echo")?,
         cache: cache(f, caller)?,

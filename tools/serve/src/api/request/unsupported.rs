@@ -32,8 +32,6 @@ fn numbers(f: &Fields<'_>) -> Result<(), ApiError> {
     for name in ["n_keep", "id_slot"] {
         f.integer(name, -1..=i64::from(i32::MAX))?;
     }
-    // How tokens are drafted changes no text.
-    f.integer("draft_bits", 0..=8)?;
     Ok(())
 }
 
@@ -91,7 +89,7 @@ mod tests {
     #[test]
     fn what_is_switched_off_is_no_request() {
         let off = json!({
-            "n_indent": 0, "t_max_predict_ms": 0, "lora": [], "n_discard": 0, "draft_bits": 3,
+            "n_indent": 0, "t_max_predict_ms": 0, "lora": [], "n_discard": 0,
         });
         assert_eq!(checked(off), Ok(()));
     }

@@ -1,5 +1,7 @@
 //! A request on its way: its tokens, its sampler, what its client has heard.
 
+mod ahead;
+
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
@@ -10,6 +12,7 @@ use trine::generate::{ChooseError, End, TextStream};
 use trine::step::{Kind, Pooled};
 
 use super::counters::Slot;
+use super::drafting::Drafting;
 use super::job::Job;
 use super::request::{Done, Ended, Event, Progress, Refused, Token, TokenLogprobs, Vector};
 
@@ -23,6 +26,7 @@ pub(super) struct Running {
     /// Tokens generated, resumed ones included.
     generated: usize,
     pub bits: u8,
+    pub drafting: Drafting,
     text: TextStream,
     n_ctx: usize,
     /// Found in the cache when the request was begun first.
@@ -53,7 +57,7 @@ pub(super) enum Fate {
 
 impl Running {
     /// A request at its beginning.
-    pub fn new(job: Job, model: &Model, bits: u8, n_ctx: usize) -> Running {
+    pub fn new(job: Job, model: &Model, bits: u8, drafting: Drafting, n_ctx: usize) -> Running {
         let r = &job.request;
         let mut text = TextStream::new(r.stop.clone());
         for &id in &r.resume {
@@ -67,6 +71,7 @@ impl Running {
             generated: r.resume.len(),
             tokens,
             bits,
+            drafting,
             text,
             n_ctx,
             cached: 0,
@@ -196,11 +201,7 @@ impl Running {
             return self.end(String::new(), Ended::Text(End::Length), now);
         }
         let raw = self.job.request.logprobs.map(|top| (top, logits.to_vec()));
-        for &(id, bias) in &self.job.request.logit_bias {
-            if bias > f32::NEG_INFINITY {
-                logits[id as usize] += bias;
-            }
-        }
+        self.add_biases(logits);
         let id = match self.job.chooser.choose(logits) {
             Ok(Some(id)) => id,
             Ok(None) => return self.end(String::new(), Ended::Text(End::Eos), now),
@@ -210,6 +211,7 @@ impl Running {
         let evaluated = self.tokens.len();
         self.tokens.push(id);
         self.generated += 1;
+        self.drafting.chosen(id);
         let ends = model.end_tokens().contains(&id);
         let (text, stop) = if ends {
             (String::new(), None)
@@ -251,6 +253,8 @@ impl Running {
             generation_time: now.duration_since(prompt_done),
             seed: self.job.request.sampler.seed,
             bits: self.bits,
+            drafted: self.drafting.drafted,
+            accepted: self.drafting.accepted,
         }));
         self.over = true;
     }

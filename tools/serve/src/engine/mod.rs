@@ -23,7 +23,10 @@ pub use counters::{Counters, Drafts, Slot};
 pub use handle::{Answer, Handle};
 pub use options::Options;
 pub use queue::Admission;
-pub use request::{Done, Ended, Event, Progress, Refused, Request, Token, TokenLogprobs, Vector};
+pub use request::{
+    Done, Ended, Event, Progress, Refused, Request, Token, TokenLogprobs, TokenOdds, Told, Vector,
+    Vectors,
+};
 
 #[cfg(test)]
 mod tests;

@@ -168,7 +168,8 @@ fn the_cache_changes_no_bit() {
 #[test]
 fn widths_side_by_side() {
     let folder = trine_testkit::folder();
-    let local = start_with(&any_precision(folder.path()), &["--alias", "ap"]);
+    let options = ["--alias", "ap", "--tags", "chat,small"];
+    let local = start_with(&any_precision(folder.path()), &options);
     let bodies: Vec<Value> = requests(9)
         .into_iter()
         .enumerate()
@@ -194,6 +195,7 @@ fn widths_side_by_side() {
         .map(|m| &m["id"])
         .collect();
     assert_eq!(ids, ["ap", "ap:1bit", "ap:2bit", "ap:3bit"]);
+    assert_eq!(listed["data"][1]["tags"], json!(["chat", "small"]));
     // The same weights as before, whatever planes and tables they are made of.
     let file = trine::open_file(trine_testkit::trilm(), true).expect("a file");
     let weights = file.tensors().map(|t| t.elements()).sum::<u64>();

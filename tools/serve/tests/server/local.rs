@@ -69,8 +69,7 @@ pub fn start_with(model: &str, more: &[&str]) -> Local {
     RUNTIME.block_on(async {
         let mut server = Server::start(&args, isolate()).await.expect("a server");
         server.ready().await.expect("a model");
-        let to = server
-            .url()
+        let to = server.urls()[0]
             .trim_start_matches("http://")
             .parse()
             .expect("an address");

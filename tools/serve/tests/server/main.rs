@@ -12,6 +12,7 @@ mod guard;
 mod hostile;
 mod load;
 mod local;
+mod openapi;
 mod pair;
 mod past;
 mod program;

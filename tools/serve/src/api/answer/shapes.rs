@@ -178,7 +178,7 @@ pub fn settings(service: &Service, r: &Request, stream: bool) -> Value {
         "grammar": r.grammar.as_ref().map_or("", Grammar::source),
         "samplers": s.samplers.iter().map(|kind| kind.name()).collect::<Vec<_>>(),
         "timings_per_token": false,
-        "post_sampling_probs": false,
+        "post_sampling_probs": r.odds,
         "bits": r.bits.or(service.engine.options().bits),
         "cache_prompt": r.cache.is_some(),
     })

@@ -13,6 +13,10 @@ use crate::error::ApiError;
 pub fn check(f: &Fields<'_>, route: Route) -> Result<(), ApiError> {
     numbers(f)?;
     texts(f)?;
+    // OpenAI's shape of completions has no place for it.
+    if route == Route::Text {
+        refuse("post_sampling_probs", f.is_set("post_sampling_probs")?)?;
+    }
     match route {
         Route::Chat | Route::Responses | Route::Messages => chat(f),
         Route::Text => text(f),
@@ -39,7 +43,6 @@ fn texts(f: &Fields<'_>) -> Result<(), ApiError> {
     for name in ["lora", "chat_template"] {
         refuse(name, f.get(name).is_some_and(|v| !is_empty(v)))?;
     }
-    refuse("post_sampling_probs", f.is_set("post_sampling_probs")?)?;
     refuse("backend_sampling", f.is_set("backend_sampling")?)
 }
 

@@ -6,12 +6,17 @@ use std::time::Duration;
 use anyhow::{Result, bail};
 use clap::{Arg, Parser, ValueEnum};
 use trine::Pooling;
-use trine_tools::load::{ModelArgs, positive};
+use trine_tools::load::{ModelArgs, SHORT_TYPES, positive};
 
 use crate::engine::{Options, Vectors};
 
 /// Options of several letters behind one dash.
-pub const SHORT: &[(&str, &str)] = &[("-np", "--parallel"), ("-ub", "--ubatch-size")];
+pub const SHORT: &[(&str, &str)] = &[
+    ("-np", "--parallel"),
+    ("-ub", "--ubatch-size"),
+    SHORT_TYPES[0],
+    SHORT_TYPES[1],
+];
 
 /// Serve a language model over HTTP, with OpenAI's and llama-server's API
 ///

@@ -6,12 +6,14 @@ use anyhow::{Result, anyhow, bail};
 use clap::Parser;
 
 use super::task_args::TaskArgs;
-use crate::load::{ModelArgs, positive};
+use crate::load::{ModelArgs, SHORT_TYPES, positive};
 use crate::text;
 
 /// Options of several letters behind one dash.
 pub const SHORT: &[(&str, &str)] = &[
     ("-ub", "--ubatch-size"),
+    SHORT_TYPES[0],
+    SHORT_TYPES[1],
     ("-bf", "--binary-file"),
     ("-np", "--parallel"),
 ];

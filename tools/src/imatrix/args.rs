@@ -4,7 +4,9 @@ use std::path::PathBuf;
 
 use clap::{Parser, ValueEnum};
 use trine_formats::imatrix::Form;
+use trine_formats::types::TypeId;
 
+use crate::adapters::AdapterArgs;
 use crate::load::{ModelArgs, count, positive, thread_count};
 use crate::overrides::OverrideArgs;
 use crate::packing::PackingArgs;
@@ -253,6 +255,9 @@ impl Args {
             number_path: None,
             packing: self.packing.clone(),
             overrides: self.overrides.clone(),
+            adapters: AdapterArgs::default(),
+            cache_type_k: TypeId::F16,
+            cache_type_v: TypeId::F16,
         })
     }
 }

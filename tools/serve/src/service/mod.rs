@@ -104,6 +104,7 @@ impl Service {
         let longest_token = longest_token(model.tokenizer(), normalizes);
         let path = args.model.number_path.map(NumberPath::from);
         let about = About::of(&model, file.clone(), path.unwrap_or_default())?;
+        let about = about.with(&args.model)?;
         let vectors = args.pooling.map_or_else(
             || Vectors::One(model.pooling().unwrap_or(Pooling::Mean)),
             Vectors::from,

@@ -51,6 +51,17 @@ impl Chooser {
         })
     }
 
+    /// From now on keeps what tokens are drawn from, for [`Chooser::odds`]. It changes no choice.
+    pub fn keep_odds(&mut self) {
+        self.sampler.keep_odds();
+    }
+
+    /// The tokens that the last one was drawn from, with their probabilities behind the sampler's chain: the likeliest
+    /// first, none of probability 0.
+    pub fn odds(&self) -> &[(u32, f32)] {
+        self.sampler.odds()
+    }
+
     /// Remembers a token of the prompt.
     pub fn read(&mut self, id: u32) {
         self.sampler.accept(id);

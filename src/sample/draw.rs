@@ -23,6 +23,21 @@ pub fn draw(list: &Candidates, rng: &mut Mt19937) -> u32 {
     list.items[list.items.len() - 1].id
 }
 
+/// What [`draw`] draws from: tokens with their probabilities, the likeliest first, those of probability 0 left out. The sum of
+/// the unnormalised probabilities is taken in double precision, as there.
+pub fn odds(list: &Candidates) -> Vec<(u32, f32)> {
+    let max = list.max();
+    let weight = |logit: f32| f64::from(expf(logit - max));
+    let total: f64 = list.items.iter().map(|c| weight(c.logit)).sum();
+    let share = list
+        .items
+        .iter()
+        .map(|c| (c.id, (weight(c.logit) / total) as f32));
+    let mut odds: Vec<(u32, f32)> = share.filter(|(_, p)| *p > 0.0).collect();
+    odds.sort_unstable_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
+    odds
+}
+
 /// Draws by the probabilities that stand in the list, as libstdc++'s `discrete_distribution` does: shares in double precision,
 /// the last running sum taken as 1, and no random number where there is one token. Returns the place in the list.
 fn draw_by_p(list: &Candidates, rng: &mut Mt19937) -> usize {

@@ -78,6 +78,8 @@ pub struct Sampler {
     options: SamplerOptions,
     chain: Vec<Stage>,
     draw: Draw,
+    /// What the last token was drawn from, where that is wanted.
+    odds: Option<Vec<(u32, f32)>>,
 }
 
 impl Sampler {
@@ -92,6 +94,7 @@ impl Sampler {
             options,
             chain,
             draw,
+            odds: None,
         })
     }
 
@@ -120,6 +123,18 @@ impl Sampler {
             return Ok(None);
         }
         Ok(Some(self.choose_from(list, logits.len())))
+    }
+
+    /// From now on keeps what tokens are drawn from, for [`Sampler::odds`]. It changes no choice.
+    pub fn keep_odds(&mut self) {
+        self.odds.get_or_insert_default();
+    }
+
+    /// The tokens that the last one was drawn from, itself among them, with their probabilities: the likeliest first, of
+    /// equal ones the lower id. Tokens of probability 0 are left out. Empty before the first draw, and without
+    /// [`Sampler::keep_odds`].
+    pub fn odds(&self) -> &[(u32, f32)] {
+        self.odds.as_deref().unwrap_or_default()
     }
 
     /// All tokens with their logits, biased and banned.
@@ -152,11 +167,15 @@ impl Sampler {
         for stage in &mut self.chain {
             stage.apply(&self.options, &mut list);
         }
-        match &mut self.draw {
+        let id = match &mut self.draw {
             Draw::ByProbability(rng) => draw::draw(&list, rng),
             Draw::Mirostat(surprise) => surprise.draw(&mut list, n_vocab),
             Draw::Adaptive(adaptive) => adaptive.draw(&mut list),
+        };
+        if let Some(odds) = &mut self.odds {
+            *odds = draw::odds(&list);
         }
+        id
     }
 
     /// Remembers a token of the text, prompt or generated, for the penalties.

@@ -76,6 +76,64 @@ fn same_tokens_as_the_reference() {
     }
 }
 
+/// The probabilities that `llama_sampler_dist` leaves behind a chain, as bits, the likeliest first.
+#[test]
+fn same_odds_as_the_reference() {
+    let no_penalty = [1.0, 0.0, 0.0];
+    let cases = [
+        (
+            Case {
+                n: 300,
+                steps: false,
+                scale: 1.0,
+                options: options(7, [0.7, 0.95, 0.0, 1.0], 12, 0, no_penalty),
+                tokens: &[13],
+            },
+            11,
+            &[
+                (13, 0x3ea9_0cd6),
+                (119, 0x3e19_28c4),
+                (168, 0x3df4_83e9),
+                (214, 0x3dc8_ee2a),
+                (83, 0x3dbd_04d4),
+                (108, 0x3d45_88da),
+                (190, 0x3d27_59e7),
+                (195, 0x3d18_0801),
+                (272, 0x3cee_be30),
+                (140, 0x3ce6_1f77),
+                (143, 0x3cdd_5dbc),
+            ][..],
+        ),
+        (
+            Case {
+                n: 300,
+                steps: false,
+                scale: 0.5,
+                options: options(8, [1.3, 1.0, 0.02, 1.0], 0, 0, no_penalty),
+                tokens: &[6],
+            },
+            21,
+            &[
+                (125, 0x3e81_d8c4),
+                (75, 0x3dbe_c0ab),
+                (129, 0x3da2_f341),
+                (121, 0x3d81_dfc5),
+                (268, 0x3d71_4595),
+            ],
+        ),
+    ];
+    for (i, (case, count, expected)) in cases.iter().enumerate() {
+        let mut sampler = Sampler::new(case.options.clone()).unwrap();
+        sampler.keep_odds();
+        let id = sampler.sample(&Logits(i as u32 + 1).next(case)).unwrap();
+        assert_eq!(id, case.tokens[0]);
+        let odds = sampler.odds().iter().map(|(id, p)| (*id, p.to_bits()));
+        let odds: Vec<(u32, u32)> = odds.collect();
+        assert_eq!(odds.len(), *count);
+        assert_eq!(odds[..expected.len()], **expected);
+    }
+}
+
 #[test]
 fn greedy_takes_the_first_of_equal_maxima_of_a_short_list() {
     let options = SamplerOptions {

@@ -8,7 +8,7 @@ use clap::{Arg, Parser, ValueEnum};
 use trine::Pooling;
 use trine_tools::load::{ModelArgs, SHORT_TYPES, positive};
 
-use crate::engine::Options;
+use crate::engine::{Options, Vectors};
 
 /// Options of several letters behind one dash.
 pub const SHORT: &[(&str, &str)] = &[
@@ -53,6 +53,10 @@ pub struct Args {
     #[arg(short, long, value_name = "NAMES", value_delimiter = ',')]
     pub alias: Vec<String>,
 
+    /// Words for /v1/models that say what the model is for, separated by commas
+    #[arg(long, value_name = "TAGS", value_delimiter = ',')]
+    pub tags: Vec<String>,
+
     /// A file with a Jinja chat template to use instead of the model's own
     #[arg(long, value_name = "FILE")]
     pub chat_template_file: Option<PathBuf>,
@@ -65,8 +69,21 @@ pub struct Args {
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = clap::value_parser!(u8).range(1..=8))]
     pub widths: Vec<u8>,
 
-    /// How the states of a text's tokens become its vector where a request does not say; without it as the model's file says,
-    /// or their mean
+    /// Draft tokens at this many bits of an any-precision model, where a request does not say, and verify them together. The
+    /// text is the same; drafting stops where it does not make it faster
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=8))]
+    pub draft_bits: Option<u8>,
+
+    /// How many tokens to draft at most before they are verified; how many within that depends on how many were right
+    #[arg(long, value_name = "N", default_value = "16", value_parser = positive)]
+    pub draft: usize,
+
+    /// Draft even where it was measured not to make texts faster
+    #[arg(long)]
+    pub draft_always: bool,
+
+    /// How the states of a text's tokens become its vector where a request does not say, none: each stays a vector of its own;
+    /// without it as the model's file says, or their mean
     #[arg(long, value_name = "KIND", value_enum)]
     pub pooling: Option<PoolingName>,
 
@@ -74,11 +91,16 @@ pub struct Args {
     #[arg(long)]
     pub strict_model: bool,
 
-    /// The address to listen on; a path that ends in .sock is a Unix socket
-    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1")]
-    pub host: String,
+    /// The addresses to listen on, separated by commas; a path that ends in .sock is a Unix socket
+    #[arg(
+        long,
+        value_name = "ADDRESSES",
+        value_delimiter = ',',
+        default_value = "127.0.0.1"
+    )]
+    pub host: Vec<String>,
 
-    /// The port; 0: any free one, which is printed
+    /// The port of all addresses; 0: any free one, which is printed
     #[arg(long, value_name = "PORT", default_value_t = 8080)]
     pub port: u16,
 
@@ -244,14 +266,16 @@ pub enum PoolingName {
     Mean,
     Cls,
     Last,
+    None,
 }
 
-impl From<PoolingName> for Pooling {
-    fn from(name: PoolingName) -> Pooling {
+impl From<PoolingName> for Vectors {
+    fn from(name: PoolingName) -> Vectors {
         match name {
-            PoolingName::Mean => Pooling::Mean,
-            PoolingName::Cls => Pooling::Cls,
-            PoolingName::Last => Pooling::Last,
+            PoolingName::Mean => Vectors::One(Pooling::Mean),
+            PoolingName::Cls => Vectors::One(Pooling::Cls),
+            PoolingName::Last => Vectors::One(Pooling::Last),
+            PoolingName::None => Vectors::Each,
         }
     }
 }
@@ -267,8 +291,8 @@ impl Args {
                 "--alias: '{name}' is no name: it must have letters and no colon, which stands before the bits"
             );
         }
-        if self.host.is_empty() {
-            bail!("--host: give an address or the path of a Unix socket");
+        if self.host.iter().any(String::is_empty) {
+            bail!("--host: give addresses or paths of Unix sockets, none of them empty");
         }
         if self.metrics_public && !self.metrics {
             bail!("--metrics-public says who may read /metrics: give --metrics too");
@@ -291,6 +315,9 @@ impl Args {
             stall_timeout: self.stall_timeout,
             bits: self.bits,
             widths: self.widths.clone(),
+            draft_bits: self.draft_bits,
+            draft: self.draft,
+            draft_always: self.draft_always,
         }
     }
 }

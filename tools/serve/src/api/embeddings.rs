@@ -7,7 +7,7 @@ use trine::{Pooling, Scale};
 
 use super::request::fields::Fields;
 use super::request::{Caller, cache, prompt};
-use crate::engine::{Request, Vector};
+use crate::engine::{Request, Vector, Vectors};
 use crate::error::ApiError;
 use crate::service::Service;
 
@@ -22,7 +22,7 @@ pub struct Inputs {
     pub requests: Vec<Request>,
     /// The name of the model in the answer.
     model: String,
-    pooling: Pooling,
+    vectors: Vectors,
     scale: Scale,
     base64: bool,
     /// Whether the answer is in llama-server's own shape.
@@ -61,9 +61,15 @@ impl Inputs {
                 format!("the vectors of this model have {n_embd} numbers"),
             ));
         }
-        let pooling = pooling(&f)?.unwrap_or(service.pooling);
+        // This field is llama-server's, and so is the answer.
+        let native = native || name == "content";
+        let vectors = vectors(&f)?.unwrap_or(service.vectors);
+        if vectors == Vectors::Each {
+            let tokens: usize = prompts.iter().map(|p| p.tokens.len()).sum();
+            each(native, tokens, n_embd as usize)?;
+        }
         let one = Request {
-            pooling: Some(pooling),
+            vectors: Some(vectors),
             bits,
             cache: cache(&f, caller)?,
             deadline: caller.deadline_within(service),
@@ -76,11 +82,10 @@ impl Inputs {
         Ok(Inputs {
             requests: requests.collect(),
             model,
-            pooling,
+            vectors,
             scale: scale(&f)?,
             base64: base64(&f)?,
-            // This field is llama-server's, and so is the answer.
-            native: native || name == "content",
+            native,
         })
     }
 
@@ -90,6 +95,13 @@ impl Inputs {
         let tokens: usize = vectors.iter().map(|v| v.prompt_tokens).sum();
         let bits = vectors.first().map(|v| v.bits).filter(|b| *b > 0);
         let objects = vectors.into_iter().enumerate().map(|(i, mut vector)| {
+            if self.vectors == Vectors::Each {
+                // As they are, as llama-server has it.
+                let each = vector.numbers.len() / vector.prompt_tokens.max(1);
+                let states = vector.numbers.chunks(each.max(1)).map(|v| self.numbers(v));
+                let states = states.collect::<Vec<_>>().join(",");
+                return format!("{{\"index\":{i},\"embedding\":[{states}]}}");
+            }
             self.scale.apply(&mut vector.numbers);
             let numbers = self.numbers(&vector.numbers);
             match (self.native, self.base64) {
@@ -108,7 +120,7 @@ impl Inputs {
         }
         let model = Value::from(self.model.as_str());
         let usage = json!({"prompt_tokens": tokens, "total_tokens": tokens});
-        let effective = json!({"bits": bits, "pooling": self.pooling.name()});
+        let effective = json!({"bits": bits, "pooling": name(self.vectors)});
         format!(
             "{{\"object\":\"list\",\"data\":[{objects}],\"model\":{model},\"usage\":{usage},\"trine\":{effective}}}\n"
         )
@@ -125,14 +137,48 @@ impl Inputs {
     }
 }
 
-fn pooling(f: &Fields<'_>) -> Result<Option<Pooling>, ApiError> {
-    const NAME: &str = "pooling";
-    let Some(name) = f.text(NAME)? else {
+const POOLING: &str = "pooling";
+/// No pooling.
+const NONE: &str = "none";
+/// Most numbers of an answer that has a vector for every token.
+const MOST_NUMBERS: usize = 1 << 24;
+
+fn vectors(f: &Fields<'_>) -> Result<Option<Vectors>, ApiError> {
+    let Some(name) = f.text(POOLING)? else {
         return Ok(None);
     };
-    let known = Pooling::by_name(name);
-    let unknown = || ApiError::field(NAME, "must be \"mean\", \"cls\" or \"last\"");
+    if name == NONE {
+        return Ok(Some(Vectors::Each));
+    }
+    let known = Pooling::by_name(name).map(Vectors::One);
+    let unknown = || ApiError::field(POOLING, "must be \"mean\", \"cls\", \"last\" or \"none\"");
     known.map(Some).ok_or_else(unknown)
+}
+
+fn name(vectors: Vectors) -> &'static str {
+    match vectors {
+        Vectors::One(pooling) => pooling.name(),
+        Vectors::Each => NONE,
+    }
+}
+
+/// Whether there may be a vector for each of `tokens` tokens: OpenAI's shape has one for a text, and an answer has to end.
+fn each(native: bool, tokens: usize, n_embd: usize) -> Result<(), ApiError> {
+    if !native {
+        return Err(ApiError::field(
+            POOLING,
+            "\"none\" is for /embedding: OpenAI's shape has one vector for a text",
+        ));
+    }
+    if tokens.saturating_mul(n_embd) > MOST_NUMBERS {
+        return Err(ApiError::field(
+            POOLING,
+            format!(
+                "the vectors of {tokens} tokens are more than {MOST_NUMBERS} numbers; send less text at once"
+            ),
+        ));
+    }
+    Ok(())
 }
 
 /// llama-server's numbers: -1 nothing, 0 the largest, 2 the length. Other norms need powers whose last bits would be the

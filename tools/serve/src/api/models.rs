@@ -21,7 +21,7 @@ pub fn list(service: &Service) -> Value {
             json!({
                 "id": id,
                 "aliases": names.names,
-                "tags": [],
+                "tags": service.tags,
                 "object": "model",
                 "created": about.created,
                 "owned_by": "llamacpp",

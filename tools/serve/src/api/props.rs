@@ -44,7 +44,7 @@ pub fn slots(service: &Service) -> Value {
         json!({
             "id": i,
             "n_ctx": n_ctx,
-            "speculative": false,
+            "speculative": service.engine.options().draft_bits.is_some(),
             "is_processing": slot.busy,
             "next_token": [{
                 "has_next_token": slot.busy,

@@ -1,7 +1,7 @@
 //! What the engine counts, for `/metrics` and `/slots`.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Mutex, MutexGuard};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 /// Numbers that only grow, and what runs now.
@@ -32,6 +32,18 @@ pub struct Counters {
     /// See `pages`.
     pub free_pages: AtomicU64,
     slots: Mutex<Vec<Slot>>,
+    drafts: Mutex<Drafts>,
+}
+
+/// What became of drafts.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Drafts {
+    /// Drafts, of one or more tokens each.
+    pub drafts: u64,
+    /// Their tokens.
+    pub drafted: u64,
+    /// Of these, tokens that the texts have: the first of drafts, the second, and so on.
+    pub accepted: Vec<u64>,
 }
 
 /// A place for a running sequence.
@@ -79,7 +91,23 @@ impl Counters {
         self.decode_rows.fetch_add(decode_rows as u64, Relaxed);
     }
 
+    /// What became of drafts so far.
+    pub fn drafts(&self) -> Drafts {
+        let drafts = self.drafts.lock().unwrap_or_else(PoisonError::into_inner);
+        drafts.clone()
+    }
+
+    /// A draft of `drafted` tokens, whose first `accepted` the text has.
+    pub(super) fn add_draft(&self, drafted: usize, accepted: usize) {
+        let mut drafts = self.drafts.lock().unwrap_or_else(PoisonError::into_inner);
+        drafts.drafts += 1;
+        drafts.drafted += drafted as u64;
+        let positions = drafts.accepted.len().max(accepted);
+        drafts.accepted.resize(positions, 0);
+        drafts.accepted[..accepted].iter_mut().for_each(|n| *n += 1);
+    }
+
     fn lock(&self) -> MutexGuard<'_, Vec<Slot>> {
-        self.slots.lock().unwrap_or_else(|e| e.into_inner())
+        self.slots.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

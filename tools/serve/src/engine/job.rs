@@ -43,6 +43,9 @@ pub(super) fn chooser(r: &Request, model: &Model) -> Result<Chooser, Refused> {
     options.banned.extend(banned);
     let chooser = Chooser::new(model, options, r.ignore_eos, r.grammar.as_ref());
     let mut chooser = chooser.map_err(|e| Refused::Invalid(e.to_string()))?;
+    if r.odds && r.logprobs.is_some() {
+        chooser.keep_odds();
+    }
     r.prompt.iter().for_each(|&id| chooser.read(id));
     for &id in &r.resume {
         let replayed = chooser.replay(id);

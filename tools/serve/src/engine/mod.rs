@@ -7,6 +7,7 @@
 
 mod backend;
 mod counters;
+mod drafting;
 mod handle;
 mod job;
 mod memory;
@@ -18,11 +19,14 @@ mod running;
 mod scheduler;
 mod thread;
 
-pub use counters::{Counters, Slot};
+pub use counters::{Counters, Drafts, Slot};
 pub use handle::{Answer, Handle};
 pub use options::Options;
 pub use queue::Admission;
-pub use request::{Done, Ended, Event, Progress, Refused, Request, Token, TokenLogprobs, Vector};
+pub use request::{
+    Done, Ended, Event, Progress, Refused, Request, Token, TokenLogprobs, TokenOdds, Told, Vector,
+    Vectors,
+};
 
 #[cfg(test)]
 mod tests;

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use anyhow::{Result, bail};
+use trine::generate::speculate::SpeculateError;
 use trine::kv::PageLayout;
 use trine::{Model, Sampler};
 
@@ -38,6 +39,12 @@ pub struct Options {
     pub bits: Option<u8>,
     /// Widths that may be asked for; empty: all of the file.
     pub widths: Vec<u8>,
+    /// Bits per weight at which tokens are drafted where a request does not say; `None`: nothing is.
+    pub draft_bits: Option<u8>,
+    /// Most tokens of a draft.
+    pub draft: usize,
+    /// Draft even where it was measured not to make texts faster.
+    pub draft_always: bool,
 }
 
 impl Default for Options {
@@ -55,6 +62,9 @@ impl Default for Options {
             stall_timeout: Duration::from_secs(30),
             bits: None,
             widths: Vec::new(),
+            draft_bits: None,
+            draft: 16,
+            draft_always: false,
         }
     }
 }
@@ -99,6 +109,12 @@ impl Options {
             Some(bits) => Some(bits),
             None => self.widths.last().copied(),
         };
+        if let Some(draft) = self.draft_bits {
+            let widest = self.widths.last().copied().unwrap_or(0);
+            if let Err(why) = drafts_at(model, draft, widest) {
+                bail!("--draft-bits: {why}");
+            }
+        }
         Ok(self)
     }
 
@@ -147,7 +163,7 @@ impl Options {
             return invalid(format!("token {id} is outside the vocabulary of {n_vocab}"));
         }
         // A text has at least one token behind its prompt, a vector none.
-        let needed = tokens + usize::from(r.pooling.is_none());
+        let needed = tokens + usize::from(r.vectors.is_none());
         if needed > self.n_ctx() {
             let n_ctx = self.n_ctx();
             return Err(Refused::TooLong { tokens, n_ctx });
@@ -164,6 +180,11 @@ impl Options {
                     self.widths
                 ),
             });
+        }
+        if let Some(draft) = r.draft_bits.filter(|bits| *bits > 0)
+            && let Err(why) = drafts_at(model, draft, r.bits.or(self.bits).unwrap_or(0))
+        {
+            return invalid(format!("'draft_bits': {why}"));
         }
         if r.logprobs.is_some_and(|n| n > MOST_LOGPROBS) {
             return invalid(format!("more than {MOST_LOGPROBS} probabilities per token"));
@@ -185,6 +206,19 @@ impl Options {
             return invalid(e.to_string());
         }
         Ok(())
+    }
+}
+
+/// Whether `model` can draft at `draft` bits for texts at `bits`.
+fn drafts_at(model: &Model, draft: u8, bits: u8) -> Result<(), SpeculateError> {
+    let weights = model.weights();
+    weights.check_width(draft)?;
+    if weights.is_recurrent() {
+        return Err(SpeculateError::Recurrent);
+    }
+    match draft < bits {
+        true => Ok(()),
+        false => Err(SpeculateError::NotNarrower { draft, text: bits }),
     }
 }
 

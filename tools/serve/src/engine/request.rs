@@ -12,9 +12,9 @@ use trine::{Grammar, Pooling, SamplerOptions};
 pub struct Request {
     /// Its tokens, at least one.
     pub prompt: Vec<u32>,
-    /// What is asked for is the vector of the prompt, and no text: how the states of its tokens become one. Nothing that
-    /// is said of generated tokens counts then.
-    pub pooling: Option<Pooling>,
+    /// What is asked for is the vector of the prompt, or its tokens' vectors, and no text. Nothing that is said of generated
+    /// tokens counts then.
+    pub vectors: Option<Vectors>,
     /// Tokens that were generated after the prompt already, elsewhere: the text goes on behind them as if they had been
     /// generated here.
     pub resume: Vec<u32>,
@@ -32,8 +32,12 @@ pub struct Request {
     pub ignore_eos: bool,
     /// Bits per weight of an any-precision model; `None` for its widest.
     pub bits: Option<u8>,
+    /// Bits per weight at which tokens are drafted; 0: nothing is, `None`: as the server does. Changes no text.
+    pub draft_bits: Option<u8>,
     /// How many of the most likely tokens are told with every token, besides the token's own probability; `None`: nothing.
     pub logprobs: Option<usize>,
+    /// Tell, instead of how likely tokens were by the model, how likely they were to be drawn, behind the sampler's chain.
+    pub odds: bool,
     /// Tell the same of the prompt's tokens.
     pub prompt_logprobs: bool,
     /// Whether keys and values of others' prompts are reused and its own are left to others: those that give the same
@@ -48,7 +52,7 @@ impl Request {
     pub fn new(prompt: Vec<u32>) -> Request {
         Request {
             prompt,
-            pooling: None,
+            vectors: None,
             resume: Vec::new(),
             max_tokens: None,
             sampler: SamplerOptions::default(),
@@ -57,12 +61,23 @@ impl Request {
             stop: Vec::new(),
             ignore_eos: false,
             bits: None,
+            draft_bits: None,
             logprobs: None,
+            odds: false,
             prompt_logprobs: false,
             cache: Some(String::new()),
             deadline: None,
         }
     }
+}
+
+/// The vectors that are made of a prompt.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Vectors {
+    /// One, of the states of all its tokens.
+    One(Pooling),
+    /// The state of each of its tokens.
+    Each,
 }
 
 /// What the client of a request hears, in this order: `Prompt` once or several times, `PromptLogprobs` if asked for,
@@ -106,7 +121,28 @@ pub struct Token {
     /// The text that is certain now. Empty while a character is incomplete or a stop string may have begun.
     pub text: String,
     /// How likely it was, if that was asked for.
-    pub logprobs: Option<TokenLogprobs>,
+    pub logprobs: Option<Told>,
+}
+
+/// How likely a generated token was.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Told {
+    /// By the model.
+    Logprobs(TokenLogprobs),
+    /// To be drawn.
+    Odds(TokenOdds),
+}
+
+/// How likely a token was to be drawn, behind the sampler's chain.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TokenOdds {
+    /// The token.
+    pub id: u32,
+    /// Its probability.
+    pub odds: f32,
+    /// The tokens that were likeliest to be drawn, the likeliest first, none of probability 0; of equal ones the lower id
+    /// first.
+    pub top: Vec<(u32, f32)>,
 }
 
 /// How likely a token was, before anything was done to the logits.
@@ -152,12 +188,16 @@ pub struct Done {
     pub seed: u32,
     /// See `seed`.
     pub bits: u8,
+    /// Tokens that were drafted, and how many of them the text has.
+    pub drafted: usize,
+    /// See `drafted`.
+    pub accepted: usize,
 }
 
 /// The vector of a prompt.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Vector {
-    /// Its numbers, as the pooling left them.
+    /// Its numbers, as the pooling left them; those of several vectors one behind the other.
     pub numbers: Vec<f32>,
     /// Tokens of the prompt.
     pub prompt_tokens: usize,

@@ -1,9 +1,11 @@
 //! Connections: how many, how long, and how they end.
 
+use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 
 use axum::Router;
@@ -11,10 +13,10 @@ use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::graceful::GracefulShutdown;
 use hyper_util::service::TowerToHyperService;
-use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::io::AsyncWrite;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 
-use super::listen::Listener;
+use super::listen::{Listener, Stream};
 
 /// Most time between the beginning of a connection, or the end of an answer, and the end of the next request's head.
 const HEADERS: Duration = Duration::from_secs(10);
@@ -32,17 +34,18 @@ const FULL: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\ncontent-type: applicat
 
 /// Accepts connections until `stop` says so; then ends those that are idle and waits for the others.
 pub async fn accept(
-    listener: Listener,
+    listeners: Vec<Listener>,
     router: Router,
     most: usize,
     mut stop: watch::Receiver<bool>,
 ) {
     let connections = Arc::new(Semaphore::new(most));
     let graceful = GracefulShutdown::new();
+    let mut listeners = VecDeque::from(listeners);
     loop {
         let accepted = tokio::select! {
             _ = stop.wait_for(|stop| *stop) => break,
-            accepted = next(&listener) => accepted,
+            accepted = next(&mut listeners) => accepted,
         };
         let stream = match accepted {
             Ok(stream) => stream,
@@ -57,25 +60,23 @@ pub async fn accept(
             Err(_) => refuse(stream),
         }
     }
-    drop(listener);
+    drop(listeners);
     graceful.shutdown().await;
 }
 
-/// A connection of either kind.
-trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
-impl<T: AsyncRead + AsyncWrite + Send + Unpin> Stream for T {}
-
-async fn next(listener: &Listener) -> io::Result<Box<dyn Stream>> {
-    match listener {
-        Listener::Tcp(l) => {
-            let (stream, _) = l.accept().await?;
-            // Tokens are sent as they come, not collected.
-            stream.set_nodelay(true)?;
-            Ok(Box::new(stream))
+/// The next connection of any of them. The one that gave the last is asked last, so that none keeps the others waiting.
+async fn next(listeners: &mut VecDeque<Listener>) -> io::Result<Box<dyn Stream>> {
+    poll_fn(|cx| {
+        for _ in 0..listeners.len() {
+            listeners.rotate_left(1);
+            let accepted = listeners.back().map(|l| l.poll_accept(cx));
+            if let Some(Poll::Ready(accepted)) = accepted {
+                return Poll::Ready(accepted);
+            }
         }
-        #[cfg(unix)]
-        Listener::Unix(l, _) => Ok(Box::new(l.accept().await?.0)),
-    }
+        Poll::Pending
+    })
+    .await
 }
 
 fn serve(

@@ -1,9 +1,12 @@
 //! Where the server listens.
 
+use std::io;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
+use std::task::{Context, Poll};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context as _, Result, bail};
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpListener;
 
 use crate::args::Args;
@@ -18,30 +21,26 @@ pub enum Listener {
 }
 
 impl Listener {
-    /// Opens the socket that `args` name. Another address than a loopback one is open to other machines: it wants a key,
-    /// or the word that it shall be so.
+    /// Opens the sockets that `args` name, at least one. Another address than a loopback one is open to other machines: it
+    /// wants a key, or the word that it shall be so.
     ///
     /// # Errors
-    /// The address cannot be had, or needs a key.
-    pub async fn bind(args: &Args, has_keys: bool) -> Result<Listener> {
-        let (host, port) = (args.host.as_str(), args.port);
-        if host.ends_with(".sock") {
-            return unix(host);
+    /// An address cannot be had, or needs a key.
+    pub async fn bind(args: &Args, has_keys: bool) -> Result<Vec<Listener>> {
+        let may_be_open = has_keys || args.insecure_no_auth;
+        let (mut listeners, mut port) = (Vec::new(), args.port);
+        for host in &args.host {
+            let listener = match host.ends_with(".sock") {
+                true => unix(host)?,
+                false => tcp(host, port, may_be_open).await?,
+            };
+            // Where any port will do, it is the same one for all addresses.
+            if let Listener::Tcp(l) = &listener {
+                port = l.local_addr()?.port();
+            }
+            listeners.push(listener);
         }
-        let context = || format!("cannot listen on '{host}' port {port}");
-        let plain = host.trim_start_matches('[').trim_end_matches(']');
-        let addresses = (plain, port).to_socket_addrs().with_context(context)?;
-        let addresses: Vec<SocketAddr> = addresses.collect();
-        let open = addresses.iter().any(|a| !is_loopback(a.ip()));
-        if open && !has_keys && !args.insecure_no_auth {
-            bail!(
-                "--host {host} lets other machines in: give --api-key-file (or RSERVE_API_KEY), or --insecure-no-auth if all may ask"
-            );
-        }
-        let listener = TcpListener::bind(&addresses[..])
-            .await
-            .with_context(context)?;
-        Ok(Listener::Tcp(listener))
+        Ok(listeners)
     }
 
     /// How clients write it.
@@ -64,6 +63,45 @@ impl Listener {
             Listener::Unix(..) => true,
         }
     }
+
+    /// The next connection.
+    ///
+    /// # Errors
+    /// The client is gone already, or the system has no descriptors left.
+    pub fn poll_accept(&self, cx: &mut Context<'_>) -> Poll<io::Result<Box<dyn Stream>>> {
+        match self {
+            Listener::Tcp(l) => l.poll_accept(cx).map(|accepted| {
+                let (stream, _) = accepted?;
+                // Tokens are sent as they come, not collected.
+                stream.set_nodelay(true)?;
+                Ok(Box::new(stream) as Box<dyn Stream>)
+            }),
+            #[cfg(unix)]
+            Listener::Unix(l, _) => l
+                .poll_accept(cx)
+                .map(|accepted| Ok(Box::new(accepted?.0) as Box<dyn Stream>)),
+        }
+    }
+}
+
+/// A connection of either kind.
+pub trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
+impl<T: AsyncRead + AsyncWrite + Send + Unpin> Stream for T {}
+
+async fn tcp(host: &str, port: u16, may_be_open: bool) -> Result<Listener> {
+    let context = || format!("cannot listen on '{host}' port {port}");
+    let plain = host.trim_start_matches('[').trim_end_matches(']');
+    let addresses = (plain, port).to_socket_addrs().with_context(context)?;
+    let addresses: Vec<SocketAddr> = addresses.collect();
+    if !may_be_open && addresses.iter().any(|a| !is_loopback(a.ip())) {
+        bail!(
+            "--host {host} lets other machines in: give --api-key-file (or RSERVE_API_KEY), or --insecure-no-auth if all may ask"
+        );
+    }
+    let listener = TcpListener::bind(&addresses[..])
+        .await
+        .with_context(context)?;
+    Ok(Listener::Tcp(listener))
 }
 
 #[cfg(unix)]

@@ -4,7 +4,7 @@ use std::fmt::Write;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use super::state::State;
-use crate::engine::Counters;
+use crate::engine::{Counters, Drafts};
 use crate::service::{Histogram, Service};
 
 /// A page of metrics.
@@ -107,6 +107,7 @@ fn llama_server(page: &mut Page, state: &State, service: &Service) {
         "Most tokens that a text had.",
         get(&c.longest),
     );
+    drafts(page, &c.drafts());
     let since = state.since_last_scrape(totals(c));
     let rate = |tokens: u64, micros: u64| {
         if micros > 0 {
@@ -141,6 +142,34 @@ fn llama_server(page: &mut Page, state: &State, service: &Service) {
         "Texts that got a token in a step, on average.",
         get(&c.decode_rows) as f64 / steps,
     );
+}
+
+/// What became of drafts.
+fn drafts(page: &mut Page, drafts: &Drafts) {
+    page.counter(
+        "llamacpp:spec_decode_num_drafts_total",
+        "Drafts that were verified.",
+        drafts.drafts,
+    );
+    page.counter(
+        "llamacpp:spec_decode_num_draft_tokens_total",
+        "Tokens of drafts.",
+        drafts.drafted,
+    );
+    page.counter(
+        "llamacpp:spec_decode_num_accepted_tokens_total",
+        "Tokens of drafts that texts have.",
+        drafts.accepted.iter().sum(),
+    );
+    let name = "llamacpp:spec_decode_num_accepted_tokens_per_pos_total";
+    page.head(
+        name,
+        "counter",
+        "Tokens of drafts that texts have, by their place in the draft.",
+    );
+    for (position, n) in drafts.accepted.iter().enumerate() {
+        page.sample(name, &format!("{{position=\"{position}\"}}"), *n as f64);
+    }
 }
 
 /// What llama-server has no names for.

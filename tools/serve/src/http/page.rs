@@ -1,4 +1,4 @@
-//! The page: three files that are part of the program.
+//! Files that are part of the program: the three of the page, and the description of the routes.
 
 use std::sync::LazyLock;
 
@@ -10,7 +10,7 @@ use trine_tools::text;
 
 use super::reply::with_type;
 
-/// A file of the page.
+/// A file that is part of the program.
 pub struct File {
     kind: &'static str,
     text: &'static str,
@@ -64,5 +64,12 @@ pub static SCRIPT: LazyLock<File> = LazyLock::new(|| {
     File::new(
         "text/javascript; charset=utf-8",
         include_str!("../../assets/app.js"),
+    )
+});
+/// `/openapi.json`
+pub static OPENAPI: LazyLock<File> = LazyLock::new(|| {
+    File::new(
+        "application/json; charset=utf-8",
+        include_str!("../../assets/openapi.json"),
     )
 });

@@ -55,6 +55,10 @@ pub fn router(state: &Arc<State>) -> Router {
             );
     }
     let mut keyed = Router::new()
+        .route(
+            "/openapi.json",
+            get(|headers: HeaderMap| async move { page::OPENAPI.respond(&headers) }),
+        )
         .route("/v1/models", get(list))
         .route("/models", get(list))
         .route("/props", get(show_props).post(not_here))

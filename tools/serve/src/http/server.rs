@@ -23,7 +23,7 @@ const LAST_WORDS: Duration = Duration::from_secs(5);
 /// A server that accepts connections.
 pub struct Server {
     state: Arc<State>,
-    url: String,
+    urls: Vec<String>,
     stop: watch::Sender<bool>,
     accepting: JoinHandle<()>,
     loading: Option<oneshot::Receiver<Result<std::thread::JoinHandle<()>>>>,
@@ -39,12 +39,13 @@ impl Server {
     pub async fn start(args: &Args, isolate: Arc<dyn Isolate>) -> Result<Server> {
         args.check()?;
         let keys = Keys::gather(args)?;
-        let listener = Listener::bind(args, !keys.is_empty()).await?;
-        let url = listener.url();
-        let state = Arc::new(State::new(args, listener.is_local(), keys));
+        let listeners = Listener::bind(args, !keys.is_empty()).await?;
+        let urls = listeners.iter().map(Listener::url).collect();
+        let local = listeners.iter().all(Listener::is_local);
+        let state = Arc::new(State::new(args, local, keys));
         let (stop, stopped) = watch::channel(false);
         let router = router(&state);
-        let accepting = tokio::spawn(accept(listener, router, args.max_connections, stopped));
+        let accepting = tokio::spawn(accept(listeners, router, args.max_connections, stopped));
         let (loaded, loading) = oneshot::channel();
         let (args, at) = (args.clone(), state.clone());
         let thread = std::thread::Builder::new().name("load".into());
@@ -59,7 +60,7 @@ impl Server {
         thread.spawn(load).context("cannot start a thread")?;
         Ok(Server {
             state,
-            url,
+            urls,
             stop,
             accepting,
             loading: Some(loading),
@@ -67,9 +68,9 @@ impl Server {
         })
     }
 
-    /// The address as clients write it.
-    pub fn url(&self) -> &str {
-        &self.url
+    /// The addresses as clients write them, in the order of the options.
+    pub fn urls(&self) -> &[String] {
+        &self.urls
     }
 
     /// Waits until the model is loaded.
@@ -94,13 +95,13 @@ impl Server {
     /// What is said when the model is loaded.
     pub fn greeting(&self) -> String {
         let Ok(service) = self.state.service() else {
-            return self.url.clone();
+            return self.urls.join(", ");
         };
         let options = service.engine.options();
         format!(
             "{} is ready at {} ({} texts at once, {} tokens each)",
             service.names.id(),
-            self.url,
+            self.urls.join(", "),
             options.parallel,
             options.n_ctx()
         )

@@ -19,7 +19,7 @@ use trine::{ChatTemplate, DryBreakers, Grammar, NumberPath, Pooling};
 use trine_tools::{load, text};
 
 use crate::args::Args;
-use crate::engine::Handle;
+use crate::engine::{Handle, Vectors};
 use crate::error::ApiError;
 
 pub use about::{About, now};
@@ -40,12 +40,14 @@ pub struct Service {
     pub names: Names,
     /// What is told of it.
     pub about: About,
+    /// Words that say what it is for.
+    pub tags: Vec<String>,
     /// What requests may ask for.
     pub limits: Limits,
     /// What was measured.
     pub meters: Meters,
     /// How vectors are made where a request does not say.
-    pub pooling: Pooling,
+    pub vectors: Vectors,
     /// The source of the chat template.
     pub template_source: Option<String>,
     template: Option<ChatTemplate>,
@@ -103,7 +105,10 @@ impl Service {
         let path = args.model.number_path.map(NumberPath::from);
         let about = About::of(&model, file.clone(), path.unwrap_or_default())?;
         let about = about.with(&args.model)?;
-        let pooling = args.pooling.map(Pooling::from).or(model.pooling());
+        let vectors = args.pooling.map_or_else(
+            || Vectors::One(model.pooling().unwrap_or(Pooling::Mean)),
+            Vectors::from,
+        );
         let (engine, thread) = Handle::start(model, args.engine())?;
         let names = match args.alias.is_empty() {
             true => vec![file],
@@ -116,6 +121,7 @@ impl Service {
                 strict: args.strict_model,
             },
             about,
+            tags: args.tags.clone(),
             limits: Limits {
                 max_choices: args.max_choices,
                 predict: args.predict,
@@ -127,7 +133,7 @@ impl Service {
                     .map(Duration::from_secs),
             },
             meters: Meters::default(),
-            pooling: pooling.unwrap_or(Pooling::Mean),
+            vectors,
             template_source,
             template,
             longest_token,

@@ -6,14 +6,13 @@ use std::thread;
 
 use serde_json::{Value, json};
 use trine::eval::LogProbabilities;
-use trine::quant::anyprec;
 use trine::{GenerateOptions, SamplerOptions, SessionOptions};
 
 use crate::client::{ask, open, request};
-use crate::local::{Local, shared, start, start_with};
+use crate::local::{Local, any_precision, shared, start, start_with};
 
 /// Different requests of all lengths.
-fn requests(n: usize) -> Vec<Value> {
+pub fn requests(n: usize) -> Vec<Value> {
     let text = std::fs::read_to_string(trine_testkit::wikitext()).expect("a text");
     let text: Vec<char> = text.chars().take(40_000).collect();
     let one = |i: usize| {
@@ -31,7 +30,7 @@ fn answer(to: SocketAddr, body: &Value) -> Value {
 }
 
 /// All at once, in this order.
-fn together(to: SocketAddr, bodies: &[Value]) -> Vec<Value> {
+pub fn together(to: SocketAddr, bodies: &[Value]) -> Vec<Value> {
     thread::scope(|s| {
         let threads: Vec<_> = bodies
             .iter()
@@ -44,7 +43,7 @@ fn together(to: SocketAddr, bodies: &[Value]) -> Vec<Value> {
     })
 }
 
-fn alone(local: &Local, bodies: &[Value]) -> Vec<Value> {
+pub fn alone(local: &Local, bodies: &[Value]) -> Vec<Value> {
     let uncached = |body: &Value| {
         let mut body = body.clone();
         body["cache_prompt"] = false.into();
@@ -169,17 +168,8 @@ fn the_cache_changes_no_bit() {
 #[test]
 fn widths_side_by_side() {
     let folder = trine_testkit::folder();
-    let path = folder.path().join("ap.gguf");
-    let file = trine::open_file(trine_testkit::trilm(), true).expect("a file");
-    let recipe = anyprec::Recipe::new(anyprec::Target::parse("AP1-3").expect("a target"));
-    let plan = anyprec::Plan::new(&file, &recipe).expect("a plan");
-    let options = anyprec::RunOptions {
-        isa: trine::Isa::detect(),
-        threads: 2,
-    };
-    let mut uniform = anyprec::Sensitivity::Uniform;
-    anyprec::run(&file, &plan, &mut uniform, &path, options, &mut ()).expect("a file");
-    let local = start_with(path.to_str().expect("a path"), &["--alias", "ap"]);
+    let options = ["--alias", "ap", "--tags", "chat,small"];
+    let local = start_with(&any_precision(folder.path()), &options);
     let bodies: Vec<Value> = requests(9)
         .into_iter()
         .enumerate()
@@ -205,7 +195,9 @@ fn widths_side_by_side() {
         .map(|m| &m["id"])
         .collect();
     assert_eq!(ids, ["ap", "ap:1bit", "ap:2bit", "ap:3bit"]);
+    assert_eq!(listed["data"][1]["tags"], json!(["chat", "small"]));
     // The same weights as before, whatever planes and tables they are made of.
+    let file = trine::open_file(trine_testkit::trilm(), true).expect("a file");
     let weights = file.tensors().map(|t| t.elements()).sum::<u64>();
     assert_eq!(listed["data"][0]["meta"]["n_params"], weights);
     named["bits"] = 8.into();

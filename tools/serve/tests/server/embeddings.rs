@@ -196,6 +196,50 @@ fn a_whole_context_and_more_inputs_than_may_wait() {
 }
 
 #[test]
+fn every_token_may_have_a_vector_of_its_own() {
+    let model = model();
+    let text = "The game of chess is played";
+    let tokens = model.tokenizer().encode(text, true, true).expect("tokens");
+    let options = EmbedOptions {
+        pooling: Some(Pooling::Last),
+        scale: Scale::None,
+        ..EmbedOptions::default()
+    };
+    // The state of a token sees those before it and no other.
+    let vector = |n: usize| bits(&model.embed(&tokens[..n], &options).expect("a vector"));
+    let expected: Vec<Vec<u32>> = (1..=tokens.len()).map(vector).collect();
+    let read = |answer: &Value| -> Vec<Vec<u32>> {
+        let states = answer["embedding"].as_array().expect("vectors");
+        states.iter().map(|v| bits(&numbers(v))).collect()
+    };
+    let body = json!({"input": [text, "The"], "pooling": "none"});
+    let answer = ask(shared(), "/embedding", &body);
+    assert_eq!(read(&answer[0]), expected);
+    assert_eq!(answer[1]["index"], 1);
+    // The server's own way, and portions of three tokens.
+    let server = start(&["--pooling", "none", "--prefill-chunk", "3"]);
+    let answer = ask(server.to, "/embeddings", &json!({"content": text}));
+    assert_eq!(read(&answer[0]), expected);
+    for (to, body) in [
+        (server.to, json!({"input": text})),
+        (shared(), json!({"input": text, "pooling": "none"})),
+    ] {
+        let error = post(to, "/v1/embeddings", &body).error(400);
+        assert!(
+            error["message"]
+                .as_str()
+                .is_some_and(|m| m.contains("'pooling'"))
+        );
+    }
+    let one = ask(
+        server.to,
+        "/v1/embeddings",
+        &json!({"input": text, "pooling": "mean"}),
+    );
+    assert_eq!(one["trine"]["pooling"], "mean");
+}
+
+#[test]
 fn mistakes_are_named() {
     for (field, value) in [
         ("input", json!([])),
@@ -212,6 +256,7 @@ fn mistakes_are_named() {
         ("encoding_format", json!(1)),
         ("dimensions", json!(3)),
         ("pooling", json!("none")),
+        ("pooling", json!("rank")),
         ("embd_normalize", json!(3)),
         ("model", json!(1)),
     ] {

@@ -169,6 +169,31 @@ fn other_machines_need_a_key() {
     assert_eq!(refused(&["--host", "0.0.0.0", "--insecure-no-auth"]), None);
     assert_eq!(refused(&["--host", "0.0.0.0", "--api-key", "k"]), None);
     assert_eq!(refused(&["--host", "::1"]), None);
+    let error = refused(&["--host", "127.0.0.1,0.0.0.0"]).expect("a refusal");
+    assert!(error.contains("--host 0.0.0.0"), "{error}");
+}
+
+#[test]
+fn several_addresses() {
+    let local = start(&["--host", "127.0.0.1,::1,127.0.0.2"]);
+    let server = local.server.as_ref().expect("a server");
+    let urls = server.urls().iter().map(|url| {
+        let address = url.strip_prefix("http://").expect("an address");
+        address.parse::<std::net::SocketAddr>().expect("an address")
+    });
+    let addresses: Vec<_> = urls.collect();
+    assert_eq!(addresses.len(), 3);
+    assert!(addresses.iter().all(|a| a.port() == local.to.port()));
+    for _ in 0..2 {
+        for &to in &addresses {
+            assert_eq!(get(to, "/health").status, 200, "{to}");
+        }
+    }
+    // Each of them is a loopback address, so only local names are answered.
+    assert_eq!(
+        with(addresses[1], "GET", "/health", &[("host", "evil.example")]).status,
+        403
+    );
 }
 
 #[test]

@@ -1,11 +1,13 @@
 //! Servers in this process.
 
 use std::net::SocketAddr;
+use std::path::Path;
 use std::sync::{Arc, LazyLock, OnceLock};
 use std::time::Duration;
 
 use clap::Parser;
 use tokio::runtime::Runtime;
+use trine::quant::anyprec;
 use trine_serve::args::Args;
 use trine_serve::http::Server;
 use trine_tools::isolate::OtherProgram;
@@ -26,6 +28,21 @@ pub struct Local {
 pub fn start(more: &[&str]) -> Local {
     let model = trine_testkit::trilm();
     start_with(model.to_str().expect("a path"), more)
+}
+
+/// Writes the bundled model at 1 to 3 bits per weight into a folder; its path.
+pub fn any_precision(folder: &Path) -> String {
+    let path = folder.join("ap.gguf");
+    let file = trine::open_file(trine_testkit::trilm(), true).expect("a file");
+    let recipe = anyprec::Recipe::new(anyprec::Target::parse("AP1-3").expect("a target"));
+    let plan = anyprec::Plan::new(&file, &recipe).expect("a plan");
+    let options = anyprec::RunOptions {
+        isa: trine::Isa::detect(),
+        threads: 2,
+    };
+    let mut uniform = anyprec::Sensitivity::Uniform;
+    anyprec::run(&file, &plan, &mut uniform, &path, options, &mut ()).expect("a file");
+    path.to_str().expect("a path").to_owned()
 }
 
 /// Starts a server and waits until its model is loaded.
@@ -52,8 +69,7 @@ pub fn start_with(model: &str, more: &[&str]) -> Local {
     RUNTIME.block_on(async {
         let mut server = Server::start(&args, isolate()).await.expect("a server");
         server.ready().await.expect("a model");
-        let to = server
-            .url()
+        let to = server.urls()[0]
             .trim_start_matches("http://")
             .parse()
             .expect("an address");

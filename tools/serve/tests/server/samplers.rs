@@ -192,3 +192,47 @@ fn a_text_that_cannot_be_taken_up_in_the_middle_is_refused_by_name() {
         );
     }
 }
+
+#[test]
+fn what_tokens_are_drawn_with_is_told() {
+    let fields = json!({"n_probs": 4, "top_k": 6, "n_predict": 12, "post_sampling_probs": true});
+    let asked = body(&fields);
+    let a = ask(shared(), "/completion", &asked);
+    let mut without = asked.clone();
+    without["post_sampling_probs"] = false.into();
+    let b = ask(shared(), "/completion", &without);
+    assert_eq!(a["content"], b["content"]);
+    assert_eq!(a["generation_settings"]["post_sampling_probs"], true);
+    let number = |v: &Value| v.as_f64().expect("a number");
+    let list = a["completion_probabilities"].as_array().expect("a list");
+    assert_eq!(list.len(), 12);
+    for (i, one) in list.iter().enumerate() {
+        let top = one["top_probs"].as_array().expect("a list");
+        let odds: Vec<f64> = top.iter().map(|t| number(&t["prob"])).collect();
+        assert!((1..=4).contains(&top.len()) && odds.is_sorted_by(|a, b| a >= b));
+        assert!(odds.iter().all(|p| *p > 0.0) && odds.iter().sum::<f64>() < 1.000_001);
+        let own = number(&one["prob"]);
+        let same = top.iter().find(|t| t["id"] == one["id"]);
+        assert!(
+            same.map_or(own > 0.0 && own <= odds[odds.len() - 1], |t| t["prob"]
+                == one["prob"])
+        );
+        assert_eq!(one["id"], b["completion_probabilities"][i]["id"]);
+        assert!(one.get("logprob").is_none());
+    }
+    // All that a greedy choice leaves is the choice.
+    let mut greedy = asked.clone();
+    greedy["temperature"] = 0.into();
+    let greedy = ask(shared(), "/completion", &greedy)["completion_probabilities"][0].clone();
+    assert_eq!(number(&greedy["prob"]), 1.0);
+    assert_eq!(greedy["top_probs"].as_array().map(Vec::len), Some(1));
+    let chat = json!({
+        "messages": [{"role": "user", "content": "Hi"}], "max_tokens": 2, "logprobs": true, "top_logprobs": 2,
+        "post_sampling_probs": true,
+    });
+    let chat = ask(shared(), "/v1/chat/completions", &chat);
+    assert!(chat["choices"][0]["logprobs"]["content"][0]["top_probs"].is_array());
+    let mut text = asked;
+    text["logprobs"] = 2.into();
+    post(shared(), "/v1/completions", &text).error(400);
+}

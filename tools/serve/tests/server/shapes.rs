@@ -318,6 +318,17 @@ fn metrics_count_what_answers_say() {
         generated += usage["completion_tokens"].as_u64().expect("a number");
         prompt += usage["prompt_tokens"].as_u64().expect("a number");
     }
+    let mut cached = 0;
+    for _ in 0..2 {
+        // All but the last token of the second prompt is in the cache then.
+        let body = json!({"prompt": "A game of the same kind", "max_tokens": 3, "seed": 1});
+        let timings = ask(to, "/v1/completions", &body)["timings"].clone();
+        let number = |name: &str| timings[name].as_u64().expect("a number");
+        generated += number("predicted_n");
+        prompt += number("prompt_n");
+        cached += number("cache_n");
+    }
+    assert!(cached > 0);
     get(to, "/nowhere").error(404);
     // An answer is sent before its last step is counted.
     let counted = format!("llamacpp:tokens_predicted_total {generated}\n");
@@ -339,12 +350,13 @@ fn metrics_count_what_answers_say() {
     };
     assert_eq!(value("llamacpp:tokens_predicted_total"), generated as f64);
     assert_eq!(value("llamacpp:prompt_tokens_total"), prompt as f64);
+    assert_eq!(value("llamacpp:prompt_tokens_cached_total"), cached as f64);
     assert_eq!(
         value("trine:tokens_total{bits=\"0\",kind=\"generated\"}"),
         generated as f64
     );
     assert_eq!(value("trine:requests_total{code=\"404\"}"), 1.0);
-    assert_eq!(value("trine:time_to_first_token_seconds_count"), 3.0);
+    assert_eq!(value("trine:time_to_first_token_seconds_count"), 5.0);
     assert_eq!(value("llamacpp:requests_processing"), 0.0);
     // every sample has its help and its type before it
     for line in text.lines().filter(|l| !l.starts_with('#')) {

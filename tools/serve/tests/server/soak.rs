@@ -137,9 +137,10 @@ fn nothing_grows() {
     round(0, requests / 4);
     let (memory, open) = (resident(process), descriptors(process));
     round(requests / 4, requests - requests / 4);
-    let grown = resident(process).saturating_sub(memory);
+    let (memory_now, now) = (resident(process), descriptors(process));
+    println!("{requests} requests: {memory} KiB became {memory_now}, {open} descriptors {now}");
+    let grown = memory_now.saturating_sub(memory);
     assert!(grown < 48 << 10, "{grown} KiB more memory");
-    let now = descriptors(process);
     assert!(now <= open + 16, "{open} descriptors became {now}");
     let after = ask(
         to,

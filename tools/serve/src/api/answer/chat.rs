@@ -6,7 +6,7 @@ use super::probabilities::entry;
 use super::reply::{Choice, Part, Reply};
 use super::{native, shapes};
 use crate::api::request::tools::reader::{Piece, Reader};
-use crate::engine::TokenLogprobs;
+use crate::engine::Told;
 
 const WHOLE: &str = "chat.completion";
 const CHUNK: &str = "chat.completion.chunk";
@@ -81,7 +81,7 @@ fn finish_reason(choice: &Choice, calls: usize) -> Value {
     }
 }
 
-fn logprobs(reply: &Reply, list: &[TokenLogprobs]) -> Value {
+fn logprobs(reply: &Reply, list: &[Told]) -> Value {
     let tokenizer = reply.service.engine.model().tokenizer();
     let content: Vec<Value> = list.iter().map(|t| entry(tokenizer, t)).collect();
     json!({ "content": content })

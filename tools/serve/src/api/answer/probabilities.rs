@@ -3,7 +3,7 @@
 use serde_json::{Map, Value, json};
 use trine::Tokenizer;
 
-use crate::engine::TokenLogprobs;
+use crate::engine::{TokenLogprobs, Told};
 
 /// The number in JSON that reads back to the same f32: the shortest there is. JSON has no infinity, so the lowest
 /// number stands for it, as llama-server has it.
@@ -18,14 +18,22 @@ fn text(piece: &[u8]) -> String {
 }
 
 /// A token in the shape of chats and of the native route.
-pub fn entry(tokenizer: &Tokenizer, t: &TokenLogprobs) -> Value {
-    let one = |id: u32, logprob: f32| {
-        let piece = tokenizer.piece(id, true);
-        json!({"id": id, "token": text(&piece), "bytes": piece, "logprob": number(logprob)})
+pub fn entry(tokenizer: &Tokenizer, told: &Told) -> Value {
+    let (id, own, top) = match told {
+        Told::Logprobs(t) => (t.id, t.logprob, &t.top),
+        Told::Odds(t) => (t.id, t.odds, &t.top),
     };
-    let mut out = one(t.id, t.logprob);
-    let top: Vec<Value> = t.top.iter().map(|(id, p)| one(*id, *p)).collect();
-    out["top_logprobs"] = top.into();
+    let [name, names] = match told {
+        Told::Logprobs(_) => ["logprob", "top_logprobs"],
+        Told::Odds(_) => ["prob", "top_probs"],
+    };
+    let one = |id: u32, value: f32| {
+        let piece = tokenizer.piece(id, true);
+        json!({"id": id, "token": text(&piece), "bytes": piece, name: number(value)})
+    };
+    let mut out = one(id, own);
+    let top: Vec<Value> = top.iter().map(|(id, p)| one(*id, *p)).collect();
+    out[names] = top.into();
     out
 }
 
@@ -71,8 +79,15 @@ impl<'a> Columns<'a> {
         }
     }
 
+    /// A generated token. What it was drawn with has no place in this shape, and the route does not ask for it.
+    pub fn generated(&mut self, told: &Told) {
+        if let Told::Logprobs(t) = told {
+            self.token(t);
+        }
+    }
+
     /// A token.
-    pub fn token(&mut self, t: &TokenLogprobs) {
+    fn token(&mut self, t: &TokenLogprobs) {
         let mut top = Map::new();
         for (id, logprob) in &t.top {
             // Tokens with equal texts: the likelier one stands for both.

@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::items::Items;
 use crate::api::request::Asked;
 use crate::api::request::tools::reader::Reader;
-use crate::engine::{Done, Ended, Event, Progress, Request, TokenLogprobs};
+use crate::engine::{Done, Ended, Event, Progress, Request, TokenLogprobs, Told};
 use crate::error::ApiError;
 use crate::service::{Service, now};
 
@@ -24,7 +24,7 @@ pub struct Choice {
     /// Its tokens; in a stream empty.
     pub tokens: Vec<u32>,
     /// How likely they were; in a stream only of those whose text was not sent yet.
-    pub logprobs: Vec<TokenLogprobs>,
+    pub logprobs: Vec<Told>,
     /// How likely the tokens of the prompt were, if that was asked for.
     pub prompt_logprobs: Vec<TokenLogprobs>,
     /// How much of the prompt was read.

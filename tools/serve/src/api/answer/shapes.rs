@@ -86,7 +86,7 @@ pub fn timings(choice: &Choice) -> Value {
     let prompt_n = prompt.saturating_sub(cached);
     // The first token comes with the prompt and takes no step of its own.
     let steps = generated.saturating_sub(1);
-    json!({
+    let mut timings = json!({
         "cache_n": cached,
         "prompt_n": prompt_n,
         "prompt_ms": millis(read),
@@ -96,7 +96,12 @@ pub fn timings(choice: &Choice) -> Value {
         "predicted_ms": millis(wrote),
         "predicted_per_token_ms": ratio(millis(wrote), steps as f64),
         "predicted_per_second": ratio(steps as f64 * 1e3, millis(wrote)),
-    })
+    });
+    if let Some(done) = choice.done.as_ref().filter(|d| d.drafted > 0) {
+        timings["draft_n"] = done.drafted.into();
+        timings["draft_n_accepted"] = done.accepted.into();
+    }
+    timings
 }
 
 /// `prompt_progress`.
@@ -173,7 +178,7 @@ pub fn settings(service: &Service, r: &Request, stream: bool) -> Value {
         "grammar": r.grammar.as_ref().map_or("", Grammar::source),
         "samplers": s.samplers.iter().map(|kind| kind.name()).collect::<Vec<_>>(),
         "timings_per_token": false,
-        "post_sampling_probs": false,
+        "post_sampling_probs": r.odds,
         "bits": r.bits.or(service.engine.options().bits),
         "cache_prompt": r.cache.is_some(),
     })

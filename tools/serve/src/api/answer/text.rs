@@ -16,7 +16,7 @@ pub fn whole(reply: &Reply) -> Value {
         if reply.asked.echo {
             columns = logprobs;
         }
-        c.logprobs.iter().for_each(|t| columns.token(t));
+        c.logprobs.iter().for_each(|t| columns.generated(t));
         json!({
             "text": echo + &c.text,
             "index": i,
@@ -117,7 +117,7 @@ fn told(reply: &mut Reply, index: usize) -> Option<Value> {
     choice.request.logprobs?;
     let tokenizer = reply.service.engine.model().tokenizer();
     let mut columns = Columns::new(tokenizer, choice.chars);
-    list.iter().for_each(|t| columns.token(t));
+    list.iter().for_each(|t| columns.generated(t));
     choice.chars = columns.chars();
     Some(columns.finish())
 }

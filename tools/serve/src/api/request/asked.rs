@@ -188,7 +188,7 @@ fn request(
     let logprobs = logprobs(f, route)?;
     Ok(Request {
         prompt: Vec::new(),
-        pooling: None,
+        vectors: None,
         resume: f.ids("resume_tokens")?.unwrap_or_default(),
         max_tokens: max_tokens(f, service)?,
         sampler,
@@ -197,7 +197,9 @@ fn request(
         stop: stops(f)?,
         ignore_eos: f.is_set("ignore_eos")?,
         bits: None,
+        draft_bits: f.integer("draft_bits", 0..=8)?.map(|b| b as u8),
         logprobs,
+        odds: f.is_set("post_sampling_probs")?,
         prompt_logprobs: route == Route::Text && logprobs.is_some() && f.is_set("echo")?,
         cache: cache(f, caller)?,
         deadline: caller.deadline_within(service),

@@ -13,6 +13,10 @@ use crate::error::ApiError;
 pub fn check(f: &Fields<'_>, route: Route) -> Result<(), ApiError> {
     numbers(f)?;
     texts(f)?;
+    // OpenAI's shape of completions has no place for it.
+    if route == Route::Text {
+        refuse("post_sampling_probs", f.is_set("post_sampling_probs")?)?;
+    }
     match route {
         Route::Chat | Route::Responses | Route::Messages => chat(f),
         Route::Text => text(f),
@@ -32,8 +36,6 @@ fn numbers(f: &Fields<'_>) -> Result<(), ApiError> {
     for name in ["n_keep", "id_slot"] {
         f.integer(name, -1..=i64::from(i32::MAX))?;
     }
-    // How tokens are drafted changes no text.
-    f.integer("draft_bits", 0..=8)?;
     Ok(())
 }
 
@@ -41,7 +43,6 @@ fn texts(f: &Fields<'_>) -> Result<(), ApiError> {
     for name in ["lora", "chat_template"] {
         refuse(name, f.get(name).is_some_and(|v| !is_empty(v)))?;
     }
-    refuse("post_sampling_probs", f.is_set("post_sampling_probs")?)?;
     refuse("backend_sampling", f.is_set("backend_sampling")?)
 }
 
@@ -91,7 +92,7 @@ mod tests {
     #[test]
     fn what_is_switched_off_is_no_request() {
         let off = json!({
-            "n_indent": 0, "t_max_predict_ms": 0, "lora": [], "n_discard": 0, "draft_bits": 3,
+            "n_indent": 0, "t_max_predict_ms": 0, "lora": [], "n_discard": 0,
         });
         assert_eq!(checked(off), Ok(()));
     }

@@ -5,6 +5,7 @@
 //! its width; prompts are read in portions beside that. When pages run short, what the cache holds goes first, then the
 //! youngest sequence gives its pages back and begins again later, with the same tokens.
 
+mod draft;
 mod plan;
 mod step;
 
@@ -18,6 +19,7 @@ use trine::step::{PrefixTree, Sequence};
 
 use super::backend::Backend;
 use super::counters::Counters;
+use super::drafting::{Drafting, Worth};
 use super::job::Job;
 use super::options::Options;
 use super::pace::Pace;
@@ -37,6 +39,11 @@ impl Active {
     /// Tokens that are not evaluated.
     fn rest(&self) -> usize {
         self.run.tokens().len() - self.seq.len()
+    }
+
+    /// Whether the next step gives it its next token, and its prompt needs no step any more.
+    fn is_generating(&self) -> bool {
+        self.rest() == 1 && self.run.has_read_prompt()
     }
 
     /// Leaves its first positions to those that begin alike.
@@ -59,6 +66,7 @@ pub(super) struct Scheduler<B> {
     active: Vec<Active>,
     tree: PrefixTree,
     pace: Pace,
+    worth: Worth,
     /// Width of the last step.
     width: u8,
 }
@@ -74,6 +82,7 @@ impl<B: Backend> Scheduler<B> {
         Scheduler {
             tree: PrefixTree::new(backend.pages()),
             pace: Pace::new(options),
+            worth: Worth::new(options.draft_always),
             backend,
             model: model.clone(),
             options: options.clone(),
@@ -88,8 +97,19 @@ impl<B: Backend> Scheduler<B> {
     /// Takes a request from the queue's door.
     pub fn take(&mut self, job: Job) {
         let bits = job.request.bits.or(self.options.bits).unwrap_or(0);
-        let run = Running::new(job, &self.model, bits, self.options.n_ctx());
+        let drafting = Drafting::new(self.draft_bits(&job, bits), self.options.draft);
+        let run = Running::new(job, &self.model, bits, drafting, self.options.n_ctx());
         self.waiting.push_back(run);
+    }
+
+    /// At how many bits tokens of a request at `bits` are drafted; 0: none are.
+    fn draft_bits(&self, job: &Job, bits: u8) -> u8 {
+        let r = &job.request;
+        let draft = r.draft_bits.or(self.options.draft_bits).unwrap_or(0);
+        match draft < bits && r.vectors.is_none() {
+            true => draft,
+            false => 0,
+        }
     }
 
     /// Whether there is any request.

@@ -82,7 +82,7 @@ fn logits_under_load_are_those_of_a_session() {
     let engine = engine.expect("an engine").0;
     // Texts and vectors in the same steps.
     let vector = Request {
-        pooling: Some(Pooling::Mean),
+        vectors: Some(Vectors::One(Pooling::Mean)),
         cache: None,
         ..Request::new(requests[0].prompt.clone())
     };

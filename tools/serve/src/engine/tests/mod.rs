@@ -141,7 +141,7 @@ fn requests(count: usize) -> Vec<Request> {
 struct Heard {
     text: String,
     tokens: Vec<u32>,
-    logprobs: Vec<Option<TokenLogprobs>>,
+    logprobs: Vec<Option<Told>>,
     prompt: Vec<TokenLogprobs>,
     ended: Ended,
     cached: usize,

@@ -1,5 +1,8 @@
 //! A request on its way: its tokens, its sampler, what its client has heard.
 
+mod ahead;
+mod gathered;
+
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
@@ -7,11 +10,15 @@ use tokio::sync::mpsc::error::TrySendError;
 use trine::Model;
 use trine::eval::LogProbabilities;
 use trine::generate::{ChooseError, End, TextStream};
-use trine::step::{Kind, Pooled};
+use trine::step::Kind;
 
 use super::counters::Slot;
+use super::drafting::Drafting;
 use super::job::Job;
-use super::request::{Done, Ended, Event, Progress, Refused, Token, TokenLogprobs, Vector};
+use super::request::{
+    Done, Ended, Event, Progress, Refused, Token, TokenLogprobs, TokenOdds, Told, Vector,
+};
+use gathered::Gathered;
 
 /// Tokens of one text, evaluated and not.
 pub(super) struct Running {
@@ -23,13 +30,14 @@ pub(super) struct Running {
     /// Tokens generated, resumed ones included.
     generated: usize,
     pub bits: u8,
+    pub drafting: Drafting,
     text: TextStream,
     n_ctx: usize,
     /// Found in the cache when the request was begun first.
     cached: usize,
     prompt_logprobs: Vec<TokenLogprobs>,
-    /// The vector that is asked for instead of a text.
-    pooled: Option<Pooled>,
+    /// The vectors that are asked for instead of a text.
+    gathered: Option<Gathered>,
     /// When the first logits behind the prompt were there.
     prompt_done: Option<Instant>,
     /// Events that the client had no room for, and since when.
@@ -53,7 +61,7 @@ pub(super) enum Fate {
 
 impl Running {
     /// A request at its beginning.
-    pub fn new(job: Job, model: &Model, bits: u8, n_ctx: usize) -> Running {
+    pub fn new(job: Job, model: &Model, bits: u8, drafting: Drafting, n_ctx: usize) -> Running {
         let r = &job.request;
         let mut text = TextStream::new(r.stop.clone());
         for &id in &r.resume {
@@ -62,11 +70,12 @@ impl Running {
         }
         let tokens = [&r.prompt[..], &r.resume[..]].concat();
         Running {
-            pooled: r.pooling.map(|pooling| Pooled::new(pooling, tokens.len())),
+            gathered: r.vectors.map(|v| Gathered::new(v, tokens.len())),
             given: tokens.len(),
             generated: r.resume.len(),
             tokens,
             bits,
+            drafting,
             text,
             n_ctx,
             cached: 0,
@@ -99,20 +108,20 @@ impl Running {
 
     /// Whether hidden states are wanted, and no logits.
     pub fn wants_hidden(&self) -> bool {
-        self.pooled.is_some()
+        self.gathered.is_some()
     }
 
     fn pools_all(&self) -> bool {
-        self.pooled.as_ref().is_some_and(Pooled::wants_all)
+        self.gathered.as_ref().is_some_and(Gathered::wants_all)
     }
 
     /// Takes in the hidden state of the token at `position`, and ends with the last.
     pub fn pool(&mut self, position: usize, state: &[f32], now: Instant) {
-        let Some(pooled) = &mut self.pooled else {
+        let Some(gathered) = &mut self.gathered else {
             return;
         };
-        pooled.take(position, state);
-        match pooled.vector() {
+        gathered.take(position, state);
+        match gathered.finish() {
             Ok(None) => {}
             Err(e) => self.fail(e.to_string()),
             Ok(Some(numbers)) => {
@@ -195,12 +204,10 @@ impl Running {
         if self.left() == Some(0) {
             return self.end(String::new(), Ended::Text(End::Length), now);
         }
-        let raw = self.job.request.logprobs.map(|top| (top, logits.to_vec()));
-        for &(id, bias) in &self.job.request.logit_bias {
-            if bias > f32::NEG_INFINITY {
-                logits[id as usize] += bias;
-            }
-        }
+        // The model's own opinion, before anything is added to it.
+        let wanted = self.job.request.logprobs.filter(|_| !self.job.request.odds);
+        let raw = wanted.map(|top| (top, logits.to_vec()));
+        self.add_biases(logits);
         let id = match self.job.chooser.choose(logits) {
             Ok(Some(id)) => id,
             Ok(None) => return self.end(String::new(), Ended::Text(End::Eos), now),
@@ -210,6 +217,7 @@ impl Running {
         let evaluated = self.tokens.len();
         self.tokens.push(id);
         self.generated += 1;
+        self.drafting.chosen(id);
         let ends = model.end_tokens().contains(&id);
         let (text, stop) = if ends {
             (String::new(), None)
@@ -219,7 +227,10 @@ impl Running {
         self.send(Event::Token(Token {
             id,
             text,
-            logprobs: raw.map(|(top, raw)| token_logprobs(&raw, id, top)),
+            logprobs: match raw {
+                Some((top, raw)) => Some(Told::Logprobs(token_logprobs(&raw, id, top))),
+                None => self.odds(id),
+            },
         }));
         let end = match stop {
             Some(index) => End::Stop(index),
@@ -229,6 +240,18 @@ impl Running {
             None => return,
         };
         self.end(String::new(), Ended::Text(end), now);
+    }
+
+    /// How likely `id` was to be drawn, where that is to be told.
+    fn odds(&self, id: u32) -> Option<Told> {
+        let top = self.job.request.logprobs?;
+        let odds = self.job.chooser.odds();
+        let of = odds.iter().find(|(token, _)| *token == id);
+        Some(Told::Odds(TokenOdds {
+            id,
+            odds: of.map_or(0.0, |(_, p)| *p),
+            top: odds.iter().take(top).copied().collect(),
+        }))
     }
 
     /// Ends the text, with what was held back of it unless a stop string cuts that off.
@@ -251,6 +274,8 @@ impl Running {
             generation_time: now.duration_since(prompt_done),
             seed: self.job.request.sampler.seed,
             bits: self.bits,
+            drafted: self.drafting.drafted,
+            accepted: self.drafting.accepted,
         }));
         self.over = true;
     }

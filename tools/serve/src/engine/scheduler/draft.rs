@@ -1,0 +1,182 @@
+//! Drafts: tokens that are chosen one by one at fewer bits, and then evaluated together at the width of their text.
+//!
+//! Every token of a text is chosen from the logits of its own width, which have the same bits in any step, so drafts change
+//! no text: those that agree with the choices were evaluated already, and the others are forgotten within the step. What
+//! drafting leaves among keys and values is overwritten when the draft is verified.
+
+use trine::generate::Chooser;
+use trine::pool;
+use trine::step::{Segment, Sink};
+
+use super::super::backend::Backend;
+use super::plan::Plan;
+use super::{Active, Scheduler};
+
+/// What is drafted for an active request.
+pub(super) struct Draft {
+    /// The index of the request.
+    pub index: usize,
+    /// The last token of its text, and behind it what was drafted.
+    pub tokens: Vec<u32>,
+    /// Positions of its sequence before.
+    first: usize,
+    /// Most tokens that may be drafted.
+    most: usize,
+    bits: u8,
+    /// Chooses as the text's own chooser will, with the same random numbers.
+    chooser: Chooser,
+}
+
+/// What a step drafts.
+pub(super) enum Drafted {
+    /// Nobody may draft.
+    NotAsked,
+    /// It is not worth it.
+    Nothing,
+    /// These, ascending by their requests; none where nothing was worth a guess.
+    Tried(Vec<Draft>),
+}
+
+impl Drafted {
+    /// The drafts.
+    pub fn list(&self) -> &[Draft] {
+        match self {
+            Drafted::NotAsked | Drafted::Nothing => &[],
+            Drafted::Tried(drafts) => drafts,
+        }
+    }
+}
+
+impl Draft {
+    /// The tokens that were drafted.
+    pub fn drafted(&self) -> &[u32] {
+        &self.tokens[1..]
+    }
+}
+
+/// The logits of a step that drafts, by its segments.
+struct Rows(Vec<Vec<f32>>);
+
+impl Sink for Rows {
+    fn wants_hidden(&self, _: usize) -> bool {
+        false
+    }
+
+    fn logits(&mut self, _: usize, _: usize, logits: &[f32]) {
+        self.0.push(logits.to_vec());
+    }
+
+    fn hidden(&mut self, _: usize, _: usize, _: &[f32]) {}
+}
+
+impl<B: Backend> Scheduler<B> {
+    /// Drafts for the requests of a plan. The sequences are as they were.
+    pub(super) fn draft(&mut self, plan: &Plan) -> Drafted {
+        let mut drafts = self.drafts(plan);
+        if drafts.is_empty() {
+            return Drafted::NotAsked;
+        }
+        if !self.worth.wants_draft(self.width, plan.len()) {
+            return Drafted::Nothing;
+        }
+        let mut widths: Vec<u8> = drafts.iter().map(|d| d.bits).collect();
+        widths.sort_unstable();
+        widths.dedup();
+        widths
+            .into_iter()
+            .for_each(|b| self.draft_at(b, &mut drafts));
+        for draft in &drafts {
+            self.active[draft.index].seq.truncate(draft.first);
+        }
+        drafts.retain(|d| !d.drafted().is_empty());
+        Drafted::Tried(drafts)
+    }
+
+    /// Whether all that a plan does is to give each of its requests a token. While prompts are read or wait, drafts would
+    /// keep them waiting.
+    fn only_generates(&self, plan: &Plan) -> bool {
+        let generates = |&(i, _): &(usize, usize)| self.active[i].is_generating();
+        self.waiting.is_empty() && plan.iter().all(generates)
+    }
+
+    /// The requests of a plan that may draft, with nothing drafted yet.
+    fn drafts(&self, plan: &Plan) -> Vec<Draft> {
+        if !self.only_generates(plan) {
+            return Vec::new();
+        }
+        let pages = |i: usize, n: usize| self.active[i].seq.pages_for(n);
+        // Nobody gives pages back for a draft.
+        let needed: usize = plan.iter().map(|&(i, n)| pages(i, n)).sum();
+        let mut free = self.backend.pages().free().saturating_sub(needed);
+        let mut drafts = Vec::new();
+        for &(index, _) in plan {
+            let run = &self.active[index].run;
+            let most = run.most_drafted();
+            let more = pages(index, 1 + most) - pages(index, 1);
+            let Some(&last) = run.tokens().last().filter(|_| most > 0 && more <= free) else {
+                continue;
+            };
+            free -= more;
+            drafts.push(Draft {
+                index,
+                tokens: vec![last],
+                first: self.active[index].seq.len(),
+                most,
+                bits: run.draft_bits(),
+                chooser: run.chooser(),
+            });
+        }
+        drafts
+    }
+
+    /// Drafts at `bits` for those whose drafts are of that width, all of them in the same steps.
+    fn draft_at(&mut self, bits: u8, drafts: &mut [Draft]) {
+        let mut going: Vec<&mut Draft> = drafts.iter_mut().filter(|d| d.bits == bits).collect();
+        while !going.is_empty() {
+            let mut rows = Rows(Vec::new());
+            let mut wanted = going.iter().peekable();
+            let mut segments = Vec::new();
+            for (i, Active { seq, .. }) in self.active.iter_mut().enumerate() {
+                if let Some(draft) = wanted.next_if(|d| d.index == i) {
+                    segments.push(Segment {
+                        seq,
+                        tokens: &draft.tokens[draft.tokens.len() - 1..],
+                        logits_from: 0,
+                    });
+                }
+            }
+            if self.backend.step(bits, &mut segments, &mut rows).is_err() {
+                // The step that verifies says what is wrong, if it is wrong there too.
+                return;
+            }
+            let active = &self.active;
+            let model = &self.model;
+            let mut guesses: Vec<_> = going.into_iter().zip(rows.0).collect();
+            model.pool().install(|| {
+                pool::chunks_mut(&mut guesses, 1, |_, guess| {
+                    for (draft, logits) in guess {
+                        let run = &active[draft.index].run;
+                        let id = run.guess(model, &mut draft.chooser, logits);
+                        draft.tokens.extend(id);
+                        if id.is_none() {
+                            draft.most = 0;
+                        }
+                    }
+                });
+            });
+            let going_on = guesses.into_iter().map(|(draft, _)| draft);
+            going = going_on.filter(|d| d.drafted().len() < d.most).collect();
+        }
+    }
+
+    /// Counts what became of drafts and lets go of what the texts do not have, given for each request how many tokens of
+    /// its draft its text has.
+    pub(super) fn settle(&mut self, drafts: &[Draft], accepted: &[usize]) {
+        for (draft, &accepted) in drafts.iter().zip(accepted) {
+            let active = &mut self.active[draft.index];
+            active.seq.truncate(draft.first + 1 + accepted);
+            let drafted = draft.drafted().len();
+            self.counters.add_draft(drafted, accepted);
+        }
+    }
+}

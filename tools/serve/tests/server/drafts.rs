@@ -1,0 +1,127 @@
+//! Drafts at fewer bits change no text, and are counted.
+
+use serde_json::{Value, json};
+
+use crate::client::{ask, get, post};
+use crate::determinism::{alone, requests, together};
+use crate::local::{any_precision, shared, start_with};
+
+/// Drafts whatever they cost. The model is a ternary one, so two bits draft what three choose, and one bit mostly does not.
+fn always(bits: &'static str) -> Vec<&'static str> {
+    vec!["--draft-bits", bits, "--draft-always", "--metrics"]
+}
+
+/// Texts of all kinds at 3 bits: long and short ones, with stop strings, biases and forms.
+fn bodies() -> Vec<Value> {
+    let kinds = requests(16).into_iter().enumerate();
+    let bodies = kinds.map(|(i, mut body)| {
+        body["max_tokens"] = (1 + i * 11 % 60).into();
+        body["temperature"] = [0.0, 1.0][i % 2].into();
+        match i % 5 {
+            1 => body["stop"] = json!(["the", " a"]),
+            2 => body["logit_bias"] = json!([[5, 2.5], [7, false]]),
+            3 => body["grammar"] = "root ::= [a-z ]+".into(),
+            4 => body["dry_multiplier"] = 0.8.into(),
+            _ => body["ignore_eos"] = true.into(),
+        }
+        body
+    });
+    bodies.collect()
+}
+
+fn metric(text: &str, name: &str) -> f64 {
+    let mut lines = text.lines().filter_map(|l| l.strip_prefix(name));
+    let value = lines.find_map(|rest| rest.trim().parse().ok());
+    value.unwrap_or_else(|| panic!("{name} in {text}"))
+}
+
+#[test]
+fn drafts_change_no_text() {
+    let folder = trine_testkit::folder();
+    let model = any_precision(folder.path());
+    let bodies = bodies();
+    let expected = alone(&start_with(&model, &[]), &bodies);
+    for (bits, more) in [
+        ("1", &[][..]),
+        ("2", &["--draft", "3"]),
+        ("2", &["--kv-memory", "2M"]),
+    ] {
+        let options = [&always(bits), more, &["--max-queue", "64"]].concat();
+        let local = start_with(&model, &options);
+        assert_eq!(alone(&local, &bodies), expected, "{options:?}");
+        assert_eq!(together(local.to, &bodies), expected, "{options:?}");
+        let metrics = get(local.to, "/metrics").text();
+        let drafted = metric(&metrics, "llamacpp:spec_decode_num_draft_tokens_total ");
+        let accepted = metric(&metrics, "llamacpp:spec_decode_num_accepted_tokens_total ");
+        let right = match bits {
+            "1" => accepted < 0.9 * drafted,
+            _ => accepted > 0.9 * drafted,
+        };
+        assert!(right && accepted > 0.0, "{bits}: {accepted} of {drafted}");
+    }
+}
+
+#[test]
+fn widths_draft_side_by_side() {
+    let folder = trine_testkit::folder();
+    let model = any_precision(folder.path());
+    let mut bodies = bodies();
+    for (i, body) in bodies.iter_mut().enumerate() {
+        body["bits"] = (1 + i % 3).into();
+    }
+    let expected = alone(&start_with(&model, &[]), &bodies);
+    for (i, body) in bodies.iter_mut().enumerate() {
+        // Not at all, and at one or two bits.
+        body["draft_bits"] = [json!(0), json!(1), json!(1 + i % 2)][i % 3].clone();
+    }
+    let local = start_with(&model, &["--draft-always", "--max-queue", "64"]);
+    assert_eq!(together(local.to, &bodies), expected);
+}
+
+#[test]
+fn what_was_drafted_is_told() {
+    let folder = trine_testkit::folder();
+    let model = any_precision(folder.path());
+    let local = start_with(&model, &always("1"));
+    let mut sums = [0, 0];
+    for seed in 0..4 {
+        let body = json!({
+            "prompt": "The game of the", "n_predict": 48, "seed": seed, "temperature": 0.3, "ignore_eos": true,
+        });
+        let a = ask(local.to, "/completion", &body);
+        let timings = &a["timings"];
+        let [drafted, accepted] = ["draft_n", "draft_n_accepted"].map(|name| {
+            let number = timings[name].as_u64();
+            number.unwrap_or_else(|| panic!("{name} in {timings}"))
+        });
+        // A token that was drafted wrongly takes a step of its own.
+        assert!(accepted <= drafted && accepted < 48, "{timings}");
+        sums = [sums[0] + drafted, sums[1] + accepted];
+    }
+    assert!(sums[1] > 0);
+    let metrics = get(local.to, "/metrics").text();
+    let told = [
+        "llamacpp:spec_decode_num_draft_tokens_total ",
+        "llamacpp:spec_decode_num_accepted_tokens_total ",
+    ];
+    assert_eq!(told.map(|name| metric(&metrics, name) as u64), sums);
+    let first = "llamacpp:spec_decode_num_accepted_tokens_per_pos_total{position=\"0\"} ";
+    assert!(metric(&metrics, first) > 0.0);
+    let none = json!({"prompt": "The game", "n_predict": 30, "draft_bits": 0});
+    let timings = ask(local.to, "/completion", &none)["timings"].clone();
+    assert!(timings.get("draft_n").is_none(), "{timings}");
+}
+
+#[test]
+fn drafts_that_cannot_be_are_refused() {
+    let folder = trine_testkit::folder();
+    let local = start_with(&any_precision(folder.path()), &[]);
+    for (to, bits, draft) in [(local.to, 3, 3), (local.to, 1, 2), (local.to, 3, 8)] {
+        let body = json!({"prompt": "The", "max_tokens": 2, "bits": bits, "draft_bits": draft});
+        let error = post(to, "/v1/completions", &body).error(400);
+        let message = error["message"].as_str().expect("a message");
+        assert!(message.contains("draft_bits"), "{message}");
+    }
+    let body = json!({"prompt": "The", "max_tokens": 2, "draft_bits": 3});
+    post(shared(), "/v1/completions", &body).error(400);
+}

@@ -1,0 +1,144 @@
+//! The description of the routes says what the server does.
+
+use std::net::SocketAddr;
+
+use serde_json::{Value, json};
+
+use crate::client::{ask, get, post};
+use crate::local::shared;
+
+fn document() -> Value {
+    get(shared(), "/openapi.json").json()
+}
+
+/// What a reference or an `allOf` stands for: the properties and the names of those that are required.
+fn schema(document: &Value, of: &Value) -> (Vec<(String, Value)>, Vec<String>) {
+    if let Some(name) = of["$ref"].as_str() {
+        let path = name.strip_prefix('#').expect("a reference within");
+        let of = document.pointer(path);
+        return schema(document, of.unwrap_or_else(|| panic!("no {name}")));
+    }
+    let own = of["properties"].as_object().into_iter().flatten();
+    let mut properties: Vec<_> = own.map(|(k, v)| (k.clone(), v.clone())).collect();
+    let own = of["required"].as_array().into_iter().flatten();
+    let mut required: Vec<String> = own
+        .map(|v| v.as_str().expect("a name").to_owned())
+        .collect();
+    for part in of["allOf"].as_array().into_iter().flatten() {
+        let (more, names) = schema(document, part);
+        properties.extend(more);
+        required.extend(names);
+    }
+    (properties, required)
+}
+
+/// A request that works, for a route with a body.
+fn example(path: &str) -> Value {
+    let chat = json!([{"role": "user", "content": "Hi"}]);
+    match path {
+        "/v1/responses" | "/v1/responses/input_tokens" => {
+            json!({"input": "Hi", "max_output_tokens": 2})
+        }
+        "/v1/embeddings" | "/embedding" | "/embeddings" => json!({"input": "Hi"}),
+        "/tokenize" => json!({"content": "Hi"}),
+        "/detokenize" => json!({"tokens": [5]}),
+        "/completion" | "/completions" | "/v1/completions" => {
+            json!({"prompt": "Hi", "max_tokens": 2})
+        }
+        _ => json!({"messages": chat, "max_tokens": 2}),
+    }
+}
+
+fn posts(document: &Value) -> Vec<(String, Value)> {
+    let paths = document["paths"].as_object().expect("paths").iter();
+    let posts = paths.filter_map(|(path, item)| Some((path.clone(), item.get("post")?.clone())));
+    posts.collect()
+}
+
+#[test]
+fn it_has_all_routes_and_no_other() {
+    let document = document();
+    let paths = document["paths"].as_object().expect("paths");
+    for (path, item) in paths {
+        if item.get("get").is_some() {
+            assert_eq!(get(shared(), path).status, 200, "{path}");
+        }
+    }
+    let source = include_str!("../../src/http/routes.rs");
+    let (elsewhere, here) = source
+        .split_once("/// All routes.")
+        .expect("the list of those not here");
+    let literals = here
+        .split('"')
+        .skip(1)
+        .step_by(2)
+        .filter(|text| text.starts_with('/'));
+    let literals: Vec<&str> = literals.collect();
+    assert!(literals.len() > 30 && elsewhere.contains("/infill"));
+    let page = ["/", "/style.css", "/app.js"];
+    for path in literals.iter().filter(|path| !page.contains(path)) {
+        assert!(paths.contains_key(*path), "{path} is not described");
+    }
+    for path in paths.keys() {
+        assert!(literals.contains(&path.as_str()), "{path} is no route");
+    }
+}
+
+#[test]
+fn answers_have_what_it_says() {
+    let document = document();
+    for (path, post) in posts(&document) {
+        let answer = ask(shared(), &path, &example(&path));
+        let described = &post["responses"]["200"]["content"]["application/json"]["schema"];
+        let (described, answer) = match described.get("items") {
+            Some(items) => (items, &answer[0]),
+            None => (described, &answer),
+        };
+        for name in schema(&document, described).1 {
+            assert!(answer.get(&name).is_some(), "{path}: no {name} in {answer}");
+        }
+    }
+}
+
+/// A value of none of the types of a property.
+fn wrong(property: &Value) -> Option<Value> {
+    let types = match &property["type"] {
+        Value::String(one) => vec![one.as_str()],
+        Value::Array(list) => list.iter().filter_map(Value::as_str).collect(),
+        _ => return None,
+    };
+    let values = [("object", json!({"x": 1})), ("boolean", json!(true))];
+    let other = values.into_iter().find(|(name, _)| !types.contains(name));
+    other.map(|(_, value)| value)
+}
+
+#[track_caller]
+fn refused(to: SocketAddr, path: &str, name: &str, body: &Value) {
+    let response = post(to, path, body);
+    assert_eq!(response.status, 400, "{path} {name}: {}", response.text());
+    let error = response.error(400);
+    let message = error["message"].as_str().expect("a message");
+    assert!(message.contains(name), "{path} {name}: {message}");
+}
+
+#[test]
+fn what_it_describes_is_read() {
+    let document = document();
+    for (path, post) in posts(&document) {
+        let described = &post["requestBody"]["content"]["application/json"]["schema"];
+        let (properties, required) = schema(&document, described);
+        for (name, property) in &properties {
+            let Some(value) = wrong(property) else {
+                continue;
+            };
+            let mut body = example(&path);
+            body[name] = value;
+            refused(shared(), &path, name, &body);
+        }
+        for name in required {
+            let mut body = example(&path);
+            body.as_object_mut().expect("an object").remove(&name);
+            refused(shared(), &path, &name, &body);
+        }
+    }
+}

@@ -6,12 +6,13 @@ use std::time::Duration;
 use anyhow::{Result, bail};
 use clap::{Arg, Parser, ValueEnum};
 use trine::Pooling;
+use trine_tools::args::Short;
 use trine_tools::load::{ModelArgs, positive};
 
 use crate::engine::Options;
 
 /// Options of several letters behind one dash.
-pub const SHORT: &[(&str, &str)] = &[("-np", "--parallel"), ("-ub", "--ubatch-size")];
+pub const SHORT: Short = &[("-np", "--parallel"), ("-ub", "--ubatch-size")];
 
 /// Serve a language model over HTTP, with OpenAI's and llama-server's API
 ///

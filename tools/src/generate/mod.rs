@@ -8,6 +8,7 @@ mod interactive;
 mod output;
 mod reverse;
 pub mod sampling;
+mod thoughts;
 mod timings;
 
 use std::io::{IsTerminal, Write};
@@ -33,7 +34,7 @@ pub fn run(args: &Args) -> Result<()> {
     let start = Instant::now();
     args.check()?;
     // Before the model is loaded, so that mistakes are told at once.
-    let prompt = if args.conversation {
+    let prompt = if args.chat.conversation {
         None
     } else {
         Some(read_prompt(args)?)
@@ -182,7 +183,9 @@ fn complete(
         trine::Prompt::Tokens(tokens) => tokens,
     };
     let options = &GenerateOptions {
-        shift: args.shift(prompt.len(), &model),
+        shift: args
+            .shift(prompt.len(), &model)
+            .filter(|_| args.context_shift),
         ..options.clone()
     };
     let mut generation = context.generate(prompt, options)?;

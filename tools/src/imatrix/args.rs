@@ -5,12 +5,13 @@ use std::path::PathBuf;
 use clap::{Parser, ValueEnum};
 use trine_formats::imatrix::Form;
 
+use crate::args::Short;
 use crate::load::{ModelArgs, count, positive, thread_count};
 use crate::overrides::OverrideArgs;
 use crate::packing::PackingArgs;
 
 /// Options of several letters behind one dash.
-pub const SHORT: &[(&str, &str)] = &[("-ub", "--ubatch-size"), ("-ofreq", "--output-frequency")];
+pub const SHORT: Short = &[("-ub", "--ubatch-size"), ("-ofreq", "--output-frequency")];
 
 /// Measure which weights of a model matter
 ///

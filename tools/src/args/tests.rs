@@ -1,5 +1,5 @@
-use clap::CommandFactory;
 use clap::Parser;
+use clap::{CommandFactory, FromArgMatches};
 
 use super::*;
 

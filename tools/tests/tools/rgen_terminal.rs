@@ -16,6 +16,9 @@ use super::rgen::TEMPLATE;
 /// What a terminal sends before and after a text that is pasted.
 const PASTE: [&str; 2] = ["\x1b[200~", "\x1b[201~"];
 
+/// What the editor writes when a message is sent.
+const SENT: &str = "\x1b[?2004l\r\n";
+
 /// How long to wait for what never comes.
 const PATIENCE: Duration = Duration::from_secs(120);
 
@@ -138,7 +141,8 @@ fn blocks_have_lines_and_no_history_is_kept_if_unwanted() {
     let mut screen = Screen::new(dir.path(), &["--no-history", "--color", "off"], &[]);
     screen.until("> ");
     screen.press("\"\"\"One\rTwo\rThree\"\"\"\r");
-    screen.until("\r\n> ");
+    screen.until(SENT);
+    screen.until("\x1b[K> ");
     screen.press(&format!(
         "/save {}\r",
         dir.path().join("talk.json").display()
@@ -165,16 +169,17 @@ fn what_is_typed_during_an_answer_comes_after_it() {
     let mut screen = Screen::new(dir.path(), &args, &[]);
     screen.until("> ");
     screen.press("One\r");
-    screen.until("One\r\n");
+    screen.until(SENT);
     // Some of the answer is there, most of it is not.
     screen.until(" ");
-    screen.press("/unheard-of\r");
+    screen.press("/unheard\r");
     screen.press("/nothing\r");
-    let answer = screen.until("> ");
+    let answer = screen.until("\x1b[K> ");
     assert!(
         !answer.contains("/nothing") && !answer.contains("/unheard"),
         "{answer:?}"
     );
+    screen.until("there is no command /unheard");
     screen.until("there is no command /nothing");
     screen.press("/exit\r");
     assert_eq!(screen.end(), Some(0));

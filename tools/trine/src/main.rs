@@ -1,4 +1,4 @@
-//! `trine`: all tools in one program, which is a seventh of the size of as many programs.
+//! `trine`: all tools in one program, which is a sixth of the size of as many programs.
 //!
 //! It is the tool by whose name it is called, so links to it are the tools; `trine rgen …` works without links.
 //! `trine --install PREFIX` makes the links and writes pages and completions.

@@ -85,6 +85,8 @@ pub struct Arch {
     pub widely_linear: bool,
     /// Keys with the one value that trine can run; absence is as good.
     pub fixed_keys: &'static [(&'static str, u32)],
+    /// Whether control vectors are added behind every block. In the reference those of some models get none, or within a block.
+    pub steered: bool,
     /// Whether the backward pass behind `rimatrix --fisher` has all of its operations.
     pub gradients: bool,
     /// How Hugging Face checkpoints of it are read; `None` where the converter cannot yet.
@@ -123,6 +125,7 @@ impl Arch {
         scaled: parts::ATTENTION_SCALES,
         ignored: &[],
         fixed_keys: &[],
+        steered: true,
         gradients: false,
         checkpoint: None,
     };

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use super::page::{HeadPage, Memory, PageLayout};
+use super::page::{EncodedHead, HeadPage, Memory, PageLayout};
 
 /// The budget has no room for the pages that are wanted. Nothing was taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -126,6 +126,11 @@ impl Page {
     /// Keys and values of one head of a layer.
     pub fn head(&self, layer: usize, head: usize) -> HeadPage<'_> {
         self.memory().head(self.home.layout(), layer, head)
+    }
+
+    /// Encoded keys and values of one head of a layer.
+    pub fn encoded(&self, layer: usize, head: usize) -> EncodedHead<'_> {
+        self.memory().encoded(self.home.layout(), layer, head)
     }
 
     /// Takes over the first `positions` of `other`.

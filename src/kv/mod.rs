@@ -1,4 +1,4 @@
-//! Keys and values: half floats in pages that sequences share.
+//! Keys and values in pages that sequences share: half floats, or what [`CacheTypes`] asks for.
 //!
 //! A page holds the keys and values of all layers for some consecutive positions of one sequence, laid out for the loops
 //! of [`crate::kernels::halves`]. A [`Sequence`] is a list of pages and a length. Sequences that begin alike hold the
@@ -9,20 +9,25 @@
 //! pages hold them.
 
 mod budget;
+mod encoded;
 mod page;
 mod placement;
+mod rotation;
 mod sequence;
 mod store;
 #[cfg(test)]
 mod tests;
+mod types;
 
 use crate::kernels::halves::LANES;
 
 pub use budget::{OutOfPages, PagePool};
-pub use page::{HeadPage, PageLayout};
+pub use page::{EncodedHead, HeadPage, PageLayout};
 pub use placement::Placement;
+pub use rotation::rotate;
 pub use sequence::{Mark, PageRef, Rows, Sequence};
 pub use store::store;
+pub use types::CacheTypes;
 
 /// Positions of a tile, the unit of the layout.
 pub const TILE: usize = LANES;

@@ -4,6 +4,7 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::TILE;
+use super::types::{CacheTypes, bytes};
 use crate::kernels::halves::{BLOCK, LINE, Line, Lines, STEPS, Tiles};
 
 /// Words of positions of a tile.
@@ -23,6 +24,8 @@ const MOST_POSITIONS: usize = 128;
 /// keys    [head elements / 4][32 positions]        a word is four elements of a position
 /// values  [head elements / 32][8][32 elements]     a word is four positions of an element
 /// ```
+///
+/// Keys and values of other types have the layout of [`super::encoded`] within a layer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PageLayout {
     /// Layers that attend.
@@ -35,6 +38,10 @@ pub struct PageLayout {
     pub value_dim: usize,
     /// Positions of a page, whole tiles.
     pub positions: usize,
+    /// The types of keys and values.
+    pub types: CacheTypes,
+    /// Whether keys and values of quantized types are turned: see [`super::rotate`].
+    pub turned: bool,
     /// Numbers of the recurrent state that a sequence has beside its pages; 0 where no layer has one.
     pub state: usize,
 }
@@ -42,13 +49,33 @@ pub struct PageLayout {
 impl PageLayout {
     /// Pages of 128 positions, or fewer where these would take more than 20 MB, for keys and values of so many elements.
     pub fn new(n_layer: usize, n_head: usize, [key, value]: [usize; 2]) -> PageLayout {
-        let mut layout = PageLayout {
+        let layout = PageLayout {
             n_layer,
             n_head,
             head_dim: key,
             value_dim: value,
             positions: MOST_POSITIONS,
+            types: CacheTypes::HALVES,
+            turned: false,
             state: 0,
+        };
+        layout.fitted()
+    }
+
+    /// The same for keys and values of other types; quantized ones are `turned` before.
+    pub fn with_types(self, types: CacheTypes, turned: bool) -> PageLayout {
+        let layout = PageLayout {
+            types,
+            turned,
+            ..self
+        };
+        layout.fitted()
+    }
+
+    fn fitted(self) -> PageLayout {
+        let mut layout = PageLayout {
+            positions: MOST_POSITIONS,
+            ..self
         };
         while layout.positions > TILE && layout.bytes() > MOST_BYTES {
             layout.positions /= 2;
@@ -66,7 +93,35 @@ impl PageLayout {
 
     /// Bytes of a page; one of a model without attention counts as a line, so that budgets of bytes have pages for it.
     pub fn bytes(&self) -> usize {
-        self.lines().max(1) * size_of::<Line>()
+        let bytes = self.lines() * size_of::<Line>() + self.encoded_bytes();
+        bytes.max(size_of::<Line>())
+    }
+
+    /// Whether keys and values are rows of blocks instead of words of half floats.
+    pub fn is_encoded(&self) -> bool {
+        self.types != CacheTypes::HALVES
+    }
+
+    /// Bytes of an encoded key.
+    pub fn key_bytes(&self) -> usize {
+        bytes(self.types.keys, self.head_dim)
+    }
+
+    /// Bytes of an encoded value.
+    pub fn value_bytes(&self) -> usize {
+        bytes(self.types.values, self.value_dim)
+    }
+
+    /// Bytes of a head's encoded keys and values.
+    pub(super) fn head_bytes(&self) -> usize {
+        self.positions * (self.key_bytes() + self.value_bytes())
+    }
+
+    fn encoded_bytes(&self) -> usize {
+        match self.is_encoded() {
+            true => self.n_layer * self.n_head * self.head_bytes(),
+            false => 0,
+        }
     }
 
     /// Tiles of a page.
@@ -100,13 +155,18 @@ impl PageLayout {
     }
 
     fn lines(&self) -> usize {
-        self.n_layer * self.n_head * self.head_lines()
+        match self.is_encoded() {
+            true => 0,
+            false => self.n_layer * self.n_head * self.head_lines(),
+        }
     }
 }
 
 /// The memory of a page, which outlives the page.
 pub(super) struct Memory {
     lines: Lines,
+    /// What is encoded, instead of lines.
+    encoded: Vec<u8>,
     /// Tiles that hold an infinity or a NaN, `[layer][head][tile]`.
     special: Box<[AtomicBool]>,
 }
@@ -116,6 +176,7 @@ impl Memory {
         let tiles = layout.n_layer * layout.n_head * layout.tiles();
         Memory {
             lines: Lines::new(layout.lines()),
+            encoded: vec![0; layout.encoded_bytes()],
             special: (0..tiles).map(|_| AtomicBool::new(false)).collect(),
         }
     }
@@ -143,6 +204,20 @@ impl Memory {
         )
     }
 
+    /// Encoded keys and values of one head of a layer.
+    pub fn encoded(&self, layout: &PageLayout, layer: usize, head: usize) -> EncodedHead<'_> {
+        let no = layer * layout.n_head + head;
+        let bytes = &self.encoded[no * layout.head_bytes()..][..layout.head_bytes()];
+        let (keys, values) = bytes.split_at(layout.positions * layout.key_bytes());
+        EncodedHead { keys, values }
+    }
+
+    /// The bytes of all heads of a layer.
+    pub fn encoded_mut(&mut self, layout: &PageLayout, layer: usize) -> &mut [u8] {
+        let bytes = layout.n_head * layout.head_bytes();
+        &mut self.encoded[layer * bytes..][..bytes]
+    }
+
     /// Takes over the first `positions` of `other`: whole tiles, the last of which may hold more than is wanted.
     pub fn copy_beginning(&mut self, layout: &PageLayout, other: &Memory, positions: usize) {
         let tiles = positions.div_ceil(TILE);
@@ -153,10 +228,29 @@ impl Memory {
             to[..key].copy_from_slice(&from[..key]);
             to[values..][..value].copy_from_slice(&from[values..][..value]);
         }
+        let (key, value) = (
+            positions * layout.key_bytes(),
+            positions * layout.value_bytes(),
+        );
+        let values = layout.positions * layout.key_bytes();
+        let heads = self.encoded.chunks_exact_mut(layout.head_bytes());
+        for (to, from) in heads.zip(other.encoded.chunks_exact(layout.head_bytes())) {
+            to[..key].copy_from_slice(&from[..key]);
+            to[values..][..value].copy_from_slice(&from[values..][..value]);
+        }
         for (to, from) in self.special.iter().zip(&other.special) {
             to.store(from.load(Ordering::Relaxed), Ordering::Relaxed);
         }
     }
+}
+
+/// Keys and values of one head in one page, encoded.
+#[derive(Clone, Copy)]
+pub struct EncodedHead<'a> {
+    /// Rows of keys, one per position.
+    pub keys: &'a [u8],
+    /// Rows of values, one per position.
+    pub values: &'a [u8],
 }
 
 /// Keys and values of one KV head in one page.

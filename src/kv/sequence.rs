@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use super::budget::{OutOfPages, Page, PagePool};
-use super::page::{HeadPage, PageLayout};
+use super::page::{EncodedHead, HeadPage, Memory, PageLayout};
 use super::placement::Placement;
 use crate::kernels::halves::Line;
 
@@ -226,6 +226,11 @@ impl Sequence {
         (self.pages[tile / tiles].head(layer, head), tile % tiles)
     }
 
+    /// Encoded keys and values of one head of a layer in page number `page` of the sequence.
+    pub fn encoded(&self, layer: usize, page: usize, head: usize) -> EncodedHead<'_> {
+        self.pages[page].encoded(layer, head)
+    }
+
     /// The pages of `positions`, to be written: of each the positions within it, the lines of all heads of `layer`, and
     /// the flags of their tiles.
     pub(super) fn writable(
@@ -234,7 +239,29 @@ impl Sequence {
         positions: Range<usize>,
     ) -> impl Iterator<Item = (Range<usize>, &mut [Line], &[AtomicBool])> {
         let layout = *self.layout();
-        let n = layout.positions;
+        self.own(positions).map(move |(positions, memory)| {
+            let (lines, special) = memory.layer_mut(&layout, layer);
+            (positions, lines, special)
+        })
+    }
+
+    /// The same of encoded pages: of each the positions within it, and the bytes of all heads of `layer`.
+    pub(super) fn writable_bytes(
+        &mut self,
+        layer: usize,
+        positions: Range<usize>,
+    ) -> impl Iterator<Item = (Range<usize>, &mut [u8])> {
+        let layout = *self.layout();
+        let own = self.own(positions);
+        own.map(move |(positions, memory)| (positions, memory.encoded_mut(&layout, layer)))
+    }
+
+    /// The pages of `positions`, which nobody else holds, each with the positions within it.
+    fn own(
+        &mut self,
+        positions: Range<usize>,
+    ) -> impl Iterator<Item = (Range<usize>, &mut Memory)> {
+        let n = self.layout().positions;
         let pages = positions.start / n..positions.end.div_ceil(n);
         let first = pages.start * n;
         let from_page = move |i: usize| {
@@ -244,8 +271,7 @@ impl Sequence {
         let own = self.pages[pages].iter_mut().enumerate();
         own.map(move |(i, page)| {
             let page = Arc::get_mut(page).expect("pages were reserved for the sequence alone");
-            let (lines, special) = page.memory_mut().layer_mut(&layout, layer);
-            (from_page(i), lines, special)
+            (from_page(i), page.memory_mut())
         })
     }
 }

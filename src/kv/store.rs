@@ -4,6 +4,7 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::TILE;
+use super::encoded;
 use super::page::{PageLayout, QUADS};
 use super::sequence::Rows;
 use crate::kernels::Isa;
@@ -26,12 +27,15 @@ struct Strip<'a> {
     row: usize,
 }
 
-/// Stores the keys and values of a pass, `[rows][heads * elements]`, rounded to half floats, in `layer` of all its
+/// Stores the keys and values of a pass, `[rows][heads * elements]`, rounded to their types, in `layer` of all its
 /// sequences. What stood at those positions and after is overwritten or forgotten.
 pub fn store(isa: Isa, layer: usize, parts: &mut [Rows<'_>], k: &[f32], v: &[f32]) {
     let Some(layout) = parts.first().map(|p| *p.seq.layout()) else {
         return;
     };
+    if layout.is_encoded() {
+        return encoded::store(isa, &layout, layer, parts, (k, v));
+    }
     let at_once = if k.len() < SMALL { layout.n_head } else { 1 };
     let mut strips = Vec::new();
     for part in parts {

@@ -1,5 +1,7 @@
 //! Pages: budgets, sharing, copies of what is not full.
 
+use trine_formats::types::TypeId;
+
 use super::*;
 use crate::kernels::Isa;
 
@@ -9,6 +11,8 @@ const LAYOUT: PageLayout = PageLayout {
     head_dim: 8,
     value_dim: 8,
     positions: 32,
+    types: CacheTypes::HALVES,
+    turned: false,
     state: 0,
 };
 const WIDTH: usize = 24;
@@ -93,6 +97,51 @@ fn forks_share_pages_and_copy_the_one_that_is_not_full() {
     assert!(words(&third) == alone(&[[1; 40].as_slice(), &[3; 56]].concat()));
     drop((first, second, third));
     assert_eq!(pool.free(), 6);
+}
+
+/// All encoded keys and values of a sequence in layer 1.
+fn encoded(seq: &Sequence) -> Vec<u8> {
+    let layout = *seq.layout();
+    let mut out = Vec::new();
+    for page in 0..seq.pages() {
+        let filled = (seq.len() - page * layout.positions).min(layout.positions);
+        for head in 0..layout.n_head {
+            let EncodedHead { keys, values } = seq.encoded(1, page, head);
+            out.extend(&keys[..filled * layout.key_bytes()]);
+            out.extend(&values[..filled * layout.value_bytes()]);
+        }
+    }
+    out
+}
+
+#[test]
+fn encoded_pages_are_shared_and_copied_like_others() {
+    let types = CacheTypes {
+        keys: TypeId::F32,
+        values: TypeId::BF16,
+    };
+    let layout = PageLayout { types, ..LAYOUT };
+    assert_eq!(layout.bytes(), 2 * 3 * 32 * (8 * 4 + 8 * 2));
+    let pool = PagePool::new(layout, 7);
+    let mut first = pool.sequence();
+    append(&mut first, &[1; 40]);
+    let mut second = first.fork(35);
+    append(&mut second, &[2; 30]);
+    append(&mut first, &[1; 3]);
+    let alone = |salts: &[usize]| {
+        let mut seq = PagePool::new(layout, 3).sequence();
+        salts.iter().for_each(|&salt| append(&mut seq, &[salt]));
+        encoded(&seq)
+    };
+    assert!(encoded(&first) == alone(&[1; 43]));
+    assert!(encoded(&second) == alone(&[[1; 35].as_slice(), &[2; 30]].concat()));
+    // the key of a position is there as it was given
+    let head = first.encoded(1, 1, 2);
+    let key: Vec<f32> = head.keys[8 * layout.key_bytes()..][..32]
+        .chunks_exact(4)
+        .map(|b| f32::from_le_bytes([b[0], b[1], b[2], b[3]]))
+        .collect();
+    assert_eq!(key, row(40, 1)[16..]);
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! A router and the experts that it chooses from.
 
 use super::config::{Config, Experts};
+use super::linear::Linear;
 use super::load::{Loader, Stacked};
 use super::pass::Pass;
 use crate::arch::rules::{FeedForward, GateClamp};
@@ -8,7 +9,7 @@ use crate::kernels::Floats;
 use crate::ops;
 use crate::ops::activation::Activation;
 use crate::ops::experts::{Choice, Choosing, combine, gather};
-use crate::ops::matmul::{Matrix, matmul};
+use crate::ops::matmul::{Activations, matmul};
 
 /// Bounds of a gate below this are none.
 const LEAST_BOUND: f32 = 1e-6;
@@ -31,9 +32,7 @@ pub struct Mixture {
     /// Whether the router sees something else than the experts.
     early_router: bool,
     activation: Activation,
-    router: Matrix,
-    router_name: String,
-    router_bias: Option<Vec<f32>>,
+    router: Linear,
     gate: Stacked,
     up: Stacked,
     down: Stacked,
@@ -107,9 +106,10 @@ impl Mixture {
             weigh_inputs: rule.weigh_inputs,
             early_router: rule.early_router,
             activation: bounded(&c.arch.feed_forward, &c.gate_bounds, layer),
-            router: router?,
-            router_name: format!("blk.{layer}.{ROUTER}"),
-            router_bias,
+            router: Linear {
+                bias: router_bias,
+                ..router?
+            },
             gate: gate?,
             up: up?,
             down: down?,
@@ -158,12 +158,7 @@ impl Mixture {
     /// The experts of every token.
     fn route(&self, x: &[f32], pass: &Pass<'_, '_>) -> Vec<Choice> {
         let acts = pass.activations(x);
-        acts.observe(&self.router_name);
-        let [mut scores] = matmul([&self.router], &acts);
-        if let Some(bias) = &self.router_bias {
-            ops::add_rows(&mut scores, bias);
-        }
-        self.choosing.choose(&mut scores)
+        self.choosing.choose(&mut self.router.apply(&acts))
     }
 
     /// One expert's feed-forward network.
@@ -175,15 +170,15 @@ impl Mixture {
             acts.observe_expert(tensor, expert, count);
         }
         let [mut gate, mut up] = matmul(stacks.map(|s| &s.matrices[expert]), &acts);
-        self.gate.finish(expert, &mut gate);
-        self.up.finish(expert, &mut up);
+        self.gate.finish(expert, &acts, &mut gate);
+        self.up.finish(expert, &acts, &mut up);
         self.activation.gate(pass.isa(), &mut gate, &up);
         let acts = pass.activations_of(&gate, self.n_ff);
         if let Some(tensor) = &self.down.tensor {
             acts.observe_expert(tensor, expert, count);
         }
         let [mut y] = matmul([&self.down.matrices[expert]], &acts);
-        self.down.finish(expert, &mut y);
+        self.down.finish(expert, &acts, &mut y);
         y
     }
 }
@@ -203,10 +198,13 @@ fn choosing(loader: &mut Loader<'_>, c: &Config, experts: &Experts, layer: usize
 }
 
 impl Stacked {
-    /// Factor and bias of an expert's outputs.
-    fn finish(&self, expert: usize, y: &mut [f32]) {
+    /// The factor of an expert's outputs, what adapters add to them, and their bias.
+    fn finish(&self, expert: usize, x: &Activations<'_>, y: &mut [f32]) {
         if let Some(scales) = &self.scales {
             ops::scale(y, scales[expert]);
+        }
+        for low_rank in &self.low_rank[expert] {
+            low_rank.add(x, y);
         }
         if let Some(biases) = &self.biases {
             let rows = self.matrices[expert].rows;

@@ -9,7 +9,6 @@ use crate::kernels::Floats;
 use crate::math::expf;
 use crate::ops;
 use crate::ops::activation::{Activation, sigmoid};
-use crate::ops::matmul::{Matrix, matmul};
 use crate::ops::norm::Norm;
 
 /// The feed-forward network of a block.
@@ -47,8 +46,7 @@ enum Up {
 /// An expert that all tokens go to, and the gate on what it gives.
 struct Shared {
     dense: Dense,
-    gate: Option<Matrix>,
-    gate_name: String,
+    gate: Option<Linear>,
     /// Whether its function is the sigmoid itself.
     plain_gate: bool,
 }
@@ -170,7 +168,6 @@ impl Shared {
         Some(Shared {
             dense: Dense::load(loader, c, layer, "_shexp")?,
             gate: loader.router(layer, GATE),
-            gate_name: format!("blk.{layer}.{GATE}"),
             plain_gate: c.arch.experts.plain_gate,
         })
     }
@@ -179,9 +176,7 @@ impl Shared {
     fn apply(&self, x: &[f32], pass: &Pass<'_, '_>) -> Floats {
         let mut y = self.dense.apply(x, pass);
         if let Some(gate) = &self.gate {
-            let acts = pass.activations(x);
-            acts.observe(&self.gate_name);
-            let [gate] = matmul([gate], &acts);
+            let gate = gate.apply(&pass.activations(x));
             let width = y.len() / gate.len().max(1);
             for (row, &g) in y.chunks_exact_mut(width.max(1)).zip(gate.iter()) {
                 let factor = match self.plain_gate {

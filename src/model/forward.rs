@@ -7,7 +7,7 @@ use crate::kernels::Floats;
 use crate::kv;
 use crate::math::tanhf;
 use crate::ops;
-use crate::ops::matmul::{Activations, Matrix, matmul};
+use crate::ops::matmul::{Activations, Matrix};
 
 /// Positions whose logits are computed together: enough to share the reading of the output matrix,
 /// few enough that a vocabulary of 262144 takes 32 MB.
@@ -39,7 +39,7 @@ impl Model {
         if let Some(cycles) = self.inner.config.cycles {
             return self.inner.cycle(x, cycles, &mut pass);
         }
-        for block in &self.inner.blocks {
+        for (number, block) in self.inner.blocks.iter().enumerate() {
             if pass.is_cancelled() {
                 return Err(Cancelled);
             }
@@ -47,6 +47,7 @@ impl Model {
             if let Some(embeddings) = &embeddings {
                 block.add_skip(&mut x, embeddings);
             }
+            self.inner.steer(&mut x, number);
         }
         Ok(x)
     }
@@ -80,11 +81,12 @@ impl Inner {
         for (run, stack) in self.blocks.chunks(cycles.stack).enumerate() {
             let mut x = high.clone();
             ops::add(&mut x, &low);
-            for block in stack {
+            for (i, block) in stack.iter().enumerate() {
                 if pass.is_cancelled() {
                     return Err(Cancelled);
                 }
                 block.run(&mut x, pass);
+                self.steer(&mut x, run * cycles.stack + i);
             }
             if run + 1 < runs {
                 self.output_norm.apply_in_place(self.isa, &mut x);
@@ -97,30 +99,30 @@ impl Inner {
         Ok(high)
     }
 
+    /// Adds the direction of block `number` to the residual stream behind it.
+    fn steer(&self, x: &mut [f32], number: usize) {
+        let direction = &self.directions[number];
+        if !direction.is_empty() {
+            ops::add_rows(x, direction);
+        }
+    }
+
     /// What goes into the first block: decoded embedding rows, and what becomes of them.
     fn embed(&self, tokens: &[u32], positions: &[usize]) -> Vec<f32> {
         let tokens = tokens.iter().map(|&id| id as usize);
-        let mut x = self.decoded(&self.embedding, tokens);
+        let mut x = decoded(&self.embedding, tokens.clone());
+        for low_rank in &self.embedding_low_rank {
+            let low = decoded(&low_rank.a, tokens.clone());
+            low_rank.add_from(self.isa, &low, &mut x);
+        }
         if let Some(scale) = self.config.embedding_scale {
             ops::scale(&mut x, scale);
         }
         if let Some(table) = &self.positions {
-            ops::add(&mut x, &self.decoded(table, positions.iter().copied()));
+            ops::add(&mut x, &decoded(table, positions.iter().copied()));
         }
         if let Some(norm) = &self.embedding_norm {
             norm.apply_in_place(self.isa, &mut x);
-        }
-        x
-    }
-
-    /// Rows of a table of the residual width.
-    fn decoded(&self, table: &Matrix, rows: impl ExactSizeIterator<Item = usize>) -> Vec<f32> {
-        let n = self.config.n_embd;
-        let decode = table.ty.info().and_then(|t| t.decode);
-        let decode = decode.expect("checked when loading");
-        let mut x = vec![0f32; rows.len() * n];
-        for (row, number) in x.chunks_exact_mut(n).zip(rows) {
-            decode(table.row(number), row);
         }
         x
     }
@@ -135,11 +137,7 @@ impl Inner {
             let acts = Activations::new(&u, n, self.isa)
                 .at_width(options.bits)
                 .observed_by(options.observer.clone());
-            acts.observe(self.output_tensor);
-            let [mut logits] = matmul([&self.output], &acts);
-            if let Some(bias) = &self.output_bias {
-                ops::add_rows(&mut logits, bias);
-            }
+            let mut logits = self.output.apply(&acts);
             if let Some(scale) = self.config.logit_scale {
                 ops::scale(&mut logits, scale);
             }
@@ -153,4 +151,16 @@ impl Inner {
             }
         }
     }
+}
+
+/// Rows of a table, as they are in its file, decoded.
+fn decoded(table: &Matrix, rows: impl ExactSizeIterator<Item = usize>) -> Vec<f32> {
+    let n = table.cols;
+    let decode = table.ty.info().and_then(|t| t.decode);
+    let decode = decode.expect("checked when loading");
+    let mut x = vec![0f32; rows.len() * n];
+    for (row, number) in x.chunks_exact_mut(n).zip(rows) {
+        decode(table.row(number), row);
+    }
+    x
 }

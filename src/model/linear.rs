@@ -1,5 +1,6 @@
 //! A projection: a matrix with the scale and the bias that some models have.
 
+use super::lora::LowRank;
 use crate::kernels::Floats;
 use crate::ops;
 use crate::ops::matmul::{Activations, Matrix, matmul};
@@ -11,10 +12,12 @@ pub struct Linear {
     pub(super) weight: Matrix,
     pub(super) scale: Option<f32>,
     pub(super) bias: Option<Vec<f32>>,
+    /// What adapters add to the product.
+    pub(super) low_rank: Vec<LowRank>,
 }
 
 impl Linear {
-    /// `(W x) * scale + bias` for every row of `x`.
+    /// `(W x) * scale + bias` for every row of `x`; what adapters add comes before the bias.
     pub fn apply(&self, x: &Activations<'_>) -> Floats {
         let [y] = Linear::apply_all([self], x);
         y
@@ -25,6 +28,7 @@ impl Linear {
         let mut ys = Linear::products(all, x);
         for (l, y) in all.iter().zip(&mut ys) {
             l.multiply_scale(y);
+            l.add_low_rank(x, y);
             l.add_bias(y);
         }
         ys
@@ -43,6 +47,7 @@ impl Linear {
     ) -> [Floats; N] {
         let mut ys = Linear::products(all, x);
         for (l, y) in all.iter().zip(&mut ys) {
+            l.add_low_rank(x, y);
             l.add_bias(y);
             l.multiply_scale(y);
         }
@@ -58,6 +63,12 @@ impl Linear {
     fn multiply_scale(&self, y: &mut [f32]) {
         if let Some(s) = self.scale {
             ops::scale(y, s);
+        }
+    }
+
+    fn add_low_rank(&self, x: &Activations<'_>, y: &mut [f32]) {
+        for low_rank in &self.low_rank {
+            low_rank.add(x, y);
         }
     }
 

@@ -1,17 +1,21 @@
 //! Models: checked configuration, weights as an architecture's description has them, and the interpreter of its blocks.
 
 mod block;
+mod cache;
 mod config;
+mod control;
 mod experts;
 mod feed_forward;
 mod forward;
 mod layouts;
 mod linear;
 mod load;
+mod lora;
 mod mixer;
 mod pass;
 mod path;
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use trine_formats::anyprec::{AnyPrec, AnyPrecError};
@@ -20,15 +24,19 @@ use trine_formats::widely::{self, WidelyError};
 
 use crate::arch::Missing;
 use crate::kernels::Isa;
-use crate::kv::PageLayout;
+use crate::kv::{CacheTypes, PageLayout};
 use crate::ops::matmul::Matrix;
 use crate::ops::norm::Norm;
 use crate::ops::rope::Rope;
 use block::Block;
+use linear::Linear;
+use lora::{Adapters, LowRank};
 
 pub use config::{Config, Experts};
+pub use control::Control;
 pub use forward::Cancelled;
 pub use layouts::Layouts;
+pub use lora::Adapter;
 pub use pass::PassOptions;
 pub use path::NumberPath;
 
@@ -82,6 +90,27 @@ pub enum ModelError {
     /// An any-precision file that is damaged, or ends before its first width.
     #[error(transparent)]
     AnyPrecision(#[from] AnyPrecError),
+    /// The reference leaves most tensors of such models as they are, whatever an adapter says.
+    #[error(
+        "adapters are not applied to models with latent attention, and this one is of architecture '{0}'; merge the adapter into its weights"
+    )]
+    Latent(&'static str),
+    /// The reference adds no directions behind the blocks of such models.
+    #[error(
+        "control vectors are not applied to models of architecture '{0}'; leave --control-vector out"
+    )]
+    Unsteered(&'static str),
+    /// Keys or values that cannot be kept in a type.
+    #[error("{0}")]
+    Cache(String),
+    /// A file of low-rank weights or directions that is none, or none for this model.
+    #[error("adapter {path}: {what}", path = .path.display())]
+    Adapter {
+        /// Its path.
+        path: PathBuf,
+        /// What is wrong with it.
+        what: String,
+    },
 }
 
 /// Why a model cannot run at a width.
@@ -109,6 +138,12 @@ pub struct LoadOptions {
     pub number_path: NumberPath,
     /// What I2_S, TL1 and TL2 files do not say of themselves.
     pub packing: PackingOptions,
+    /// Low-rank weights that are added to the model's, in the order in which they were named.
+    pub adapters: Vec<Adapter>,
+    /// Directions that are added to the residual stream.
+    pub control: Control,
+    /// The types of keys and values. They decide the bits of the result.
+    pub cache: CacheTypes,
 }
 
 impl Default for LoadOptions {
@@ -118,6 +153,9 @@ impl Default for LoadOptions {
             repack: true,
             number_path: NumberPath::default(),
             packing: PackingOptions::default(),
+            adapters: Vec::new(),
+            control: Control::default(),
+            cache: CacheTypes::default(),
         }
     }
 }
@@ -140,17 +178,23 @@ struct Inner {
     sections: Vec<(u8, Blob)>,
     /// Token embeddings; also the output projection of models that tie the two.
     embedding: Matrix,
+    /// What adapters add to the embeddings.
+    embedding_low_rank: Vec<LowRank>,
     /// A vector for every position, added to the embedding.
     positions: Option<Matrix>,
     /// Of the embeddings.
     embedding_norm: Option<Norm>,
-    output: Matrix,
-    output_tensor: &'static str,
-    output_bias: Option<Vec<f32>>,
+    output: Linear,
     output_norm: Norm,
     /// What the low stack of blocks that run in cycles begins with.
     low_state: Vec<f32>,
     blocks: Vec<Block>,
+    /// The types of keys and values.
+    cache: CacheTypes,
+    /// The files of adapters and control vectors.
+    added: Vec<PathBuf>,
+    /// What is added to the residual stream behind each block; nothing where a vector is empty.
+    directions: Vec<Vec<f32>>,
     /// Of the global and the window layers: in contexts as long as those of the training, and in longer ones.
     ropes: [[Rope; 2]; 2],
 }
@@ -185,7 +229,16 @@ impl Model {
             anyprec: anyprec.as_ref(),
             widely,
         };
-        let mut loader = load::Loader::new(file, special, options, &config);
+        let adapters = Adapters::read(&options.adapters, file)?;
+        if config.latent.is_some() && !adapters.is_empty() {
+            return Err(ModelError::Latent(config.arch.name));
+        }
+        config.check_cache(options.cache)?;
+        if !config.arch.steered && !options.control.vectors.is_empty() {
+            return Err(ModelError::Unsteered(config.arch.name));
+        }
+        let directions = options.control.read(config.n_layer, config.n_embd)?;
+        let mut loader = load::Loader::new(file, special, options, adapters, &config);
         let ends = load::ends(&mut loader);
         let ropes = ends.rope_factors.map(|factors| {
             let mut ropes = [config.rope.clone(), config.window_rope.clone()];
@@ -209,6 +262,7 @@ impl Model {
             ModelError::Invalid(vec![what.to_owned()])
         })?;
         let sections = anyprec.as_ref().map(|a| load::sections(file, a));
+        let added = options.adapters.iter().chain(&options.control.vectors);
         let inner = Inner {
             config,
             isa: options.isa,
@@ -217,14 +271,16 @@ impl Model {
             anyprec,
             widely,
             embedding: ends.embedding,
+            embedding_low_rank: ends.embedding_low_rank,
             positions: ends.positions,
             embedding_norm: ends.embedding_norm,
             output: ends.output,
-            output_tensor: ends.output_tensor,
-            output_bias: ends.output_bias,
             output_norm,
             low_state: ends.low_state,
             blocks,
+            cache: options.cache.stored(),
+            added: added.map(Adapter::path).collect(),
+            directions,
             ropes,
         };
         Ok(Model {
@@ -235,6 +291,11 @@ impl Model {
     /// The checked configuration.
     pub fn config(&self) -> &Config {
         &self.inner.config
+    }
+
+    /// The files of what was added to it, adapters first.
+    pub fn added_files(&self) -> &[PathBuf] {
+        &self.inner.added
     }
 
     /// In which layouts the weights are.
@@ -289,6 +350,7 @@ impl Model {
             _ => c.n_head_kv,
         };
         PageLayout::new(c.mixing.attending(), heads, [c.head_dim, c.value_dim])
+            .with_types(self.inner.cache, c.turns_quantized())
             .with_state(c.mixing.state())
     }
 

@@ -9,13 +9,15 @@ mod file;
 mod guess;
 mod threads;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use trine_formats::gguf::{ModelFile, PackingOptions};
 
 use crate::handle::Model;
 use crate::kernels::Isa;
-use crate::model::{LoadOptions, Model as Weights, NumberPath};
+use crate::kv::CacheTypes;
+use crate::model::{Adapter, Control, LoadOptions, Model as Weights, NumberPath};
 use crate::pool::Pool;
 use crate::tokenizer::Tokenizer;
 
@@ -24,7 +26,7 @@ pub use error::OpenError;
 pub use file::open_file;
 pub use threads::usable_threads;
 
-/// How a model is opened. None of these changes a bit of a result, except `number_path`, and `packing` where a file
+/// How a model is opened. None of these changes a bit of a result, except `number_path`, `adapters`, control vectors, `cache`, and `packing` where a file
 /// leaves open what its bytes mean.
 ///
 /// ```
@@ -55,6 +57,16 @@ pub struct OpenOptions {
     pub number_path: NumberPath,
     /// What files with I2_S, TL1 and TL2 tensors do not say of themselves.
     pub packing: PackingOptions,
+    /// Files of low-rank weights (LoRA) in GGUF that are added to the model's, each with a factor, in the order in which they are named.
+    /// They decide the bits of the result.
+    pub adapters: Vec<(PathBuf, f32)>,
+    /// Files of control vectors in GGUF, each with a factor: directions that are added to the residual stream. They decide the bits of
+    /// the result.
+    pub control_vectors: Vec<(PathBuf, f32)>,
+    /// The first and the last block behind which directions are added; a number that is not positive: the first or last there is.
+    pub control_blocks: (i32, i32),
+    /// The types of keys and values. They decide the bits of the result.
+    pub cache: CacheTypes,
 }
 
 impl Default for OpenOptions {
@@ -66,6 +78,10 @@ impl Default for OpenOptions {
             repack: true,
             number_path: NumberPath::default(),
             packing: PackingOptions::default(),
+            adapters: Vec::new(),
+            control_vectors: Vec::new(),
+            control_blocks: (0, 0),
+            cache: CacheTypes::default(),
         }
     }
 }
@@ -95,7 +111,7 @@ pub fn open_with(path: impl AsRef<Path>, options: &OpenOptions) -> Result<Model,
     )
 }
 
-/// Loads a model whose file is open already; [`OpenOptions::mmap`] has no meaning here.
+/// Loads a model whose file is open already; [`OpenOptions::mmap`] is for adapters alone here.
 ///
 /// # Errors
 /// As [`open`].
@@ -103,11 +119,26 @@ pub fn load(file: ModelFile, options: &OpenOptions) -> Result<Model, OpenError> 
     let isa = options.isa.map_or_else(Isa::from_env, Ok)?;
     let path = file.shards()[0].path.clone();
     let threads = usable_threads(options.threads);
+    let adapter = |(path, scale): &(PathBuf, f32)| {
+        let file = Arc::new(open_file(path, options.mmap)?);
+        Ok(Adapter {
+            file,
+            scale: *scale,
+        })
+    };
+    let adapters: Result<_, OpenError> = options.adapters.iter().map(adapter).collect();
+    let vectors: Result<_, OpenError> = options.control_vectors.iter().map(adapter).collect();
     let options = LoadOptions {
         isa,
         repack: options.repack,
         number_path: options.number_path,
         packing: options.packing.clone(),
+        adapters: adapters?,
+        control: Control {
+            vectors: vectors?,
+            blocks: options.control_blocks,
+        },
+        cache: options.cache,
     };
     let weights = Weights::load(&file, &options).map_err(|error| OpenError::Model {
         path: path.clone(),

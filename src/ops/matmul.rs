@@ -315,6 +315,11 @@ impl<'a> Activations<'a> {
         Activations { width, ..self }
     }
 
+    /// Instruction set that they are multiplied with.
+    pub fn isa(&self) -> Isa {
+        self.isa
+    }
+
     /// Number of rows.
     pub fn tokens(&self) -> usize {
         self.x.len() / self.cols

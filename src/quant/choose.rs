@@ -17,11 +17,6 @@ pub(super) fn is_quantized(ty: TypeId) -> bool {
     ty.info().is_some_and(|t| t.is_quantized())
 }
 
-/// Whether a tensor is quantized: neither copied nor moved, nor made a float.
-pub(super) fn is_encoded(row: &Row) -> bool {
-    row.converts() && row.moves.is_none() && is_quantized(row.to)
-}
-
 /// Bytes of a tensor in type `ty`, a last partial block of a row counted whole. A tensor of this many
 /// weights exists in the input with a checked size, and no type takes more than 8 bytes a weight.
 pub(super) fn bytes_of(ty: TypeId, shape: &[u64]) -> u64 {

@@ -78,7 +78,7 @@ fn add_gptq(meta: &mut Metadata, gptq: &Gptq) {
     meta.set("gptq.group_size", count(options.group));
     meta.set("gptq.damp", Value::F32(options.damp as f32));
     meta.set("gptq.clip_grid", count(options.candidates()));
-    meta.set("gptq.act_order", Value::Bool(false));
+    meta.set("gptq.act_order", Value::Bool(!options.compat));
     meta.set("gptq.compat", Value::Bool(options.compat));
     meta.set("gptq.calibration.tokens", Value::U64(header.tokens()));
     meta.set("gptq.calibration.sequences", Value::U32(header.chunks));

@@ -8,8 +8,7 @@ use trine_formats::types::TypeId;
 
 use super::category::Category;
 use super::choose::{
-    TIED_OUTPUT, bytes_of, check_conversion, fit, is_encoded, is_quantized, requires_importance,
-    wanted, weigh,
+    TIED_OUTPUT, bytes_of, check_conversion, fit, is_quantized, requires_importance, wanted, weigh,
 };
 use super::facts::Facts;
 use super::ftype::{Ftype, Target, guessed_id};
@@ -290,7 +289,7 @@ impl Plan {
     pub fn feedback(&self) -> Option<(usize, Vec<&str>)> {
         let job = self.feedback.as_ref()?;
         let rows = self.rows.iter().enumerate();
-        let without = rows.filter(|(i, r)| is_encoded(r) && !job.inputs.contains_key(i));
+        let without = rows.filter(|(i, r)| r.is_encoded() && !job.inputs.contains_key(i));
         Some((
             job.inputs.len(),
             without.map(|(_, r)| r.name.as_str()).collect(),

@@ -50,6 +50,12 @@ impl Row {
     pub fn converts(&self) -> bool {
         self.from != self.to || self.moves.is_some()
     }
+
+    /// Whether an encoder rounds the weights: they are neither copied nor moved, nor become floats.
+    pub(super) fn is_encoded(&self) -> bool {
+        let quantized = self.to.info().is_some_and(|ty| ty.is_quantized());
+        self.from != self.to && self.moves.is_none() && quantized
+    }
 }
 
 /// How a tensor is moved: the layouts that types of bitnet.cpp leave open.

@@ -14,7 +14,7 @@ import pathlib
 import numpy as np
 
 N, K, TOKENS = 64, 512, 700
-DAMP = 0.1
+DAMP = 0.01
 FEEDBACK = 128
 
 
@@ -54,33 +54,32 @@ def weights():
     return w
 
 
-def triangle(h):
-    """Upper U with inverse(H) = U^T U, after damping; and which columns are dead."""
+def triangle(h, order):
+    """Upper U with inverse(H) = U^T U, after damping, for the columns in an order."""
     h = h.copy()
     dead = np.diag(h) == 0
     h[dead, dead] = 1
     h += DAMP * np.mean(np.diag(h)) * np.eye(len(h))
-    return np.linalg.cholesky(np.linalg.inv(h)).T, dead
+    return np.linalg.cholesky(np.linalg.inv(h[np.ix_(order, order)])).T
 
 
 def half(x):
     return np.float64(np.float16(np.float32(x)))
 
 
-def q4_0_scale(w, u, compat):
-    """The scale of a group: of all candidates the first that costs least, (Q - W) U^-1 squared."""
+def q4_0_scale(w, cost_of, compat):
+    """The scale of a group: of all candidates the first that costs least."""
     m = np.max(np.abs(w))
     span = 2.0 if m == 0 else 2 * m
     if compat and m > 0 and not np.any(w < 0):
         span = m
-    back = np.linalg.inv(u)
     best, scale = np.inf, None
     for sign in [1] if compat else [1, -1]:
         for i in range(76):
             s = sign * ((1 - i / 100) * span / 15)
             s = np.float64(np.float32(s)) if compat else half(s)
             q = np.clip(np.rint(w / s), -8, 7) * s
-            cost = np.sum(((q - w) @ back) ** 2)
+            cost = cost_of(q - w)
             if cost < best:
                 best, scale = cost, s
     return scale
@@ -90,23 +89,22 @@ def q8_0_scale(w):
     return half(np.float32(np.max(np.abs(w.astype(np.float32)))) / np.float32(127))
 
 
-def gptq(w, u, group, scale_of, lowest, highest):
-    """Codes as levels, and scales, of all rows."""
-    w = w.copy()
+def gptq(w, u, order, scales, reach, lowest, highest):
+    """Codes as levels of all rows, whose columns are rounded in an order. `reach`, where there is one, finds the scales of 128 columns when
+    the first of them is reached, from what the weights are then."""
     levels = np.zeros_like(w)
-    scales = np.zeros((len(w), K // 32))
+    w = w[:, order]
     for first in range(0, K, FEEDBACK):
         last = first + FEEDBACK
         errors = np.zeros((len(w), FEEDBACK))
+        if reach:
+            block = slice(first, last)
+            for r in range(len(w)):
+                scales[r, first // 32 : last // 32] = reach(w[r, block], u[block, block])
         for i in range(first, last):
-            if i % group == 0:
-                block = slice(i, i + group)
-                for r in range(len(w)):
-                    s = scale_of(w[r, block], u[block, block])
-                    scales[r, i // 32 : (i + group) // 32] = s
-            s = scales[:, i // 32]
+            s = scales[:, order[i] // 32]
             level = np.clip(np.rint(np.divide(w[:, i], s, out=np.zeros(len(w)), where=s != 0)), lowest, highest)
-            levels[:, i] = level
+            levels[:, order[i]] = level
             value = np.float64(np.float32(level) * np.float32(s))
             e = (w[:, i] - value) / u[i, i]
             w[:, i:last] -= np.outer(e, u[i, i:last])
@@ -128,15 +126,38 @@ def blocks(levels, scales, q4):
     return bytes(out)
 
 
+def compat_scale(w, u):
+    """MARLIN's: what (Q - W) U^-1 squared is."""
+    back = np.linalg.inv(u)
+    return q4_0_scale(w, lambda e: np.sum((e @ back) ** 2), True)
+
+
 def main():
     x, w = inputs(), weights()
-    u, dead = triangle(2 / TOKENS * (x.T @ x))
-    w[:, dead] = 0
+    h = 2 / TOKENS * (x.T @ x)
+    diagonal = np.diag(h).astype(np.float32).astype(float)
+    w[:, diagonal == 0] = 0
+    natural, falling = np.arange(K), np.argsort(-np.diag(h), kind="stable")
     here = pathlib.Path(__file__).parent
-    for name, group, compat in [("q4_0-g32", 32, False), ("q4_0-g128", 128, False), ("q4_0-compat", 128, True)]:
-        found = gptq(w, u, group, lambda w, u: q4_0_scale(w, u, compat), -8, 7)
-        (here / f"{name}.bin").write_bytes(blocks(*found, True))
-    found = gptq(w, u, 32, lambda w, u: q8_0_scale(w), -127, 127)
+
+    scales = np.zeros((N, K // 32))
+    found = gptq(w, triangle(h, natural), natural, scales, compat_scale, -8, 7)
+    (here / "q4_0-compat.bin").write_bytes(blocks(*found, True))
+
+    u = triangle(h, falling)
+    for size in [32, 128]:
+        for r in range(N):
+            for first in range(0, K, size):
+                group = slice(first, first + size)
+                cost = lambda e: np.sum(diagonal[group] * e**2)
+                scales[r, first // 32 : (first + size) // 32] = q4_0_scale(w[r, group], cost, False)
+        found = gptq(w, u, falling, scales, None, -8, 7)
+        (here / f"q4_0-g{size}.bin").write_bytes(blocks(*found, True))
+
+    for r in range(N):
+        for b in range(K // 32):
+            scales[r, b] = q8_0_scale(w[r, 32 * b : 32 * b + 32])
+    found = gptq(w, u, falling, scales, None, -127, 127)
     (here / "q8_0.bin").write_bytes(blocks(*found, False))
 
 

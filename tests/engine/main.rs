@@ -1,6 +1,7 @@
 //! The library from outside. One program for all, so that the crates below are linked once and a long test has others beside it.
 #![allow(missing_docs)]
 
+mod added;
 mod anyprec;
 mod anyprec_run;
 mod common;

@@ -33,7 +33,8 @@ pub struct GptqArgs {
     #[arg(long, help_heading = "Error feedback", value_name = "SHARE", value_parser = damp, default_value_t = DAMP, requires = "gptq")]
     pub damp: f64,
 
-    /// Choose the scales of Q4_0 as MARLIN's gptq.py does, for comparison: positive ones only, rounded to half floats in the end
+    /// Round to Q4_0 as MARLIN's gptq.py does, for comparison: columns in natural order, only positive scales, each found when its group is
+    /// reached and rounded to half floats in the end; it adds --damp 0.1
     #[arg(long, help_heading = "Error feedback", requires = "gptq")]
     pub gptq_compat: bool,
 }

@@ -12,6 +12,7 @@ macro_rules! note {
     }};
 }
 
+pub mod adapters;
 pub mod anyprec;
 pub mod args;
 pub mod bench;

@@ -4,9 +4,12 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 use clap::{Args, ValueEnum};
+use trine::kv::CacheTypes;
 use trine::{Model, NumberPath, OpenOptions};
 use trine_formats::gguf::ModelFile;
+use trine_formats::types::TypeId;
 
+use crate::adapters::AdapterArgs;
 use crate::overrides::OverrideArgs;
 use crate::packing::PackingArgs;
 use crate::{inputs, threads};
@@ -47,6 +50,20 @@ pub struct ModelArgs {
     #[command(flatten)]
     #[allow(missing_docs)]
     pub packing: PackingArgs,
+
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub adapters: AdapterArgs,
+
+    /// The type that keys are kept in, also -ctk: f32, f16, bf16, q8_0, q4_0, q4_1, q5_0 or q5_1. It decides the bits of the
+    /// result
+    #[arg(long, value_name = "TYPE", default_value = "f16", value_parser = cache_type)]
+    pub cache_type_k: TypeId,
+
+    /// The type that values are kept in, also -ctv. Those that are no floats give the bits of llama.cpp's -fa on, which it needs for
+    /// them, all others those of -fa off
+    #[arg(long, value_name = "TYPE", default_value = "f16", value_parser = cache_type)]
+    pub cache_type_v: TypeId,
 
     #[command(flatten)]
     #[allow(missing_docs)]
@@ -114,6 +131,22 @@ pub fn thread_count(text: &str) -> Result<usize, String> {
     }
 }
 
+/// Options of several letters for types of keys and values.
+pub const SHORT_TYPES: [(&str, &str); 2] = [("-ctk", "--cache-type-k"), ("-ctv", "--cache-type-v")];
+
+/// Parses a type that keys and values can be kept in, by the name that ggml has for it.
+///
+/// # Errors
+/// Anything else.
+fn cache_type(text: &str) -> Result<TypeId, String> {
+    let all = CacheTypes::ALL.into_iter().filter_map(TypeId::info);
+    let found = all.clone().find(|t| t.name == text);
+    found.map(|t| t.id).ok_or_else(|| {
+        let names: Vec<_> = all.map(|t| t.name).collect();
+        format!("it is one of {}", names.join(", "))
+    })
+}
+
 impl ModelArgs {
     /// As the library takes them.
     fn options(&self) -> OpenOptions {
@@ -124,6 +157,13 @@ impl ModelArgs {
             repack: !self.no_repack,
             number_path: self.number_path.map(NumberPath::from).unwrap_or_default(),
             packing: self.packing.options(),
+            adapters: self.adapters.adapters.clone(),
+            control_vectors: self.adapters.control_vectors.clone(),
+            control_blocks: self.adapters.blocks,
+            cache: CacheTypes {
+                keys: self.cache_type_k,
+                values: self.cache_type_v,
+            },
         }
     }
 }
@@ -139,6 +179,7 @@ pub fn load(args: &ModelArgs) -> Result<Model> {
     let isa = trine::Isa::from_env()?;
     let mut file = open(&args.model, options.mmap)?;
     args.overrides.apply(&mut file)?;
+    args.adapters.files().for_each(inputs::add);
     let options = OpenOptions {
         isa: Some(isa),
         ..options

@@ -23,7 +23,7 @@ pub struct Provenance {
     pub threads: Option<usize>,
     /// Instruction set of the kernels, where kernels were used.
     pub isa: Option<Isa>,
-    /// All files of the models.
+    /// All files of the models, and of what was added to them.
     pub models: Vec<PathBuf>,
 }
 
@@ -47,11 +47,13 @@ impl Provenance {
     /// # Errors
     /// TRINE_ISA cannot be followed.
     pub fn of_run(schema: &'static str, model: &Model) -> Result<Provenance> {
+        let mut models = files(model.file());
+        models.extend_from_slice(model.weights().added_files());
         Ok(Provenance {
             schema,
             threads: Some(model.threads()),
             isa: Some(Isa::from_env()?),
-            models: files(model.file()),
+            models,
         })
     }
 

@@ -4,7 +4,7 @@
 //! result is not defined; floats must be equal as bits, any NaN being equal to any NaN.
 
 use trine_compat_tests::inputs::{self, Kind, Rng};
-use trine_compat_tests::{files, or_skip, oracle, rounds};
+use trine_compat_tests::{files, is_long, or_skip, oracle, rounds};
 use trine_formats::types::{TypeId, TypeInfo};
 
 /// Weights per call: a multiple of every block.
@@ -71,6 +71,7 @@ fn encode(ty: TypeId, kinds: &[Kind], batches: usize) {
     }
 }
 
+/// `batches` are those of this run.
 fn encode_with_importance(ty: TypeId, kinds: &[Kind], batches: usize) {
     let Some(oracle) = or_skip(oracle::get()) else {
         return;
@@ -78,7 +79,7 @@ fn encode_with_importance(ty: TypeId, kinds: &[Kind], batches: usize) {
     let t = info(ty);
     let ours = t.encode.expect("an encoder");
     let mut rng = Rng::named(&format!("importance {}", t.name));
-    for batch in 0..rounds(batches) {
+    for batch in 0..batches {
         let columns = [256, 1024, 2048][rng.below(3)];
         let rows = BATCH / columns;
         let x = inputs::rows(&mut rng, kinds, rows, columns);
@@ -142,7 +143,7 @@ macro_rules! weight_types {
             }
             #[test]
             fn encode_with_importance() {
-                super::encode_with_importance(TypeId::$ty, &Kind::FINITE, $work.importance);
+                super::encode_with_importance(TypeId::$ty, &Kind::FINITE, rounds($work.importance));
             }
             #[test]
             fn decode() {
@@ -211,7 +212,9 @@ macro_rules! point_types {
             use super::*;
             #[test]
             fn encode() {
-                encode_with_importance(TypeId::$ty, &SEARCHED, $batches);
+                // The reference's searches take most of the time.
+                let batches = if is_long() { $batches } else { 2.min($batches) };
+                encode_with_importance(TypeId::$ty, &SEARCHED, batches);
             }
             #[test]
             fn decode() {

@@ -33,6 +33,7 @@ pub const NEMOTRON_H: Arch = Arch {
         clamp: GateClamp::None,
     },
     scaled: NEMOTRON_SCALES,
+    steered: false,
     ..Arch::DENSE
 };
 

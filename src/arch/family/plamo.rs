@@ -38,6 +38,7 @@ pub const PLAMO2: Arch = Arch {
     mixing: Mixing::ByHeads(Recurrence::Plamo),
     rope: RopeRule::PARTIAL,
     scaled: ATTN_OUT_SCALE,
+    steered: false,
     ..Arch::DENSE
 };
 

@@ -4,6 +4,8 @@ use trine_formats::anyprec::{AnyPrec, Part};
 use trine_formats::gguf::{Blob, ModelFile};
 
 use super::Loader;
+use crate::model::linear::Linear;
+use crate::model::lora::LowRank;
 use crate::ops::matmul::Matrix;
 use crate::ops::norm::Norm;
 
@@ -26,14 +28,13 @@ pub fn sections(file: &ModelFile, anyprec: &AnyPrec) -> Vec<(u8, Blob)> {
 /// The tensors before and after the blocks.
 pub struct Ends {
     pub embedding: Matrix,
+    /// What adapters add to the embeddings.
+    pub embedding_low_rank: Vec<LowRank>,
     /// A vector for every position, added to the embedding.
     pub positions: Option<Matrix>,
     /// Of the embeddings.
     pub embedding_norm: Option<Norm>,
-    pub output: Matrix,
-    /// The name of the tensor that `output` is.
-    pub output_tensor: &'static str,
-    pub output_bias: Option<Vec<f32>>,
+    pub output: Linear,
     pub output_norm: Option<Norm>,
     /// What the low stack of blocks that run in cycles begins with; empty without any.
     pub low_state: Vec<f32>,
@@ -41,21 +42,40 @@ pub struct Ends {
     pub rope_factors: [Option<Vec<f32>>; 2],
 }
 
+/// The tensor that stands for the output too where a model has none of its own.
+const TIED: &str = "token_embd.weight";
+
 /// Loads the ends; a model without `output.weight` projects with its embeddings.
 pub fn ends(loader: &mut Loader<'_>) -> Ends {
-    let embedding = loader.table("token_embd.weight");
+    let embedding = loader.table(TIED);
     let embedding = embedding.unwrap_or_else(Matrix::empty);
     let output = loader.end_matrix("output.weight");
     loader.check_output();
-    let output_tensor = match output {
-        Some(_) => "output.weight",
-        None => "token_embd.weight",
+    let (tensor, output) = match output {
+        Some(output) => ("output.weight", output),
+        None => (TIED, embedding.clone()),
     };
-    let output = output.unwrap_or_else(|| embedding.clone());
+    let embedding_low_rank = loader.embedding_low_rank();
+    let low_rank = match tensor == TIED {
+        true if !embedding_low_rank.is_empty() => {
+            loader.problem(format!(
+                "an adapter changes {TIED}, which the logits are made with too, and it can change only one of them"
+            ));
+            Vec::new()
+        }
+        true => Vec::new(),
+        false => loader.low_rank(tensor, 0, 0..output.rows),
+    };
+    let output = Linear {
+        low_rank,
+        tensor: Some(tensor.to_owned()),
+        weight: loader.ready(output),
+        scale: None,
+        bias: loader.vector(None, "output.bias"),
+    };
     Ends {
-        output_tensor,
-        output: loader.ready(output),
-        output_bias: loader.vector(None, "output.bias"),
+        output,
+        embedding_low_rank,
         output_norm: loader.norm(None, "output_norm"),
         low_state: loader.vector(None, "hrm.z_l_init").unwrap_or_default(),
         rope_factors: loader.rope_factors(),
@@ -77,6 +97,17 @@ impl Loader<'_> {
             return Some(self.matrix(name, cols, rows));
         }
         self.optional_matrix(name, cols, rows)
+    }
+
+    /// What adapters add to the embeddings; rows of the first matrices are decoded.
+    fn embedding_low_rank(&mut self) -> Vec<LowRank> {
+        let isa = self.options.isa;
+        let found = self.adapters.of_embedding(isa, &mut self.problems);
+        let ready = |one: LowRank| LowRank {
+            b: self.ready(one.b),
+            ..one
+        };
+        found.into_iter().map(ready).collect()
     }
 
     /// A matrix whose rows are decoded.

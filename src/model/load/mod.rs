@@ -5,11 +5,13 @@ mod projections;
 mod widely;
 
 use std::collections::HashSet;
+use std::ops::Range;
 
 use trine_formats::anyprec::{AnyPrec, Part};
 use trine_formats::gguf::{ModelFile, TensorView};
 use trine_formats::widely::Header;
 
+use super::lora::{Adapters, LowRank};
 use super::{Config, Layouts, LoadOptions, ModelError};
 use crate::arch::{Arch, Extent, Role, Sizes, Tensor};
 use crate::ops::matmul::Matrix;
@@ -41,6 +43,8 @@ pub struct Loader<'a> {
     sizes: Sizes,
     norm: Kind,
     eps: f32,
+    /// What is added to products.
+    adapters: Adapters,
     /// Per layer, whether it has experts.
     expert_layers: Vec<bool>,
     /// Which run of a block is being loaded: its number, but in models whose blocks run several times.
@@ -56,11 +60,13 @@ pub struct Loader<'a> {
 }
 
 impl<'a> Loader<'a> {
-    /// Takes from `file`, which says `special` of its matrices, what a model of configuration `c` has.
+    /// Takes from `file`, which says `special` of its matrices, what a model of configuration `c` has, and from `adapters` what is
+    /// added to it.
     pub fn new(
         file: &'a ModelFile,
         special: Special<'a>,
         options: &'a LoadOptions,
+        adapters: Adapters,
         c: &Config,
     ) -> Loader<'a> {
         let weights: u64 = file.tensors().map(|t| t.bytes).sum();
@@ -72,6 +78,7 @@ impl<'a> Loader<'a> {
             sizes: c.sizes(),
             norm: c.norm,
             eps: c.eps,
+            adapters,
             expert_layers: (0..c.n_layer)
                 .map(|layer| c.layer_experts(layer).is_some())
                 .collect(),
@@ -108,6 +115,9 @@ impl<'a> Loader<'a> {
                 &self.used,
                 self.expert_layers.len()..self.n_block,
             ));
+        }
+        if self.problems.is_empty() {
+            self.problems.extend(self.adapters.unused());
         }
         if self.problems.is_empty() {
             Ok(self.layouts)
@@ -224,6 +234,20 @@ impl<'a> Loader<'a> {
             self.layouts.count(&matrix);
         }
         matrix
+    }
+
+    /// What adapters add to rows `range` of the tensor `name`, or of the matrix of one expert in it.
+    fn low_rank(&mut self, name: &str, expert: usize, range: Range<usize>) -> Vec<LowRank> {
+        let isa = self.options.isa;
+        let found = self
+            .adapters
+            .of(name, expert, range, isa, &mut self.problems);
+        let ready = |one: LowRank| LowRank {
+            a: self.ready(one.a),
+            b: self.ready(one.b),
+            ..one
+        };
+        found.into_iter().map(ready).collect()
     }
 
     /// What the architecture has in the place of `name`: of several tensors the one that the file has, or the first.

@@ -5,6 +5,7 @@ use std::ops::Range;
 use super::{Loader, full_name};
 use crate::arch::{Extent, Role, Tensor};
 use crate::model::linear::Linear;
+use crate::model::lora::LowRank;
 use crate::ops::matmul::Matrix;
 use crate::ops::norm::Norm;
 
@@ -18,6 +19,8 @@ pub struct Stacked {
     pub scales: Option<Vec<f32>>,
     /// Biases, `[experts][rows]`.
     pub biases: Option<Vec<f32>>,
+    /// What adapters add to the products, by number of the expert.
+    pub low_rank: Vec<Vec<LowRank>>,
 }
 
 impl Loader<'_> {
@@ -25,7 +28,9 @@ impl Loader<'_> {
     /// the file has no such matrix.
     pub fn linear(&mut self, layer: usize, name: &str) -> Option<Linear> {
         let linear = self.unready_linear(layer, name)?;
+        let name = linear.tensor.as_deref().unwrap_or_default();
         Some(Linear {
+            low_rank: self.low_rank(name, 0, 0..linear.weight.rows),
             weight: self.ready(linear.weight),
             ..linear
         })
@@ -84,6 +89,7 @@ impl Loader<'_> {
                 .and_then(|s| s.first().copied()),
             bias: self.vector(Some(layer), &format!("{name}.bias")),
             tensor: Some(full),
+            low_rank: Vec::new(),
         })
     }
 
@@ -94,10 +100,13 @@ impl Loader<'_> {
             .filter(|_| self.arch.applies_factors(projection))
     }
 
-    /// Rows `range` of an unpacked projection as one of their own. Only that of the first rows is observed.
+    /// Rows `range` of an unpacked projection as one of their own, in the layout that it runs from and with what adapters add. Only
+    /// that of the first rows is observed.
     fn part(&mut self, all: &Linear, range: Range<usize>) -> Linear {
         let weight = all.weight.rows(range.clone());
+        let name = all.tensor.as_deref().unwrap_or_default();
         Linear {
+            low_rank: self.low_rank(name, 0, range.clone()),
             tensor: all.tensor.clone().filter(|_| range.start == 0),
             weight: self.ready(weight.unwrap_or_else(Matrix::empty)),
             scale: all.scale,
@@ -143,8 +152,8 @@ impl Loader<'_> {
         Some([parts.next()?, parts.next()?, parts.next()?])
     }
 
-    /// The matrix that scores experts; its numbers have to be finite.
-    pub fn router(&mut self, layer: usize, name: &str) -> Option<Matrix> {
+    /// The matrix that scores experts, or is the gate of one; its numbers have to be finite.
+    pub fn router(&mut self, layer: usize, name: &str) -> Option<Linear> {
         let tensor = self.described(Some(layer), name)?;
         let [rows, cols] = self.sizes.shape(tensor)[..] else {
             return None;
@@ -161,7 +170,13 @@ impl Loader<'_> {
                 }
             }
         }
-        Some(self.ready(matrix))
+        Some(Linear {
+            low_rank: self.low_rank(&name, 0, 0..matrix.rows),
+            weight: self.ready(matrix),
+            tensor: Some(name),
+            scale: None,
+            bias: None,
+        })
     }
 
     /// Whether a projection's matrix holds that of the gate too, in the first half of its rows.
@@ -214,9 +229,12 @@ impl Loader<'_> {
                 let matrix = all.as_ref().and_then(|all| all.rows(from..from + size));
                 self.ready(matrix.unwrap_or_else(Matrix::empty))
             };
+            let matrices = (0..experts).map(one).collect();
+            let low_rank = |e| self.low_rank(&weight, e, part * size..(part + 1) * size);
             Stacked {
+                low_rank: (0..experts).map(low_rank).collect(),
                 tensor: Some(weight.clone()).filter(|_| part == 0),
-                matrices: (0..experts).map(one).collect(),
+                matrices,
                 scales: scales.clone(),
                 biases: biases.clone(),
             }

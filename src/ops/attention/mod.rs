@@ -20,6 +20,7 @@ use crate::kernels::{Floats, Isa};
 use crate::kv::{self, HeadPage, TILE};
 use crate::pool::{self, Tile};
 
+mod encoded;
 mod placed;
 mod scores;
 #[cfg(test)]
@@ -111,6 +112,9 @@ impl Attention<'_, '_> {
             return Floats::scratch(0);
         };
         let layout = part.seq.layout();
+        if layout.is_encoded() {
+            return self.run_encoded(layout, q);
+        }
         let (vd, kv_heads) = (layout.value_dim, layout.n_head);
         let (width, shared) = (self.n_head * layout.head_dim, self.n_head / kv_heads);
         let mut out = Floats::scratch(q.len() / width * self.n_head * vd);

@@ -4,6 +4,7 @@ use trine_formats::types::num::{f16_to_f32, f32_to_f16};
 
 use super::*;
 use crate::kernels::testing::{Random, isas, same};
+use crate::kv::CacheTypes;
 use crate::kv::{PageLayout, PagePool, Sequence};
 use crate::math::pexp;
 
@@ -101,6 +102,8 @@ impl Case {
             head_dim: self.hd,
             value_dim: self.hd,
             positions,
+            types: CacheTypes::HALVES,
+            turned: false,
             state: 0,
         };
         let pages = PagePool::new(layout, 100);

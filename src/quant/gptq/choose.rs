@@ -3,7 +3,6 @@
 use std::collections::HashMap;
 
 use super::{Gptq, Job};
-use crate::quant::choose::is_encoded;
 use crate::quant::problem::Problem;
 use crate::quant::row::Row;
 
@@ -15,7 +14,7 @@ pub fn choose(rows: &[Row], gptq: &Gptq, problems: &mut Vec<Problem>) -> Job {
         let Some(&input) = header.weights.get(&row.source.name) else {
             continue;
         };
-        if !is_encoded(row) || row.shape.len() != 2 {
+        if !row.is_encoded() || row.shape.len() != 2 {
             continue;
         }
         let (found, expected) = (header.inputs[input].columns, row.columns());

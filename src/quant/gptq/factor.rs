@@ -1,9 +1,11 @@
 //! From the sums of an input to the triangle that errors are fed back with.
 //!
 //! With rows and columns in reverse order the Cholesky factor of `H` becomes an upper triangle `R` with `H = R R^T`, and
-//! `U = R^-1` is the one with `H^-1 = U^T U`: the inverse of `H` itself is never formed. The blocks of `R` on the diagonal say
-//! what an error in a group costs once the columns behind it have made up for it as well as they can, which is what the search for
-//! scales asks.
+//! `U = R^-1` is the one with `H^-1 = U^T U`: the inverse of `H` itself is never formed.
+//!
+//! Columns are taken in falling order of the diagonal of `H`: those that matter most are rounded while all others can still make up for
+//! their errors. MARLIN's way takes them in natural order; there the blocks of `R` on the diagonal say what an error in a
+//! group costs once the columns behind it have made up for it as well as they can, which is what its search for scales asks.
 
 use rayon::prelude::*;
 
@@ -19,11 +21,13 @@ const MOST_DAMP: f64 = 1.0;
 /// What rounding the weights that read one input needs to know of it.
 pub struct Factor {
     columns: usize,
-    /// `U` in panels.
+    /// The columns as they are rounded, from first to last.
+    order: Vec<usize>,
+    /// `U` in panels, its rows and columns in that order.
     upper: Vec<f64>,
     /// Columns that share a scale.
     group: usize,
-    /// The block of `R` on the diagonal for every group, in panels that end with their last row that is not zero.
+    /// In natural order the block of `R` on the diagonal for every group, in panels that end with their last row that is not zero.
     roots: Vec<Vec<f64>>,
     /// Columns that no token of the text made use of.
     dead: Vec<bool>,
@@ -69,8 +73,15 @@ impl Factor {
         let alive = |j: usize| if dead[j] { 1.0 } else { diagonal[j] };
         let mean = (0..columns).fold(0.0, |sum, j| sum + alive(j)) / columns as f64;
         let Options {
-            group, mut damp, ..
+            group,
+            mut damp,
+            compat,
         } = *options;
+        let mut order: Vec<usize> = (0..columns).collect();
+        if !compat {
+            // Stable, so that equal columns stay in natural order.
+            order.sort_by(|&i, &j| diagonal[j].total_cmp(&diagonal[i]));
+        }
         let lower = loop {
             let add = damp * mean;
             let mut reversed = vec![0.0; columns * columns];
@@ -78,9 +89,9 @@ impl Factor {
                 .par_chunks_mut(columns)
                 .enumerate()
                 .for_each(|(i, row)| {
-                    let column = columns - 1 - i;
-                    for (j, to) in row[..i].iter_mut().enumerate() {
-                        *to = scale * sums[triangle(columns - 1 - j) + column];
+                    let column = order[columns - 1 - i];
+                    for (to, &other) in row[..i].iter_mut().zip(order.iter().rev()) {
+                        *to = scale * sums[triangle(column.max(other)) + column.min(other)];
                     }
                     row[i] = alive(column) + add;
                 });
@@ -88,17 +99,18 @@ impl Factor {
                 Ok(()) => break reversed,
                 Err(_) if 2.0 * damp <= MOST_DAMP => damp *= 2.0,
                 Err(_) if damp < MOST_DAMP => damp = MOST_DAMP,
-                Err(at) => return Err(HessianFault::Singular(columns - 1 - at)),
+                Err(at) => return Err(HessianFault::Singular(order[columns - 1 - at])),
             }
         };
-        let roots = (0..columns)
-            .step_by(group)
+        let groups = (0..columns).step_by(group).take_while(|_| compat);
+        let roots = groups
             .map(|first| root(&lower, columns, first, group.min(columns - first)))
             .collect();
         let inverse = invert_lower(isa, columns, &lower);
         drop(lower);
         Ok(Factor {
             columns,
+            order,
             upper: reversed_panels(&inverse, columns),
             group,
             roots,
@@ -111,6 +123,11 @@ impl Factor {
     /// Width of the input.
     pub fn columns(&self) -> usize {
         self.columns
+    }
+
+    /// The columns as they are rounded, from first to last.
+    pub fn order(&self) -> &[usize] {
+        &self.order
     }
 
     /// The share of the mean of the diagonal that was added to it.
@@ -128,7 +145,7 @@ impl Factor {
         &self.importance
     }
 
-    /// `U_ij`.
+    /// `U_ij`, for the columns that are number `i` and `j` in order.
     pub fn upper(&self, i: usize, j: usize) -> f64 {
         self.upper[(j / COLUMNS * self.columns + i) * COLUMNS + j % COLUMNS]
     }
@@ -139,7 +156,7 @@ impl Factor {
         &self.upper[(start + rows.start) * COLUMNS..(start + rows.end) * COLUMNS]
     }
 
-    /// The panels of the block of `R` of the group that starts at column `first`: panel `p` has `16 (p + 1)` rows.
+    /// In natural order the panels of the block of `R` of the group that starts at column `first`: panel `p` has `16 (p + 1)` rows.
     pub fn root(&self, first: usize) -> impl Iterator<Item = &[f64]> {
         let mut rest = &self.roots[first / self.group][..];
         (1..).map_while(move |p| {

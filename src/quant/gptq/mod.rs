@@ -5,22 +5,22 @@
 //! rounded yet so that they make up for the error as well as they can. With `U` the upper triangle that satisfies
 //! `H^-1 = U^T U`, the error of column `i` is `e = (w_i - q_i) / U_ii`, and every later `w_j` becomes `w_j - e U_ij`.
 //!
-//! The details are those that MARLIN (section 3.5 of its paper) uses: columns in natural order, `H` plus a tenth of the mean of
-//! its diagonal, scales that are found for a group of columns when its first column is reached, from the weights as the errors
-//! so far have left them, and for Q4_0 a search for the scale that costs least. Scales are rounded to half floats before
-//! the first column of the group is, so that the errors are those of the file. `docs/gptq.md` lists what is different from MARLIN's program.
+//! The scales of all groups are settled first, from the weights as they are, and are those of the file, so that the errors are
+//! the file's too: the encoder of the type finds them as it does with an importance matrix, which the diagonal of `H` is, those
+//! of Q4_0 a search. The columns are then taken in falling order of that diagonal, so that those that matter most err least.
+//! MARLIN's way ([`Options::compat`]; section 3.5 of its paper) takes them in natural order and finds a group's scale when its
+//! first column is reached, from the weights as the errors so far have left them. `docs/gptq.md` has what was measured.
 //!
 //! `H` is read from a file that `rimatrix --hessian` made. All of it is done in `f64`; rows are independent of one another, and
 //! threads share nothing but rows, so that the bytes depend neither on their number nor on the instruction set.
 
 mod choose;
 mod clip;
-mod encoded;
 mod factor;
 mod fault;
-mod rounding;
 mod rows;
 mod source;
+mod strip;
 mod tensor;
 
 use std::collections::HashMap;
@@ -32,8 +32,9 @@ pub use fault::HessianFault;
 pub use source::HessianFile;
 pub(super) use tensor::round;
 
-/// The share of the mean of the diagonal that is added to it where nothing else is asked for: MARLIN's. The first GPTQ took 0.01.
-pub const DAMP: f64 = 0.1;
+/// The share of the mean of the diagonal that is added to it where nothing else is asked for: that of the
+/// first GPTQ. MARLIN takes 0.1.
+pub const DAMP: f64 = 0.01;
 
 /// How Q4_0 is rounded.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -43,13 +44,13 @@ pub struct Options {
     /// The share of the mean of the diagonal of `H` that is added to it: above 0, at most 1. Where a few columns are many times
     /// larger than the others, much of it leaves these with plain rounding.
     pub damp: f64,
-    /// As MARLIN's program does: only positive scales are tried, they are rounded to half floats in the end, and a group
-    /// without negative weights uses half of the codes.
+    /// As MARLIN's program does: natural order, a search for the scale of every group when it is reached, in which only
+    /// positive scales are tried, rounded to half floats in the end, and a group without negative weights uses half of the codes.
     pub compat: bool,
 }
 
 impl Options {
-    /// Scales that are tried for a group.
+    /// Scales of Q4_0 that are tried for a group.
     pub fn candidates(&self) -> usize {
         let signs = if self.compat { 1 } else { 2 };
         signs * (clip::SHRINKS + 1)

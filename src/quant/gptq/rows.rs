@@ -2,24 +2,18 @@
 //! in one product.
 
 use super::factor::Factor;
-use super::rounding::Rounding;
+use super::strip::Strip;
 use crate::kernels::Isa;
 use crate::linalg::{BLOCK, COLUMNS, ROWS, tile_f64};
 
-/// Rounds rows of `factor.columns()` weights, which become what the file holds, and writes their blocks to `out`.
+/// Rounds the rows of a strip: `weights` are theirs, with the columns of each in the order of the factor, and become what the file holds.
 ///
 /// A weight is changed by one column of its own block after the other, and by each earlier block at once: by the sum over its
-/// columns in ascending order. Blocks have 128 columns, or as many as a span where that is more.
+/// columns in ascending order. Blocks have 128 columns.
 ///
 /// # Panics
-/// When the rows or their bytes are not of one size.
-pub fn round_rows(
-    isa: Isa,
-    factor: &Factor,
-    rounding: &mut dyn Rounding,
-    weights: &mut [f64],
-    out: &mut [u8],
-) {
+/// When the weights are no whole rows.
+pub fn round_rows(isa: Isa, factor: &Factor, strip: &mut Strip<'_>, weights: &mut [f64]) {
     let columns = factor.columns();
     assert!(
         columns > 0 && columns.is_multiple_of(COLUMNS),
@@ -27,31 +21,19 @@ pub fn round_rows(
     );
     let count = weights.len() / columns;
     assert_eq!(weights.len(), count * columns, "whole rows");
-    let row_bytes = out.len() / count.max(1);
-    assert_eq!(out.len(), count * row_bytes, "as many bytes for every row");
-    let step = BLOCK.max(rounding.span());
     let mut triangle = Vec::new();
     let mut errors = Vec::new();
-    for first in (0..columns).step_by(step) {
-        let last = (first + step).min(columns);
+    for first in (0..columns).step_by(BLOCK) {
+        let last = (first + BLOCK).min(columns);
         let width = last - first;
         copy_triangle(factor, first, last, &mut triangle);
         errors.clear();
         errors.resize(count.next_multiple_of(ROWS) * width, 0.0);
-        let rows = weights.chunks_exact_mut(columns);
-        for (r, (row, out)) in rows.zip(out.chunks_exact_mut(row_bytes)).enumerate() {
+        for (r, row) in weights.chunks_exact_mut(columns).enumerate() {
             let line = &mut errors[r / ROWS * ROWS * width..];
             let mut keep = |i: usize, error| line[i * ROWS + r % ROWS] = error;
-            let bytes = row_bytes * first / columns..row_bytes * last / columns;
-            let block = &mut row[first..last];
-            round_block(
-                rounding,
-                first,
-                block,
-                &triangle,
-                &mut keep,
-                &mut out[bytes],
-            );
+            let order = &factor.order()[first..last];
+            round_block(strip, r, order, &mut row[first..last], &triangle, &mut keep);
         }
         for p in last / COLUMNS..columns / COLUMNS {
             let panel = factor.panel(p, first..last);
@@ -77,30 +59,28 @@ fn copy_triangle(factor: &Factor, first: usize, last: usize, triangle: &mut Vec<
     }
 }
 
-/// Rounds one row of a block that starts at column `first`, and keeps the error of every column.
+/// Rounds a block of row number `row`, whose columns are `order`, and keeps the error of every column.
 fn round_block(
-    rounding: &mut dyn Rounding,
-    first: usize,
+    strip: &mut Strip<'_>,
+    row: usize,
+    order: &[usize],
     block: &mut [f64],
     triangle: &[f64],
     keep: &mut dyn FnMut(usize, f64),
-    out: &mut [u8],
 ) {
-    let (width, span) = (block.len(), rounding.span());
-    for start in (0..width).step_by(span) {
-        let end = (start + span).min(width);
-        rounding.begin(first + start, &block[start..end]);
-        for i in start..end {
-            let upper = &triangle[i * width..][i..width];
-            let rounded = rounding.round(i - start, block[i]);
-            let error = (block[i] - rounded) / upper[0];
-            keep(i, error);
-            block[i] = rounded;
-            for (w, u) in block[i + 1..].iter_mut().zip(&upper[1..]) {
-                *w -= error * u;
-            }
+    let width = block.len();
+    let span = strip.span();
+    for (i, &column) in order.iter().enumerate() {
+        if let Some(span) = span.filter(|span| i.is_multiple_of(*span)) {
+            strip.reach(row, column, &block[i..width.min(i + span)]);
         }
-        let bytes = out.len() * start / width..out.len() * end / width;
-        rounding.finish(&mut out[bytes]);
+        let upper = &triangle[i * width..][i..width];
+        let rounded = strip.round(row, column, block[i]);
+        let error = (block[i] - rounded) / upper[0];
+        keep(i, error);
+        block[i] = rounded;
+        for (w, u) in block[i + 1..].iter_mut().zip(&upper[1..]) {
+            *w -= error * u;
+        }
     }
 }

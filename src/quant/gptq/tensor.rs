@@ -1,14 +1,11 @@
 //! Rounding a tensor: its rows in strips that threads take.
 
 use rayon::prelude::*;
-use trine_formats::types::TypeInfo;
 
 use super::Options;
-use super::clip::Clip;
-use super::encoded::Encoded;
 use super::factor::Factor;
-use super::rounding::Rounding;
 use super::rows::round_rows;
+use super::strip::Strip;
 use crate::kernels::{self, Isa};
 use crate::quant::convert::RowFault;
 use crate::quant::row::Row;
@@ -40,19 +37,26 @@ pub fn round(
     let (Some(info), Some(decode)) = (row.to.info(), kernels::decode_rows(row.from, isa)) else {
         unreachable!("{} to {} is no conversion", row.from, row.to);
     };
+    let (Some(grid), Some(encode)) = (row.to.grid(), kernels::encode_rows(row.to, isa)) else {
+        unreachable!("the plan takes types with a grid");
+    };
     let strips = data.par_chunks(STRIP * from);
     strips
         .zip(out.par_chunks_mut(STRIP * to))
         .for_each(|(data, out)| {
             let mut floats = vec![0.0; columns];
             let mut weights = Vec::with_capacity(data.len() / from * columns);
-            for data in data.chunks_exact(from) {
+            let mut strip = Strip::new(info, grid, encode, factor, options, isa);
+            for (data, blocks) in data.chunks_exact(from).zip(out.chunks_exact_mut(to)) {
                 decode(data, &mut floats);
-                let alive = |(j, &w): (usize, &f32)| if factor.is_dead(j) { 0.0 } else { w.into() };
-                weights.extend(floats.iter().enumerate().map(alive));
+                for (j, w) in floats.iter_mut().enumerate() {
+                    *w = if factor.is_dead(j) { 0.0 } else { *w };
+                }
+                strip.push(&floats, blocks);
+                weights.extend(factor.order().iter().map(|&j| f64::from(floats[j])));
             }
-            let mut rounding = rounding(info, factor, *options, isa);
-            round_rows(isa, factor, &mut *rounding, &mut weights, out);
+            round_rows(isa, factor, &mut strip, &mut weights);
+            strip.write(out);
         });
     match first_bad(row.to, &out) {
         Some((block, what)) => {
@@ -60,21 +64,5 @@ pub fn round(
             Err(RowFault::Output { block, what })
         }
         None => Ok(out),
-    }
-}
-
-/// How weights become a type.
-fn rounding<'a>(
-    info: &'static TypeInfo,
-    factor: &'a Factor,
-    options: Options,
-    isa: Isa,
-) -> Box<dyn Rounding + 'a> {
-    let (Some(grid), Some(encode)) = (info.id.grid(), kernels::encode_rows(info.id, isa)) else {
-        unreachable!("the plan takes types with a grid");
-    };
-    match Clip::new(info, grid, factor, options, isa) {
-        Some(clip) => Box::new(clip),
-        None => Box::new(Encoded::new(info, grid, encode, factor)),
     }
 }

@@ -1,4 +1,5 @@
 use super::*;
+use crate::kv::CacheTypes;
 use crate::kv::PageLayout;
 
 const PAGE: usize = 32;
@@ -10,6 +11,8 @@ fn pages(budget: usize) -> PagePool {
         head_dim: 4,
         value_dim: 4,
         positions: PAGE,
+        types: CacheTypes::HALVES,
+        turned: false,
         state: 0,
     };
     PagePool::new(layout, budget)

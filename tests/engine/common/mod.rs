@@ -41,14 +41,27 @@ impl Default for Run {
 }
 
 pub fn hashes(file: &ModelFile, tokens: &[u32], run: Run) -> Vec<String> {
-    let model = Model::load(
-        file,
-        &LoadOptions {
-            isa: run.isa,
-            ..LoadOptions::default()
-        },
-    )
-    .expect("a model");
+    let mut out = Vec::new();
+    evaluate(file, tokens, run, &LoadOptions::default(), &mut |logits| {
+        let bytes: Vec<u8> = logits.iter().flat_map(|v| v.to_le_bytes()).collect();
+        out.push(sha256(&bytes));
+    });
+    out
+}
+
+/// Calls `sink` with the logits of every position of a model that is loaded with `options`, but for the instruction set.
+pub fn evaluate(
+    file: &ModelFile,
+    tokens: &[u32],
+    run: Run,
+    options: &LoadOptions,
+    sink: &mut (dyn FnMut(&[f32]) + Send),
+) {
+    let options = LoadOptions {
+        isa: run.isa,
+        ..options.clone()
+    };
+    let model = Model::load(file, &options).expect("a model");
     let mut session = Session::new(
         &model,
         &Pool::new(run.threads).expect("threads"),
@@ -57,14 +70,9 @@ pub fn hashes(file: &ModelFile, tokens: &[u32], run: Run) -> Vec<String> {
             n_ubatch: run.n_ubatch,
         },
     );
-    let mut out = Vec::new();
     for part in tokens.chunks(run.per_call.min(tokens.len())) {
         session
-            .eval(part, 0, &mut |_, logits| {
-                let bytes: Vec<u8> = logits.iter().flat_map(|v| v.to_le_bytes()).collect();
-                out.push(sha256(&bytes));
-            })
+            .eval(part, 0, &mut |_, logits| sink(logits))
             .expect("room for the tokens");
     }
-    out
 }

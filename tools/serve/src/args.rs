@@ -7,12 +7,17 @@ use anyhow::{Result, bail};
 use clap::{Arg, Parser, ValueEnum};
 use trine::Pooling;
 use trine_tools::args::Short;
-use trine_tools::load::{ModelArgs, positive};
+use trine_tools::load::{ModelArgs, SHORT_TYPES, positive};
 
 use crate::engine::Options;
 
 /// Options of several letters behind one dash.
-pub const SHORT: Short = &[("-np", "--parallel"), ("-ub", "--ubatch-size")];
+pub const SHORT: Short = &[
+    ("-np", "--parallel"),
+    ("-ub", "--ubatch-size"),
+    SHORT_TYPES[0],
+    SHORT_TYPES[1],
+];
 
 /// Serve a language model over HTTP, with OpenAI's and llama-server's API
 ///

@@ -80,7 +80,7 @@ const NO_DRAFT_MODEL: &str =
 const NO_NGRAM: &str =
     "drafts from texts are not made; drafts from fewer bits of one file are: --draft-bits";
 const NO_MEDIA: &str = "trine reads text alone";
-const NO_ADAPTERS: &str = "adapters are not applied; merge it into the model before rconvert";
+const NO_ADAPTERS: &str = "this tool works with a model as it is; rgen, rperplexity and rserve apply adapters and control vectors";
 const NO_GRAMMAR: &str = "this tool does not constrain what it writes";
 const NO_SESSION_FILES: &str =
     "the state of a prompt is not stored; rserve keeps common beginnings in memory";
@@ -134,8 +134,8 @@ pub const TABLE: &[Foreign] = &[
     // attention and its memory
     harmless_for(&["-fa", "--flash-attn"], Maybe, "attention has the bits of llama.cpp's -fa off", &["off", "auto", "0", "-1", "false", "disabled"],
         "attention has the bits of llama.cpp's -fa off and is fast; there is no other"),
-    harmless_for(&["-ctk", "--cache-type-k"], Value, "keys are F16", &["f16"], "keys and values are F16"),
-    harmless_for(&["-ctv", "--cache-type-v"], Value, "values are F16", &["f16"], "keys and values are F16"),
+    harmless_for(&["-ctk", "--cache-type-k"], Value, "keys are F16", &["f16"], "this tool keeps keys and values as F16; rgen, rperplexity and rserve have other types"),
+    harmless_for(&["-ctv", "--cache-type-v"], Value, "values are F16", &["f16"], "this tool keeps keys and values as F16; rgen, rperplexity and rserve have other types"),
     harmless(&["--swa-full"], Nothing, ONE_CACHE),
     harmless(&["-kvu", "--kv-unified", "-no-kvu", "--no-kv-unified"], Nothing, ONE_CACHE),
     harmless(&["--kv-unified-per-slot"], Value, ONE_CACHE),
@@ -171,7 +171,7 @@ pub const TABLE: &[Foreign] = &[
     harmless(&["--check-tensors"], Nothing, "rinspect --check-tensors looks at weights; a text ends where logits are no numbers"),
     refused(&["--lora"], Value, NO_ADAPTERS),
     refused(&["--lora-scaled"], Value, NO_ADAPTERS),
-    refused(&["--lora-init-without-apply"], Nothing, NO_ADAPTERS),
+    refused(&["--lora-init-without-apply"], Nothing, "adapters of --lora are applied when the model is loaded, and stay"),
     refused(&["--control-vector"], Value, NO_ADAPTERS),
     refused(&["--control-vector-scaled"], Value, NO_ADAPTERS),
     refused(&["--control-vector-layer-range"], Two, NO_ADAPTERS),

@@ -83,6 +83,7 @@ pub fn run(args: &Args, subjects: &[Subject], out: &mut dyn Write) -> Result<()>
             repack: !args.no_repack,
             packing: args.packing.options(),
             number_path: args.number_path(),
+            ..LoadOptions::default()
         };
         let model = Model::load(&file, &options).with_context(|| format!("'{name}'"))?;
         for &threads in &counts {

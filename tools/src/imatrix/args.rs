@@ -4,7 +4,9 @@ use std::path::PathBuf;
 
 use clap::{Parser, ValueEnum};
 use trine_formats::imatrix::Form;
+use trine_formats::types::TypeId;
 
+use crate::adapters::AdapterArgs;
 use crate::args::Short;
 use crate::load::{ModelArgs, count, positive, thread_count};
 use crate::overrides::OverrideArgs;
@@ -254,6 +256,9 @@ impl Args {
             number_path: None,
             packing: self.packing.clone(),
             overrides: self.overrides.clone(),
+            adapters: AdapterArgs::default(),
+            cache_type_k: TypeId::F16,
+            cache_type_v: TypeId::F16,
         })
     }
 }

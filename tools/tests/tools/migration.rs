@@ -130,7 +130,21 @@ fn every_option_is_either_had_or_judged_by_its_own_name() {
             "rquantize",
             &["--split-max-size", "--merge", "--override-kv"],
         ),
-        ("rgen", &["--grammar", "-j", "--override-kv", "--samplers"]),
+        (
+            "rgen",
+            &[
+                "--grammar",
+                "-j",
+                "--override-kv",
+                "--samplers",
+                "--lora",
+                "-ctk",
+            ],
+        ),
+        (
+            "rperplexity",
+            &["-ctv", "--lora-scaled", "--control-vector"],
+        ),
     ] {
         for name in names {
             assert!(

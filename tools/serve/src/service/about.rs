@@ -7,8 +7,11 @@ use anyhow::{Context, Result};
 use sha2::{Digest, Sha256};
 use trine::formats::anyprec::Part;
 use trine::formats::gguf::TensorInfo;
+use trine::formats::types::TypeId;
 use trine::{Model, NumberPath};
+use trine_tools::adapters::AdapterArgs;
 use trine_tools::inspect::AnyPrecReport;
+use trine_tools::load::ModelArgs;
 use trine_tools::provenance::hash_file;
 use trine_tools::text;
 
@@ -18,7 +21,7 @@ pub struct About {
     pub file: String,
     /// SHA-256 of the bytes of its file, or of its files one after another.
     pub sha256: String,
-    /// Version, model and number path: servers with the same give the same texts.
+    /// Version, model, number path and what is added to the model: servers with the same give the same texts.
     pub fingerprint: String,
     /// Bytes of its file.
     pub size: u64,
@@ -54,6 +57,35 @@ impl About {
             n_params: n_params(model),
             created: now(),
         })
+    }
+
+    /// The same where something is added to the model, or keys and values are of other types: the bits of a text depend on these
+    /// too, so that the fingerprint has a hash of them behind it.
+    ///
+    /// # Errors
+    /// A file cannot be read.
+    pub fn with(mut self, args: &ModelArgs) -> Result<About> {
+        let AdapterArgs {
+            adapters,
+            control_vectors,
+            blocks,
+        } = &args.adapters;
+        let types = [args.cache_type_k, args.cache_type_v];
+        let usual = adapters.is_empty() && control_vectors.is_empty();
+        if usual && types == [TypeId::F16; 2] {
+            return Ok(self);
+        }
+        let mut hash = Sha256::new();
+        for list in [adapters, control_vectors] {
+            for (path, scale) in list {
+                hash.update(sha256(std::iter::once(path.as_path()))?);
+                hash.update(scale.to_le_bytes());
+            }
+            hash.update([0]);
+        }
+        hash.update(format!("{blocks:?} {types:?}"));
+        self.fingerprint += &format!("-{}", &text::hex(&hash.finalize())[..8]);
+        Ok(self)
     }
 }
 

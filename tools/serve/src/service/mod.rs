@@ -102,6 +102,7 @@ impl Service {
         let longest_token = longest_token(model.tokenizer(), normalizes);
         let path = args.model.number_path.map(NumberPath::from);
         let about = About::of(&model, file.clone(), path.unwrap_or_default())?;
+        let about = about.with(&args.model)?;
         let pooling = args.pooling.map(Pooling::from).or(model.pooling());
         let (engine, thread) = Handle::start(model, args.engine())?;
         let names = match args.alias.is_empty() {

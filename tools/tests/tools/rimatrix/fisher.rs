@@ -90,21 +90,21 @@ fn the_file_has_a_sum_for_every_weight_of_the_blocks() {
 #[test]
 fn neither_threads_nor_interruptions_change_a_bit() {
     let dir = folder();
-    let whole = written(&dir, fisher(&dir, "--samples 5 -o a -t 1"), "a");
+    let whole = written(&dir, fisher(&dir, "--samples 3 -o a -t 1"), "a");
     // Started with fewer samples, saved after each, continued twice, one time with nothing to do.
     let first = written(&dir, fisher(&dir, "--samples 2 -o b --resume"), "b");
     assert!(first != whole);
     for threads in [3, 2] {
-        let words = format!("--samples 5 -o b --resume --output-frequency 1 -t {threads}");
+        let words = format!("--samples 3 -o b --resume --output-frequency 1 -t {threads}");
         assert!(written(&dir, fisher(&dir, &words), "b") == whole);
     }
     let scalar = {
-        let mut command = fisher(&dir, "--samples 5 -o c --no-mmap");
+        let mut command = fisher(&dir, "--samples 3 -o c --no-mmap");
         command.env("TRINE_ISA", "scalar");
         written(&dir, command, "c")
     };
     assert!(scalar == whole);
-    let other = written(&dir, fisher(&dir, "--samples 5 -o d --seed 1"), "d");
+    let other = written(&dir, fisher(&dir, "--samples 3 -o d --seed 1"), "d");
     assert!(other != whole);
 }
 

@@ -89,18 +89,18 @@ fn neither_threads_nor_batches_nor_interruptions_change_a_bit() {
     let dir = folder();
     let whole = written(
         &dir,
-        hessian(&dir, "--chunks 5 --hessian a -t 1 -b 150"),
+        hessian(&dir, "--chunks 3 --hessian a -t 1 -b 150"),
         "a",
     );
     assert!(
         written(
             &dir,
-            hessian(&dir, "--chunks 5 --hessian b -t 3 -b 700"),
+            hessian(&dir, "--chunks 3 --hessian b -t 3 -b 700"),
             "b"
         ) == whole
     );
     let scalar = {
-        let mut command = hessian(&dir, "--chunks 5 --hessian -o c --no-mmap --no-repack");
+        let mut command = hessian(&dir, "--chunks 3 --hessian -o c --no-mmap --no-repack");
         command.env("TRINE_ISA", "scalar");
         written(&dir, command, "c")
     };
@@ -109,12 +109,12 @@ fn neither_threads_nor_batches_nor_interruptions_change_a_bit() {
     let first = written(&dir, hessian(&dir, "--chunks 2 --hessian d --resume"), "d");
     assert!(first != whole);
     for threads in [3, 2] {
-        let words = format!("--chunks 5 --hessian d --resume --output-frequency 1 -t {threads}");
+        let words = format!("--chunks 3 --hessian d --resume --output-frequency 1 -t {threads}");
         assert!(written(&dir, hessian(&dir, &words), "d") == whole);
     }
     let other = written(
         &dir,
-        hessian(&dir, "--chunks 5 --from-chunk 1 --hessian e"),
+        hessian(&dir, "--chunks 3 --from-chunk 1 --hessian e"),
         "e",
     );
     assert!(other != whole);

@@ -216,7 +216,7 @@ fn together(engine: &Handle, requests: &[Request], order: &[usize]) -> Vec<Heard
 
 #[test]
 fn company_changes_nothing() {
-    let requests = requests(40);
+    let requests = requests(24);
     let expected: Vec<Heard> = alone(&requests).iter().map(said).collect();
     let mut order: Vec<usize> = (0..requests.len()).collect();
     let ways = [

@@ -1,0 +1,135 @@
+//! Neighbouring rows that are rounded together: the steps of their groups, and the codes that were chosen.
+//!
+//! What a group's values may become is settled before the first column is rounded, from the weights as they are: by the encoder
+//! of the type, with the diagonal of the Hessian as importance, or for Q4_0 by a [search](super::clip). Columns can then be taken
+//! in any order. MARLIN's way searches for a scale when its group is reached instead.
+
+use trine_formats::types::grid::{Grid, Step};
+use trine_formats::types::num::put_f16;
+use trine_formats::types::{EncodeFn, Part, TypeId, TypeInfo};
+
+use super::Options;
+use super::clip::Clip;
+use super::factor::Factor;
+use crate::kernels::Isa;
+
+/// How the steps of a type are found.
+enum Steps {
+    /// By its encoder.
+    Encoded(EncodeFn),
+    /// By a search that looks at each column by itself.
+    Searched(Clip),
+    /// By one for what is left when a group is reached.
+    WhenReached(Clip),
+}
+
+/// Rows of one width that become one type.
+pub struct Strip<'a> {
+    factor: &'a Factor,
+    info: &'static TypeInfo,
+    grid: &'static Grid,
+    how: Steps,
+    /// Columns that share a step.
+    group: usize,
+    /// The steps of all groups, row after row.
+    steps: Vec<Step>,
+    /// The codes of all columns, row after row.
+    codes: Vec<u8>,
+}
+
+impl<'a> Strip<'a> {
+    /// No rows yet.
+    pub fn new(
+        info: &'static TypeInfo,
+        grid: &'static Grid,
+        encode: EncodeFn,
+        factor: &'a Factor,
+        options: &Options,
+        isa: Isa,
+    ) -> Strip<'a> {
+        let clip = || Clip::new(options.compat, isa);
+        let (how, group) = match info.id == TypeId::Q4_0 {
+            true if options.compat => (Steps::WhenReached(clip()), options.group),
+            true => (Steps::Searched(clip()), options.group),
+            false => (Steps::Encoded(encode), grid.group),
+        };
+        Strip {
+            factor,
+            info,
+            grid,
+            how,
+            group,
+            steps: Vec::new(),
+            codes: Vec::new(),
+        }
+    }
+
+    /// Columns after which [`Strip::reach`] is to be called, where it has something to do.
+    pub fn span(&self) -> Option<usize> {
+        matches!(self.how, Steps::WhenReached(_)).then_some(self.group)
+    }
+
+    /// Adds a row of the tensor, whose blocks will be `blocks`.
+    pub fn push(&mut self, weights: &[f32], blocks: &mut [u8]) {
+        let importance = self.factor.importance();
+        let before = self.steps.len();
+        let groups = weights.len().div_ceil(self.group);
+        self.steps.resize(before + groups, Step::default());
+        self.codes.resize(self.codes.len() + weights.len(), 0);
+        let steps = &mut self.steps[before..];
+        match &mut self.how {
+            Steps::Encoded(encode) => {
+                encode(weights, Some(importance), blocks);
+                let blocks = blocks.chunks_exact(self.info.bytes);
+                let per_block = self.info.block / self.group;
+                for (block, steps) in blocks.zip(steps.chunks_exact_mut(per_block)) {
+                    self.grid.steps(block, steps);
+                }
+            }
+            Steps::Searched(clip) => {
+                let groups = weights.chunks(self.group);
+                let groups = groups.zip(importance.chunks(self.group));
+                for (step, (weights, importance)) in steps.iter_mut().zip(groups) {
+                    step.scale = clip.by_importance(weights, importance);
+                }
+            }
+            Steps::WhenReached(_) => {}
+        }
+    }
+
+    fn step(&self, row: usize, column: usize) -> usize {
+        row * self.factor.columns().div_ceil(self.group) + column / self.group
+    }
+
+    /// The group that starts at column `first` of row `row` is reached, with its weights as the errors so far have left them.
+    pub fn reach(&mut self, row: usize, first: usize, weights: &[f64]) {
+        let at = self.step(row, first);
+        if let Steps::WhenReached(clip) = &mut self.how {
+            self.steps[at].scale = clip.by_factor(self.factor, first, weights);
+        }
+    }
+
+    /// Chooses the code of a column; the value that the file will hold.
+    pub fn round(&mut self, row: usize, column: usize, weight: f64) -> f64 {
+        let step = self.steps[self.step(row, column)];
+        let code = self.grid.nearest(step, weight);
+        self.codes[row * self.factor.columns() + column] = code;
+        self.grid.value(step, code).into()
+    }
+
+    /// Completes the blocks of all rows, whose codes are chosen.
+    pub fn write(&self, out: &mut [u8]) {
+        let blocks = out.chunks_exact_mut(self.info.bytes);
+        let per_row = self.factor.columns() / self.info.block;
+        for (b, (block, codes)) in blocks
+            .zip(self.codes.chunks_exact(self.info.block))
+            .enumerate()
+        {
+            if !matches!(self.how, Steps::Encoded(_)) {
+                let at = self.step(b / per_row, b % per_row * self.info.block);
+                put_f16(block, self.info.at(Part::Scale), self.steps[at].scale);
+            }
+            self.grid.place(codes, block);
+        }
+    }
+}

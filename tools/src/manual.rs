@@ -8,7 +8,8 @@ use clap_complete::{Shell, generate};
 use clap_mangen::Man;
 use clap_mangen::roff::{Roff, roman};
 
-use crate::args::Short;
+/// Options of several letters behind one dash, and their long names: `("-ub", "--ubatch-size")`.
+pub type Short = &'static [(&'static str, &'static str)];
 
 /// The section of the manual for programs.
 const SECTION: u8 = 1;

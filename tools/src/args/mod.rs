@@ -17,8 +17,7 @@ pub use llama_cpp::{Fate, Foreign, TABLE, Takes};
 /// The words of a command line, the program's name first.
 pub type Words = Vec<OsString>;
 
-/// Options of several letters behind one dash, and their long names: `("-ub", "--ubatch-size")`.
-pub type Short = &'static [(&'static str, &'static str)];
+pub use crate::manual::Short;
 
 /// The words that this program was started with.
 pub fn words() -> Words {

@@ -6,7 +6,7 @@ use anyhow::Result;
 use clap::Parser;
 use trine::{DraftOptions, GenerateOptions, Model};
 
-use super::chat::args::ChatArgs;
+use super::chat_args::ChatArgs;
 use super::grammar::GrammarArgs;
 use super::sampling::SamplingArgs;
 use crate::args::Short;

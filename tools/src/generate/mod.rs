@@ -2,6 +2,7 @@
 
 pub mod args;
 mod chat;
+pub mod chat_args;
 mod draft;
 pub mod grammar;
 mod interactive;

@@ -14,8 +14,7 @@ use rustyline::validate::{ValidationContext, ValidationResult, Validator};
 use rustyline::{Behavior, Config, Context, Editor as LineEditor, Helper};
 
 use super::commands;
-use super::input::Typed;
-use super::message;
+use super::message::{self, Typed};
 use crate::{interrupt, shown, terminal};
 
 /// Most messages that are kept in the history.

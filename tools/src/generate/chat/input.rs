@@ -4,21 +4,10 @@ use std::io::{self, BufRead, IsTerminal, Write};
 
 use anyhow::{Context as _, Result};
 
-use super::args::ChatArgs;
+use super::super::chat_args::ChatArgs;
 use super::editor::Editor;
-use super::message;
+use super::message::{self, Typed};
 use crate::{interrupt, terminal};
-
-/// What a user typed.
-#[derive(Debug, PartialEq)]
-pub enum Typed {
-    /// A message or a command.
-    Message(String),
-    /// There is no more.
-    End,
-    /// Ctrl-C twice.
-    Interrupted,
-}
 
 /// Where messages come from.
 pub enum Input {

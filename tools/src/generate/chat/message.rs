@@ -1,5 +1,16 @@
 //! Messages of several lines: where they end, and what they say.
 
+/// What a user typed.
+#[derive(Debug, PartialEq)]
+pub enum Typed {
+    /// A message or a command.
+    Message(String),
+    /// There is no more.
+    End,
+    /// Ctrl-C twice.
+    Interrupted,
+}
+
 /// What a message of several lines begins and ends with.
 const BLOCK: &str = "\"\"\"";
 

@@ -3,7 +3,6 @@
 //! Every turn renders the whole conversation and evaluates what is new of it, so the context always
 //! holds what the template makes of the messages, whichever way the user came there.
 
-pub mod args;
 mod commands;
 mod editor;
 mod input;
@@ -30,7 +29,8 @@ use crate::isolate::OtherProcess;
 use crate::terminal::{self, Silence};
 use crate::{interrupt, text};
 use commands::Next;
-use input::{Input, Typed};
+use input::Input;
+use message::Typed;
 use speed::Speed;
 
 /// A chat, and what its commands change.

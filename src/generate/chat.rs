@@ -78,6 +78,21 @@ impl Chat {
         }
     }
 
+    /// Whether there is room for a message and an answer to it.
+    ///
+    /// # Errors
+    /// The template refuses the conversation.
+    pub fn has_room_for(&mut self, text: &str) -> Result<bool, GenerateError> {
+        self.messages.push(Message::user(text));
+        let prompt = self.prompt();
+        self.messages.pop();
+        match prompt {
+            Ok(_) => Ok(true),
+            Err(GenerateError::PromptTooLong { .. }) => Ok(false),
+            Err(e) => Err(e),
+        }
+    }
+
     /// The tokens of the conversation up to where the next answer begins, if there is room for them.
     fn prompt(&mut self) -> Result<Vec<u32>, GenerateError> {
         let model = self.context.model();
@@ -107,6 +122,12 @@ impl Chat {
     /// The conversation.
     pub fn messages(&self) -> &[Message] {
         &self.messages
+    }
+
+    /// The conversation, to take back what was said or to hold another one. The next answer is to what it is then; what the
+    /// context has in common with it is not evaluated again.
+    pub fn messages_mut(&mut self) -> &mut Vec<Message> {
+        &mut self.messages
     }
 
     /// Forgets what was said; what the model was told before it stays.
@@ -148,6 +169,11 @@ pub struct Answer<'a> {
 }
 
 impl Answer<'_> {
+    /// The tokens of the conversation up to where the answer begins.
+    pub fn prompt(&self) -> &[u32] {
+        self.generation.prompt()
+    }
+
     /// The whole answer at once, and why it ended.
     ///
     /// # Errors

@@ -18,6 +18,7 @@ type Room = (&'static str, &'static [&'static str]);
 /// not its neighbours. What stands in no room is a mistake of this table and is named too.
 #[rustfmt::skip]
 const FLOORS: &[&[Room]] = &[
+    &[("program",   &["tools/trine/src"])],             // all tools in one program
     &[("serve",     &["tools/serve/src"])],             // the server as a program
     &[("http",      &["tools/serve/src/http"])],
     &[("api",       &["tools/serve/src/api"])],         // JSON to requests, events to JSON
@@ -69,7 +70,7 @@ const PRIVATE: &[(&str, &str)] = &[("src/kernels/arch", "src/kernels")];
 const WORDS: &[Word] = &[
     Word {
         starts: &["clap"],
-        place: Place::Only(&["tools/src", "tools/serve/src"]),
+        place: Place::Only(&["tools/src", "tools/serve/src", "tools/trine/src"]),
         why: "options of a command line end in tools",
     },
     Word {
@@ -102,6 +103,7 @@ const CRATES: &[(&str, &str)] = &[
     ("trine", "src/lib.rs"),
     ("trine_tools", "tools/src/lib.rs"),
     ("trine_serve", "tools/serve/src/lib.rs"),
+    ("trine_cli", "tools/trine/src/main.rs"),
 ];
 
 /// Where something may be named.
@@ -170,7 +172,13 @@ fn violations(files: &Files) -> Vec<String> {
 #[test]
 fn no_arrow_runs_upward_and_no_files_use_one_another_in_a_circle() {
     let mut files = Files::new();
-    for folder in ["formats/src", "src", "tools/src", "tools/serve/src"] {
+    for folder in [
+        "formats/src",
+        "src",
+        "tools/src",
+        "tools/serve/src",
+        "tools/trine/src",
+    ] {
         collect(Path::new(env!("CARGO_MANIFEST_DIR")), folder, &mut files);
     }
     assert!(files.len() > 100, "the sources were not found");

@@ -11,8 +11,8 @@ use std::time::Duration;
 use trine::CancelToken;
 use trine_formats::temp_file::{abandon, abandon_within};
 
-use crate::shown;
 use crate::signals::{self, Event};
+use crate::{shown, terminal};
 
 /// The exit code of an interrupted program.
 pub const EXIT_CODE: i32 = 130;
@@ -68,6 +68,7 @@ fn end() -> ! {
         .iter()
         .map(|p| shown::name(&p.to_string_lossy()))
         .collect();
+    terminal::give_back();
     let words = if !kept.is_empty() {
         format!("interrupted after '{}' was written", kept.join("', '"))
     } else if WRITES.load(Ordering::SeqCst) {
@@ -82,6 +83,7 @@ fn end() -> ! {
 /// Ends the program after a fault that no thread survives.
 fn fail(why: &str) -> ! {
     let _left = abandon_within(PATIENCE);
+    terminal::give_back();
     signals::last_words(&format!("\n{}: error: {why}\n", tool()));
     std::process::exit(1)
 }

@@ -6,12 +6,13 @@ use std::time::Duration;
 use anyhow::{Result, bail};
 use clap::{Arg, Parser, ValueEnum};
 use trine::Pooling;
+use trine_tools::args::Short;
 use trine_tools::load::{ModelArgs, SHORT_TYPES, positive};
 
 use crate::engine::{Options, Vectors};
 
 /// Options of several letters behind one dash.
-pub const SHORT: &[(&str, &str)] = &[
+pub const SHORT: Short = &[
     ("-np", "--parallel"),
     ("-ub", "--ubatch-size"),
     SHORT_TYPES[0],

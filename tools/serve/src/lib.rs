@@ -12,3 +12,10 @@ pub mod http;
 pub mod notify;
 pub mod run;
 pub mod service;
+
+use trine_tools::commands::Tool;
+
+/// The program, as those of `trine-tools` are described.
+pub fn tool() -> Tool {
+    Tool::new("rserve", args::SHORT, run::run)
+}

@@ -241,7 +241,6 @@ pub const TABLE: &[Foreign] = &[
     refused(&["--split", "--merge", "--no-tensor-first-split"], Nothing, "rquantize splits files and merges them"),
     refused(&["--split-max-tensors", "--split-max-size"], Value, "rquantize splits files and merges them"),
     refused(&["--delete-splits"], Nothing, "files that are read are not touched; delete the set when the merged file is there"),
-    refused(&["--completion-bash"], Nothing, "completions of shells are not written yet"),
 ];
 
 /// The option of a name.

@@ -2,11 +2,11 @@
 
 use std::collections::HashSet;
 use std::ffi::{OsStr, OsString};
-use std::io::Write as _;
+use std::io::{self, Write as _};
 
-use clap::{ArgAction, Command, Parser};
+use clap::{ArgAction, ArgMatches, Command, CommandFactory, Parser};
 
-use crate::{shown, signals, version};
+use crate::{manual, shown, signals, version};
 
 pub use trine::open::usable_threads as threads;
 
@@ -14,24 +14,46 @@ mod llama_cpp;
 
 pub use llama_cpp::{Fate, Foreign, TABLE, Takes};
 
-/// Parses the command line. `short` lists options such as `("-ub", "--ubatch-size")`, which clap would
+/// The words of a command line, the program's name first.
+pub type Words = Vec<OsString>;
+
+pub use crate::manual::Short;
+
+/// The words that this program was started with.
+pub fn words() -> Words {
+    std::env::args_os().collect()
+}
+
+/// The command line of a tool: its own options, and those that all tools have.
+pub fn command<T: CommandFactory>() -> Command {
+    manual::with_options(T::command().version(version::described()))
+}
+
+/// Parses a command line. `short` lists options such as `("-ub", "--ubatch-size")`, which clap would
 /// read as `-u b`; the word after an option that takes a value is left as it is. Options of llama.cpp that the tool does not
 /// have are accepted with a note where they change nothing, and refused otherwise.
 ///
 /// Ends the program, as clap does, after `--help` and on mistakes.
-pub fn parse<T: Parser>(short: &[(&str, &str)]) -> T {
-    let read = match Reader::new(&T::command(), short).read(std::env::args_os()) {
+pub fn parse<T: Parser>(short: Short, words: Words) -> T {
+    let mut command = command::<T>();
+    let matches = matches(&mut command, short, words);
+    T::from_arg_matches(&matches).unwrap_or_else(|e| end(&e.format(&mut command)))
+}
+
+/// The same for a command line that is not described by a type.
+pub fn matches(command: &mut Command, short: Short, words: Words) -> ArgMatches {
+    let read = match Reader::new(command, short).read(words) {
         Ok(read) => read,
         Err(why) => {
             note!("error: {why}");
             std::process::exit(2)
         }
     };
-    let mut command = T::command().version(version::described());
     let parsed = command.try_get_matches_from_mut(read.words);
-    let parsed = parsed
-        .and_then(|matches| T::from_arg_matches(&matches).map_err(|e| e.format(&mut command)));
     let parsed = parsed.unwrap_or_else(|told| end(&told));
+    if let Some(page) = manual::asked(&parsed) {
+        show(page.of(command, short));
+    }
     for line in read.notes {
         note!("note: {line}");
     }
@@ -50,9 +72,13 @@ fn end(told: &clap::Error) -> ! {
         let _ = told.print();
         std::process::exit(2);
     }
+    show(Ok(told.render().to_string().into_bytes()))
+}
+
+/// Writes a text about the tool and ends the program.
+fn show(text: io::Result<Vec<u8>>) -> ! {
     let mut stdout = signals::stdout();
-    let text = told.render().to_string();
-    let shown = stdout.write_all(text.as_bytes());
+    let shown = text.and_then(|text| stdout.write_all(&text));
     match shown.and_then(|()| stdout.flush()) {
         Ok(()) => std::process::exit(0),
         Err(e) => {
@@ -66,6 +92,8 @@ fn end(told: &clap::Error) -> ! {
 struct Reader<'a> {
     /// Options of the tool that a word follows.
     valued: HashSet<String>,
+    /// Those of them that may stand alone as well.
+    optional: HashSet<String>,
     /// Options of the tool that stand alone.
     alone: HashSet<String>,
     /// Options of several letters behind one dash, and their long names.
@@ -82,6 +110,7 @@ struct Read {
 impl<'a> Reader<'a> {
     fn new(command: &Command, short: &'a [(&'a str, &'a str)]) -> Reader<'a> {
         let (mut valued, mut alone) = (HashSet::new(), HashSet::new());
+        let mut optional = HashSet::new();
         for arg in command.get_arguments() {
             let takes = matches!(arg.get_action(), ArgAction::Set | ArgAction::Append);
             let names = if takes { &mut valued } else { &mut alone };
@@ -90,12 +119,16 @@ impl<'a> Reader<'a> {
             let long = arg.get_long().into_iter();
             let aliases = arg.get_all_aliases().into_iter().flatten();
             names.extend(long.chain(aliases).map(|l| format!("--{l}")));
+            if takes && arg.get_num_args().is_some_and(|n| n.min_values() == 0) {
+                optional.extend(arg.get_long().map(|l| format!("--{l}")));
+            }
         }
         for name in ["-h", "--help", "-V", "--version"] {
             alone.insert(name.to_owned());
         }
         Reader {
             valued,
+            optional,
             alone,
             short,
         }
@@ -124,8 +157,13 @@ impl<'a> Reader<'a> {
             }
             let name = self.name(text);
             if self.valued.contains(&name) {
+                let stays = |w: &OsString| w.to_string_lossy().starts_with('-');
+                let value = match self.optional.contains(&name) {
+                    true => args.next_if(|word| !stays(word)),
+                    false => args.next(),
+                };
                 out.words.push(name.into());
-                out.words.extend(args.next());
+                out.words.extend(value);
             } else if self.alone.contains(&name) {
                 out.words.push(name.into());
             } else if let Some(option) = llama_cpp::find(&name) {

@@ -1,5 +1,5 @@
-use clap::CommandFactory;
 use clap::Parser;
+use clap::{CommandFactory, FromArgMatches};
 
 use super::*;
 
@@ -13,6 +13,8 @@ struct Args {
     predict: Option<i64>,
     #[arg(long, short)]
     update: bool,
+    #[arg(long, num_args = 0..=1, default_missing_value = "on")]
+    colour: Option<String>,
 }
 
 fn read(args: &[&str]) -> Result<Read, String> {
@@ -92,4 +94,47 @@ fn the_table_is_in_order() {
     for name in TABLE.iter().flat_map(|o| o.names) {
         assert!(name.starts_with('-') && seen.insert(name), "{name}");
     }
+}
+
+#[test]
+fn a_value_that_may_be_missing_is_no_option() {
+    assert_eq!(words(&["--colour", "off"]), ["--colour", "off"]);
+    assert_eq!(
+        words(&["--colour", "-ub", "8"]),
+        ["--colour", "--ubatch-size", "8"]
+    );
+    let read = read(&["--colour", "-ngl", "99"]).expect("a command line");
+    assert_eq!(read.notes.len(), 1);
+}
+
+#[test]
+fn pages_are_asked_for_alone_whatever_is_required() {
+    #[derive(Debug, Parser)]
+    #[command(name = "tool")]
+    struct Strict {
+        #[arg(long, required = true)]
+        model: String,
+    }
+    let parse = |words: &[&str]| {
+        let words = std::iter::once(&"tool").chain(words);
+        command::<Strict>().try_get_matches_from(words)
+    };
+    for page in manual::PAGES {
+        let option = page.path("x");
+        let option = match &option {
+            path if path.contains("/man/") => "--man",
+            path if path.contains("bash") => "--completion-bash",
+            path if path.contains("zsh") => "--completion-zsh",
+            _ => "--completion-fish",
+        };
+        let matches = parse(&[option]).expect(option);
+        assert_eq!(manual::asked(&matches), Some(page));
+        assert!(parse(&[option, "--model", "m"]).is_err(), "{option}");
+    }
+    let matches = parse(&["--model", "m"]).expect("a model");
+    assert_eq!(manual::asked(&matches), None);
+    assert_eq!(
+        Strict::from_arg_matches(&matches).expect("a model").model,
+        "m"
+    );
 }

@@ -9,11 +9,12 @@ use trine::quant::parse_type;
 use trine_formats::types::TypeId;
 
 use super::synth::Spec;
+use crate::args::Short;
 use crate::load::{PathArg, positive, thread_count};
 use crate::packing::PackingArgs;
 
 /// Options of several letters behind one dash.
-pub const SHORT: &[(&str, &str)] = &[
+pub const SHORT: Short = &[
     ("-pg", "--prompt-gen"),
     ("-ub", "--ubatch-size"),
     ("-mmp", "--mmap"),

@@ -2,9 +2,8 @@
 
 use std::process::ExitCode;
 
-use trine_tools::bench::args::{Args, SHORT};
-use trine_tools::{args, bench, exit};
+use trine_tools::{args, commands};
 
 fn main() -> ExitCode {
-    exit::run("rbench", || bench::run(&args::parse::<Args>(SHORT)))
+    commands::rbench().start(args::words())
 }

@@ -2,9 +2,8 @@
 
 use std::process::ExitCode;
 
-use trine_tools::convert::args::Args;
-use trine_tools::{args, convert, exit};
+use trine_tools::{args, commands};
 
 fn main() -> ExitCode {
-    exit::run("rconvert", || convert::run(&args::parse::<Args>(&[])))
+    commands::rconvert().start(args::words())
 }

@@ -2,9 +2,8 @@
 
 use std::process::ExitCode;
 
-use trine_tools::generate::args::{Args, SHORT};
-use trine_tools::{args, exit, generate};
+use trine_tools::{args, commands};
 
 fn main() -> ExitCode {
-    exit::run("rgen", || generate::run(&args::parse::<Args>(SHORT)))
+    commands::rgen().start(args::words())
 }

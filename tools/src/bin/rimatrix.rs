@@ -2,9 +2,8 @@
 
 use std::process::ExitCode;
 
-use trine_tools::imatrix::args::{Args, SHORT};
-use trine_tools::{args, exit, imatrix};
+use trine_tools::{args, commands};
 
 fn main() -> ExitCode {
-    exit::run("rimatrix", || imatrix::run(&args::parse::<Args>(SHORT)))
+    commands::rimatrix().start(args::words())
 }

@@ -2,9 +2,8 @@
 
 use std::process::ExitCode;
 
-use trine_tools::inspect::command::{Args, run};
-use trine_tools::{args, exit};
+use trine_tools::{args, commands};
 
 fn main() -> ExitCode {
-    exit::run("rinspect", || run(&args::parse::<Args>(&[])))
+    commands::rinspect().start(args::words())
 }

@@ -2,9 +2,8 @@
 
 use std::process::ExitCode;
 
-use trine_tools::evaluate::args::{Args, SHORT};
-use trine_tools::{args, evaluate, exit};
+use trine_tools::{args, commands};
 
 fn main() -> ExitCode {
-    exit::run("rperplexity", || evaluate::run(&args::parse::<Args>(SHORT)))
+    commands::rperplexity().start(args::words())
 }

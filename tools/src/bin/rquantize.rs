@@ -2,13 +2,8 @@
 
 use std::process::ExitCode;
 
-use trine_tools::quantize::args::Args;
-use trine_tools::{args, exit, interrupt, quantize};
+use trine_tools::{args, commands};
 
 fn main() -> ExitCode {
-    exit::run("rquantize", || {
-        let args = args::parse::<Args>(&[]);
-        interrupt::writes_files();
-        quantize::run(&args)
-    })
+    commands::rquantize().start(args::words())
 }

@@ -2,9 +2,8 @@
 
 use std::process::ExitCode;
 
-use trine_tools::tokenize::Args;
-use trine_tools::{args, exit, tokenize};
+use trine_tools::{args, commands};
 
 fn main() -> ExitCode {
-    exit::run("rtokenize", || tokenize::run(&args::parse::<Args>(&[])))
+    commands::rtokenize().start(args::words())
 }

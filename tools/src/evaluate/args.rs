@@ -6,11 +6,12 @@ use anyhow::{Result, anyhow, bail};
 use clap::Parser;
 
 use super::task_args::TaskArgs;
+use crate::args::Short;
 use crate::load::{ModelArgs, SHORT_TYPES, positive};
 use crate::text;
 
 /// Options of several letters behind one dash.
-pub const SHORT: &[(&str, &str)] = &[
+pub const SHORT: Short = &[
     ("-ub", "--ubatch-size"),
     SHORT_TYPES[0],
     SHORT_TYPES[1],

@@ -6,13 +6,15 @@ use anyhow::Result;
 use clap::Parser;
 use trine::{DraftOptions, GenerateOptions, Model};
 
+use super::chat_args::ChatArgs;
 use super::grammar::GrammarArgs;
 use super::sampling::SamplingArgs;
+use crate::args::Short;
 use crate::load::{ModelArgs, SHORT_TYPES, count, positive};
 use crate::{interrupt, text};
 
 /// Options of several letters behind one dash.
-pub const SHORT: &[(&str, &str)] = &[
+pub const SHORT: Short = &[
     ("-ub", "--ubatch-size"),
     SHORT_TYPES[0],
     SHORT_TYPES[1],
@@ -21,6 +23,7 @@ pub const SHORT: &[(&str, &str)] = &[
     ("-sys", "--system-prompt"),
     ("-st", "--single-turn"),
     ("-sysf", "--system-prompt-file"),
+    ("-co", "--color"),
     ("-jf", "--json-schema-file"),
     ("-if", "--interactive-first"),
     ("-mli", "--multiline-input"),
@@ -127,11 +130,11 @@ pub struct Args {
     pub escape: bool,
 
     /// Go on when the context is full: the tokens of --keep stay, half of the others are forgotten, and the rest is evaluated again,
-    /// with a note. (llama.cpp turns the keys of the rest instead, so that texts part after a shift)
+    /// with a note; a chat forgets its first messages. (llama.cpp turns the keys of the rest instead, so that texts part after a shift)
     #[arg(
         long,
         overrides_with = "no_context_shift",
-        conflicts_with_all = ["conversation", "interactive", "interactive_first"]
+        conflicts_with_all = ["interactive", "interactive_first"]
     )]
     pub context_shift: bool,
 
@@ -210,40 +213,9 @@ pub struct Args {
     #[arg(long)]
     pub escape_control: bool,
 
-    /// Chat with the model's own template, also -cnv; the messages are read from standard input, one
-    /// a line (a backslash at the end continues the line)
-    #[arg(long, overrides_with = "no_conversation")]
-    pub conversation: bool,
-
-    /// Do not chat, also -no-cnv (this is the default, whether or not the model has a template)
-    #[arg(long, overrides_with = "conversation")]
-    pub no_conversation: bool,
-
-    /// What the model is told before the chat, also -sys
-    #[arg(
-        long,
-        value_name = "TEXT",
-        allow_hyphen_values = true,
-        requires = "conversation"
-    )]
-    pub system_prompt: Option<String>,
-
-    /// A file with what the model is told before the chat, also -sysf
-    #[arg(
-        long,
-        value_name = "FILE",
-        requires = "conversation",
-        conflicts_with = "system_prompt"
-    )]
-    pub system_prompt_file: Option<PathBuf>,
-
-    /// End the chat after one answer, also -st
-    #[arg(long, requires = "conversation")]
-    pub single_turn: bool,
-
-    /// A file with a Jinja chat template to use instead of the model's own
-    #[arg(long, value_name = "FILE", requires = "conversation")]
-    pub chat_template_file: Option<PathBuf>,
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub chat: ChatArgs,
 
     /// Print the hash of the logits of every evaluated position instead of the text, see below
     #[arg(long, conflicts_with = "conversation")]
@@ -279,7 +251,7 @@ impl Args {
         self.interactive || self.interactive_first
     }
 
-    /// How many tokens of a prompt a shift of the context keeps; `None` where it is not shifted.
+    /// How many tokens of a prompt a shift of the context keeps, where it may be shifted; `None` where it may not.
     pub(super) fn shift(&self, prompt: usize, model: &Model) -> Option<usize> {
         let bos = usize::from(model.tokenizer().add_bos());
         let keep = match usize::try_from(self.keep) {
@@ -287,7 +259,7 @@ impl Args {
             _ => prompt,
         };
         // -2 asks for one context and no more
-        (self.context_shift && self.predict != -2).then_some(keep.min(prompt))
+        (self.predict != -2).then_some(keep.min(prompt))
     }
 
     /// How the text is generated; the seed may be a new one every time.

@@ -2,12 +2,14 @@
 
 pub mod args;
 mod chat;
+pub mod chat_args;
 mod draft;
 pub mod grammar;
 mod interactive;
 mod output;
 mod reverse;
 pub mod sampling;
+mod thoughts;
 mod timings;
 
 use std::io::{IsTerminal, Write};
@@ -33,7 +35,7 @@ pub fn run(args: &Args) -> Result<()> {
     let start = Instant::now();
     args.check()?;
     // Before the model is loaded, so that mistakes are told at once.
-    let prompt = if args.conversation {
+    let prompt = if args.chat.conversation {
         None
     } else {
         Some(read_prompt(args)?)
@@ -182,7 +184,9 @@ fn complete(
         trine::Prompt::Tokens(tokens) => tokens,
     };
     let options = &GenerateOptions {
-        shift: args.shift(prompt.len(), &model),
+        shift: args
+            .shift(prompt.len(), &model)
+            .filter(|_| args.context_shift),
         ..options.clone()
     };
     let mut generation = context.generate(prompt, options)?;

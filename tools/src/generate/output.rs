@@ -1,5 +1,6 @@
 //! What `rgen` writes to standard output.
 
+use std::borrow::Cow;
 use std::io::{self, Write};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -9,6 +10,7 @@ use trine::generate::{Evaluated, LogitsObserver};
 use trine::{CancelToken, Chunk, Tokenizer};
 
 use super::args::Args;
+use super::thoughts::Thoughts;
 use crate::shown;
 use crate::signals::{self, Out};
 use crate::text::hex;
@@ -33,6 +35,8 @@ pub struct Output {
     show_text: bool,
     show_proofs: bool,
     escape: bool,
+    /// Dims thoughts, in a terminal.
+    thoughts: Option<Thoughts>,
     done: Done,
     proofs: Arc<Mutex<Proofs>>,
 }
@@ -50,10 +54,11 @@ impl Output {
     pub fn new(args: &Args) -> Output {
         Output {
             stdout: signals::stdout(),
-            show_prompt: !args.no_display_prompt && !args.conversation,
+            show_prompt: !args.no_display_prompt && !args.chat.conversation,
             show_text: !args.json && !args.logits_sha256,
             show_proofs: !args.json,
             escape: args.escape_control,
+            thoughts: None,
             done: Done::default(),
             proofs: Arc::default(),
         }
@@ -115,18 +120,31 @@ impl Output {
         self.write(text)
     }
 
+    /// Dims thoughts from now on.
+    pub fn paint(&mut self, thoughts: Thoughts) -> io::Result<()> {
+        self.stdout.write_all(thoughts.begin().as_bytes())?;
+        self.thoughts = Some(thoughts);
+        Ok(())
+    }
+
     fn write(&mut self, text: &str) -> io::Result<()> {
+        let mut text = Cow::Borrowed(text);
         if self.escape {
-            self.stdout.write_all(shown::escape_text(text).as_bytes())?;
-        } else {
-            self.stdout.write_all(text.as_bytes())?;
+            text = Cow::Owned(shown::escape_text(&text));
         }
+        if let Some(thoughts) = &mut self.thoughts {
+            text = Cow::Owned(thoughts.paint(&text));
+        }
+        self.stdout.write_all(text.as_bytes())?;
         self.stdout.flush()
     }
 
     /// Ends the text with a line break.
     pub fn finish(mut self) -> io::Result<Done> {
         self.check()?;
+        if let Some(thoughts) = &self.thoughts {
+            self.stdout.write_all(thoughts.finish().as_bytes())?;
+        }
         if self.show_text {
             self.stdout.write_all(b"\n")?;
             self.stdout.flush()?;

@@ -7,12 +7,13 @@ use trine_formats::imatrix::Form;
 use trine_formats::types::TypeId;
 
 use crate::adapters::AdapterArgs;
+use crate::args::Short;
 use crate::load::{ModelArgs, count, positive, thread_count};
 use crate::overrides::OverrideArgs;
 use crate::packing::PackingArgs;
 
 /// Options of several letters behind one dash.
-pub const SHORT: &[(&str, &str)] = &[("-ub", "--ubatch-size"), ("-ofreq", "--output-frequency")];
+pub const SHORT: Short = &[("-ub", "--ubatch-size"), ("-ofreq", "--output-frequency")];
 
 /// Measure which weights of a model matter
 ///

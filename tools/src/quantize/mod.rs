@@ -22,7 +22,7 @@ use crate::anyprec::{Job as AnyPrecJob, quantize as quantize_any_precision, take
 use crate::goal::Goal;
 use crate::progress::TensorBar;
 use crate::provenance::Provenance;
-use crate::{gptq, inputs, load, signals, split, text, threads, widely};
+use crate::{gptq, inputs, interrupt, load, signals, split, text, threads, widely};
 use args::{Args, Job};
 
 /// Takes one width out of an any-precision file.
@@ -222,6 +222,7 @@ fn list(error: &QuantError) {
 /// # Errors
 /// Whatever the user or the model did wrong, in one line.
 pub fn run(args: &Args) -> Result<()> {
+    interrupt::writes_files();
     let start = Instant::now();
     if let Some(option) = args.split.given() {
         return split_or_merge(args, option);

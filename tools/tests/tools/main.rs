@@ -12,6 +12,9 @@ mod pages;
 mod rbench;
 mod rconvert;
 mod rgen;
+mod rgen_chat;
+#[cfg(unix)]
+mod rgen_terminal;
 mod rgen_turns;
 mod rimatrix;
 mod rinspect;

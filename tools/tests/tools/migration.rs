@@ -39,9 +39,9 @@ fn owners(option: &Foreign, tools: &[Tool]) -> String {
         let mut names = option.names.iter().copied();
         let own: Vec<&str> = names
             .by_ref()
-            .filter(|name| has(&tool.command, tool.short, name))
+            .filter(|name| has(&tool.command(), tool.short, name))
             .collect();
-        let tool = tool.command.get_name();
+        let tool = tool.name;
         match own.len() {
             0 => None,
             n if n == option.names.len() => Some(tool.to_owned()),
@@ -118,7 +118,7 @@ fn every_option_is_either_had_or_judged_by_its_own_name() {
     // What a pasted line of llama-perplexity, llama-gguf-split and llama-completion has is had by the right tool.
     let tools = all();
     let of = |name: &str| {
-        let tool = tools.iter().find(|t| t.command.get_name() == name);
+        let tool = tools.iter().find(|t| t.name == name);
         tool.expect("a tool of this name")
     };
     for (tool, names) in [
@@ -148,12 +148,12 @@ fn every_option_is_either_had_or_judged_by_its_own_name() {
     ] {
         for name in names {
             assert!(
-                has(&of(tool).command, of(tool).short, name),
+                has(&of(tool).command(), of(tool).short, name),
                 "{tool} {name}"
             );
         }
     }
-    assert!(!has(&of("rgen").command, of("rgen").short, "--hellaswag"));
+    assert!(!has(&of("rgen").command(), of("rgen").short, "--hellaswag"));
 }
 
 #[test]

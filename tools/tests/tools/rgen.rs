@@ -284,7 +284,7 @@ fn unknown_options_are_refused_and_help_teaches() {
     }
 }
 
-const TEMPLATE: &str = "{% for m in messages %}{{ '<|endoftext|>' + m.role + ': ' + m.content + '\n' }}{% endfor %}{% if add_generation_prompt %}{{ '<|endoftext|>assistant:' }}{% endif %}";
+pub const TEMPLATE: &str = "{% for m in messages %}{{ '<|endoftext|>' + m.role + ': ' + m.content + '\n' }}{% endfor %}{% if add_generation_prompt %}{{ '<|endoftext|>assistant:' }}{% endif %}";
 
 #[test]
 fn chat_goes_on_until_it_is_ended() {

@@ -2,10 +2,8 @@
 
 use std::process::ExitCode;
 
-use trine_serve::args::{Args, SHORT};
-use trine_serve::run;
-use trine_tools::{args, exit};
+use trine_tools::args;
 
 fn main() -> ExitCode {
-    exit::run("rserve", || run::run(&args::parse::<Args>(SHORT)))
+    trine_serve::tool().start(args::words())
 }

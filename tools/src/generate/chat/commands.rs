@@ -1,0 +1,213 @@
+//! What a user can tell the chat instead of the model.
+
+use anyhow::{Result, bail};
+use trine::{Message, Role};
+
+use super::{Talk, saved, settings};
+use crate::shown;
+
+/// What follows a command.
+#[derive(Debug, PartialEq)]
+pub enum Next {
+    /// The user goes on.
+    Stay,
+    /// This is said to the model.
+    Say(String),
+    /// The chat ends.
+    End,
+}
+
+/// A command.
+struct Command {
+    name: &'static str,
+    /// What follows it; nothing may where this is empty.
+    takes: &'static str,
+    help: &'static str,
+    run: fn(&mut Talk<'_>, &str) -> Result<Next>,
+}
+
+/// All of them, in the order of the help.
+#[rustfmt::skip]
+const COMMANDS: &[Command] = &[
+    Command { name: "help", takes: "", help: "this list", run: help },
+    Command { name: "regen", takes: "", help: "another answer to what was said last, with the next seed", run: regenerate },
+    Command { name: "undo", takes: "", help: "take back what was said last, and the answer", run: undo },
+    Command { name: "clear", takes: "", help: "forget what was said; the system prompt stays", run: clear },
+    Command { name: "system", takes: "[TEXT]", help: "tell the model TEXT before the chat ('off': nothing), or show what it is told", run: system },
+    Command { name: "save", takes: "FILE", help: "write the chat to a file", run: save },
+    Command { name: "load", takes: "FILE", help: "go on with a chat that was saved", run: load },
+    Command { name: "set", takes: "[NAME VALUE]", help: "how tokens are chosen, or what is set", run: set },
+    Command { name: "bits", takes: "[N]", help: "go on at N bits per weight, or show at which widths an any-precision model can run", run: bits },
+    Command { name: "speed", takes: "", help: "tokens per second of the last answer ('/set timings on': of every one)", run: speed },
+    Command { name: "exit", takes: "", help: "end, as do /quit and Ctrl-D; Ctrl-C ends an answer", run: |_, _| Ok(Next::End) },
+    Command { name: "quit", takes: "", help: "", run: |_, _| Ok(Next::End) },
+];
+
+/// The names of all commands, with their slash.
+pub fn names() -> impl Iterator<Item = String> {
+    COMMANDS.iter().map(|command| format!("/{}", command.name))
+}
+
+/// The command that a message is, and what follows its name. A slash and letters on one line would be a command if there were
+/// such a one; paths are none.
+pub fn parse(said: &str) -> Option<(&str, &str)> {
+    let line = said.trim().strip_prefix('/')?;
+    let (name, rest) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
+    let is_word = !name.is_empty() && name.bytes().all(|b| b.is_ascii_lowercase());
+    (is_word && !line.contains('\n')).then_some((name, rest.trim()))
+}
+
+/// Carries out a command.
+///
+/// # Errors
+/// There is no such command, or it cannot be carried out; nothing has changed then.
+pub fn run(talk: &mut Talk<'_>, (name, rest): (&str, &str)) -> Result<Next> {
+    let Some(command) = COMMANDS.iter().find(|command| command.name == name) else {
+        bail!(
+            "there is no command /{}; /help lists all",
+            shown::name(name)
+        );
+    };
+    if command.takes.is_empty() && !rest.is_empty() {
+        bail!("nothing follows /{name}");
+    }
+    if command.takes == "FILE" && rest.is_empty() {
+        bail!("the name of a file follows /{name}");
+    }
+    (command.run)(talk, rest)
+}
+
+fn help(_: &mut Talk<'_>, _: &str) -> Result<Next> {
+    for command in COMMANDS.iter().filter(|c| !c.help.is_empty()) {
+        let name = format!("/{} {}", command.name, command.takes);
+        note!("{name:<20} {}", command.help);
+    }
+    note!("A backslash at the end of a line continues the message on the next.");
+    note!("In a terminal \"\"\" begins and ends a message of several lines.");
+    Ok(Next::Stay)
+}
+
+/// Takes the last message of the user and all behind it out of the chat.
+fn take_back(talk: &mut Talk<'_>) -> Result<String> {
+    let messages = talk.chat.messages_mut();
+    let Some(last) = messages.iter().rposition(|m| m.role == Role::User) else {
+        bail!("nothing was said yet");
+    };
+    let said = std::mem::take(&mut messages[last].content);
+    messages.truncate(last);
+    Ok(said)
+}
+
+fn regenerate(talk: &mut Talk<'_>, _: &str) -> Result<Next> {
+    let said = take_back(talk)?;
+    let sampler = &mut talk.chat.options_mut().sampler;
+    sampler.seed = sampler.seed.wrapping_add(1);
+    match sampler.temp <= 0.0 {
+        true => note!("(at temperature 0 the answer is the same; /set temp 0.8)"),
+        false => note!("sampler seed: {}", sampler.seed),
+    }
+    Ok(Next::Say(said))
+}
+
+fn undo(talk: &mut Talk<'_>, _: &str) -> Result<Next> {
+    let said = take_back(talk)?;
+    note!("taken back: {}", shown::name(&said));
+    Ok(Next::Stay)
+}
+
+fn clear(talk: &mut Talk<'_>, _: &str) -> Result<Next> {
+    talk.chat.clear();
+    Ok(Next::Stay)
+}
+
+fn system(talk: &mut Talk<'_>, text: &str) -> Result<Next> {
+    let messages = talk.chat.messages_mut();
+    if !text.is_empty() {
+        messages.retain(|m| m.role != Role::System);
+        if text != "off" {
+            messages.insert(0, Message::system(text));
+        }
+    }
+    let told: Vec<&str> = messages
+        .iter()
+        .filter(|m| m.role == Role::System)
+        .map(|m| m.content.as_str())
+        .collect();
+    match told.is_empty() {
+        true => note!("the model is told nothing before the chat"),
+        false => note!("the model is told: {}", told.join(" ")),
+    }
+    Ok(Next::Stay)
+}
+
+fn save(talk: &mut Talk<'_>, file: &str) -> Result<Next> {
+    let (path, messages) = (saved::path(file), talk.chat.messages());
+    saved::save(&path, messages)?;
+    note!("{} messages are in '{}'", messages.len(), path.display());
+    Ok(Next::Stay)
+}
+
+fn load(talk: &mut Talk<'_>, file: &str) -> Result<Next> {
+    let path = saved::path(file);
+    let messages = saved::load(&path)?;
+    note!("the chat goes on after {} messages", messages.len());
+    *talk.chat.messages_mut() = messages;
+    Ok(Next::Stay)
+}
+
+fn set(talk: &mut Talk<'_>, rest: &str) -> Result<Next> {
+    match rest.split_once(char::is_whitespace) {
+        Some((name, value)) => settings::set(talk, name, value.trim())?,
+        None if rest.is_empty() => {}
+        None => bail!("a value follows /set {}", shown::name(rest)),
+    }
+    note!("{}", settings::list(talk));
+    Ok(Next::Stay)
+}
+
+fn bits(talk: &mut Talk<'_>, n: &str) -> Result<Next> {
+    if !n.is_empty() {
+        let Ok(bits) = n.parse() else {
+            bail!("/bits takes one number of bits, not '{}'", shown::name(n));
+        };
+        talk.chat.set_bits(bits)?;
+    }
+    let context = talk.chat.context();
+    match context.bits() {
+        Some(bits) => note!("{}", super::super::widths(context.model(), bits)),
+        None => bail!("the model is no any-precision file, it has one width only"),
+    }
+    Ok(Next::Stay)
+}
+
+fn speed(talk: &mut Talk<'_>, _: &str) -> Result<Next> {
+    match talk.last {
+        Some(speed) => note!("{speed}"),
+        None => bail!("there was no answer yet"),
+    }
+    Ok(Next::Stay)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::parse;
+
+    #[test]
+    fn a_command_is_a_slash_and_a_word_on_one_line() {
+        assert_eq!(parse("/help"), Some(("help", "")));
+        assert_eq!(parse("  /set  temp   0.5 "), Some(("set", "temp   0.5")));
+        assert_eq!(parse("/nothing"), Some(("nothing", "")));
+        for message in [
+            "/tmp/file",
+            "/",
+            "/ help",
+            "/Help",
+            "help",
+            "/load a\nb",
+            "//help",
+            "/2",
+        ] {
+            assert_eq!(parse(message), None, "{message:?}");
+        }
+    }
+}

@@ -1,0 +1,183 @@
+//! The line of a terminal that a user writes messages in: editing, history, pasted texts of several lines, completion of commands.
+
+use std::borrow::Cow;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, Result};
+use rustyline::completion::Completer;
+use rustyline::error::ReadlineError;
+use rustyline::highlight::Highlighter;
+use rustyline::hint::Hinter;
+use rustyline::history::FileHistory;
+use rustyline::validate::{ValidationContext, ValidationResult, Validator};
+use rustyline::{Behavior, Config, Context, Editor as LineEditor, Helper};
+
+use super::commands;
+use super::message::{self, Typed};
+use crate::{interrupt, shown, terminal};
+
+/// Most messages that are kept in the history.
+const MOST: usize = 1000;
+
+/// Stands before what is typed.
+const PROMPT: &str = "> ";
+
+/// What the editor asks about the text in it.
+struct Help {
+    colours: bool,
+}
+
+impl Helper for Help {}
+
+impl Hinter for Help {
+    type Hint = String;
+}
+
+impl Completer for Help {
+    type Candidate = String;
+
+    fn complete(
+        &self,
+        line: &str,
+        pos: usize,
+        _: &Context<'_>,
+    ) -> rustyline::Result<(usize, Vec<String>)> {
+        let typed = &line[..pos];
+        let known = commands::names().filter(|name| name.starts_with(typed));
+        Ok((
+            0,
+            if typed.is_empty() {
+                Vec::new()
+            } else {
+                known.collect()
+            },
+        ))
+    }
+}
+
+impl Highlighter for Help {
+    fn highlight_prompt<'b, 's: 'b, 'p: 'b>(&'s self, prompt: &'p str, _: bool) -> Cow<'b, str> {
+        match self.colours {
+            true => Cow::Owned(format!("\x1b[1;32m{prompt}\x1b[0m")),
+            false => Cow::Borrowed(prompt),
+        }
+    }
+}
+
+impl Validator for Help {
+    fn validate(&self, typed: &mut ValidationContext<'_>) -> rustyline::Result<ValidationResult> {
+        Ok(match message::is_open(typed.input()) {
+            true => ValidationResult::Incomplete,
+            false => ValidationResult::Valid(None),
+        })
+    }
+}
+
+/// An editor, and where its history is.
+pub struct Editor {
+    lines: LineEditor<Help, FileHistory>,
+    history: Option<PathBuf>,
+    /// Whether Ctrl-C was the last thing that was typed.
+    interrupted: bool,
+}
+
+/// Where the history is: below the folder for what programs remember of themselves.
+fn history_file() -> Option<PathBuf> {
+    let folder = |name: &str| std::env::var_os(name).map(PathBuf::from);
+    let state = folder("XDG_STATE_HOME").filter(|path| path.is_absolute());
+    let home = folder("HOME").filter(|path| path.is_absolute());
+    let state = state.or_else(|| Some(home?.join(".local/state")))?;
+    Some(state.join("trine").join("rgen_history"))
+}
+
+impl Editor {
+    /// An editor for the terminal. `screen`: whether standard output is the terminal too, which otherwise gets the answers alone.
+    ///
+    /// # Errors
+    /// The terminal cannot be used.
+    pub fn new(colours: bool, screen: bool, with_history: bool) -> Result<Editor> {
+        let behavior = match screen {
+            true => Behavior::Stdio,
+            false => Behavior::PreferTerm,
+        };
+        let config = Config::builder()
+            .max_history_size(MOST)
+            .and_then(|config| config.history_ignore_dups(true))
+            .context("the history")?
+            .history_ignore_space(true)
+            .bracketed_paste(true)
+            .behavior(behavior)
+            .build();
+        let lines = LineEditor::with_config(config).context("cannot use the terminal")?;
+        let mut editor = Editor {
+            lines,
+            history: history_file().filter(|_| with_history),
+            interrupted: false,
+        };
+        editor.lines.set_helper(Some(Help { colours }));
+        if let Some(path) = editor.history.clone()
+            && let Err(e) = editor.remember(&path)
+        {
+            note!("note: no history is kept: {e:#}");
+            editor.history = None;
+        }
+        Ok(editor)
+    }
+
+    /// Reads what was typed in earlier chats.
+    fn remember(&mut self, path: &Path) -> Result<()> {
+        if let Some(folder) = path.parent() {
+            let made = fs::create_dir_all(folder);
+            made.with_context(|| format!("cannot make '{}'", folder.display()))?;
+        }
+        if path.exists() {
+            let read = self.lines.load_history(path);
+            read.with_context(|| format!("cannot read '{}'", path.display()))?;
+        }
+        Ok(())
+    }
+
+    /// Lets the user write a message.
+    ///
+    /// # Errors
+    /// The terminal cannot be read.
+    pub fn read(&mut self) -> Result<Typed> {
+        loop {
+            let lines = &mut self.lines;
+            let read = terminal::editing(|| interrupt::while_waiting(|| lines.readline(PROMPT)));
+            let again = std::mem::take(&mut self.interrupted);
+            match read {
+                Ok(typed) => {
+                    self.keep(&typed);
+                    return Ok(Typed::Message(message::typed(&typed)));
+                }
+                Err(ReadlineError::Interrupted) if again => return Ok(Typed::Interrupted),
+                Err(ReadlineError::Interrupted) => {
+                    self.interrupted = true;
+                    note!("(Ctrl-C once more, Ctrl-D or /exit ends the chat)");
+                }
+                Err(ReadlineError::Eof) => return Ok(Typed::End),
+                Err(ReadlineError::Signal(_)) => {}
+                Err(e) => return Err(e).context("cannot read the terminal"),
+            }
+        }
+    }
+
+    /// Puts a message into the history.
+    fn keep(&mut self, typed: &str) {
+        let added = self.lines.add_history_entry(typed);
+        let Some(path) = self.history.clone() else {
+            return;
+        };
+        let kept = match added {
+            Ok(true) => self.lines.append_history(&path),
+            other => other.map(drop),
+        };
+        if let Err(e) = kept {
+            let path = shown::name(&path.to_string_lossy());
+            note!("note: no history is kept in '{path}': {e}");
+            self.history = None;
+        }
+    }
+}

@@ -1,0 +1,248 @@
+//! The conversation of `rgen -cnv`.
+//!
+//! Every turn renders the whole conversation and evaluates what is new of it, so the context always
+//! holds what the template makes of the messages, whichever way the user came there.
+
+mod commands;
+mod editor;
+mod input;
+mod message;
+mod saved;
+mod settings;
+mod speed;
+
+use std::io::{self, IsTerminal};
+use std::path::Path;
+use std::sync::Arc;
+
+use anyhow::{Context as _, Result, bail};
+use trine::{
+    Chat, ChatTemplate, Context, End, GenerateError, GenerateOptions, Message, Model, Role,
+};
+
+use super::args::Args;
+use super::output::Output;
+use super::summary;
+use super::thoughts::Thoughts;
+use super::timings::Timings;
+use crate::isolate::OtherProcess;
+use crate::terminal::{self, Silence};
+use crate::{interrupt, text};
+use commands::Next;
+use input::Input;
+use message::Typed;
+use speed::Speed;
+
+/// A chat, and what its commands change.
+struct Talk<'a> {
+    args: &'a Args,
+    chat: Chat,
+    /// Whether somebody types.
+    terminal: bool,
+    /// Whether thoughts are dimmed.
+    colours: bool,
+    /// Whether a full context forgets what came first.
+    shift: bool,
+    /// Whether every answer is followed by its speed.
+    timings: bool,
+    /// The speed of the last answer.
+    last: Option<Speed>,
+}
+
+/// Talks until the user has enough.
+pub fn run(
+    args: &Args,
+    context: Context,
+    options: GenerateOptions,
+    timings: &Timings,
+) -> Result<()> {
+    let template = template(args, context.model())?;
+    let seed = options.sampler.seed;
+    let mut chat = Chat::new(context, template, options);
+    if let Some(system) = &args.chat.system_prompt {
+        chat.push(Message::system(unescaped(args, system)?));
+    }
+    if let Some(path) = &args.chat.system_prompt_file {
+        chat.push(Message::system(system_file(path)?));
+    }
+    note!("sampler seed: {seed}");
+    let mut next = args.prompt.as_ref();
+    let mut next = next.take().map(|p| unescaped(args, p)).transpose()?;
+    let terminal = io::stdin().is_terminal();
+    terminal::remember();
+    let mut input = Input::new(&args.chat)?;
+    if terminal && !args.chat.single_turn {
+        note!("Ctrl-C ends an answer, /exit or Ctrl-D the chat; /help lists all commands.");
+    }
+    let mut talk = Talk {
+        args,
+        chat,
+        terminal,
+        colours: args.chat.color.are_shown(&io::stdout()),
+        shift: args.context_shift,
+        timings: args.chat.show_timings,
+        last: None,
+    };
+    loop {
+        let typed = match next.take() {
+            Some(text) => Typed::Message(text),
+            None => input.read()?,
+        };
+        let mut said = match typed {
+            Typed::Message(said) => said,
+            Typed::End => break,
+            Typed::Interrupted => talk.interrupted(timings),
+        };
+        if said.trim().is_empty() {
+            continue;
+        }
+        if let Some(command) = commands::parse(&said) {
+            match commands::run(&mut talk, command) {
+                Ok(Next::Stay) => continue,
+                Ok(Next::End) => break,
+                Ok(Next::Say(again)) => said = again,
+                Err(e) => {
+                    note!("error: {e:#}");
+                    continue;
+                }
+            }
+        }
+        if talk.answer(said)? == Some(End::Cancelled) && !terminal {
+            talk.interrupted(timings);
+        }
+        interrupt::take();
+        if args.chat.single_turn {
+            break;
+        }
+    }
+    summary(talk.chat.context(), timings);
+    Ok(())
+}
+
+impl Talk<'_> {
+    /// Says something and shows the answer; why it ended, if there was one.
+    fn answer(&mut self, said: String) -> Result<Option<End>> {
+        let _silence = self.terminal.then(Silence::begin);
+        if self.shift {
+            self.make_room(&said)?;
+            let keep = self.args.shift(usize::MAX, self.chat.context().model());
+            self.chat.options_mut().shift = keep;
+        } else {
+            self.chat.options_mut().shift = None;
+        }
+        let before = *self.chat.context().stats();
+        let model = self.chat.context().model().clone();
+        let answer = match self.chat.say(said) {
+            Ok(answer) => answer,
+            Err(e @ GenerateError::PromptTooLong { .. })
+                if self.terminal && !self.args.chat.single_turn =>
+            {
+                note!("{e}, or /clear, or /set context-shift on");
+                return Ok(None);
+            }
+            Err(e) => return Err(e.into()),
+        };
+        let mut out = Output::new(self.args);
+        if self.colours {
+            let mut pieces = model.tokenizer().detokenizer(true);
+            let prompt = answer.prompt();
+            let last = &prompt[prompt.len().saturating_sub(16)..];
+            let mut text: String = last.iter().map(|&id| pieces.push(id)).collect();
+            text += &pieces.finish();
+            out.paint(Thoughts::after(&text))?;
+        }
+        let mut end = None;
+        for chunk in answer {
+            let chunk = chunk?;
+            out.chunk(&chunk)?;
+            end = chunk.end;
+        }
+        out.finish()?;
+        let after = self.chat.context().stats();
+        if after.shifts > before.shifts {
+            note!("(context full: what came first was forgotten, the rest was read again)");
+        }
+        if end == Some(End::Context) {
+            note!(
+                "(the context of {} tokens is full)",
+                self.chat.context().n_ctx()
+            );
+        }
+        let speed = Speed::between(&before, after);
+        self.last = Some(speed);
+        if self.timings {
+            note!("{speed}");
+        }
+        Ok(end)
+    }
+
+    /// Forgets what came first, by halves, until there is room for a message.
+    fn make_room(&mut self, said: &str) -> Result<()> {
+        let had = self.chat.messages().len();
+        while !self.chat.has_room_for(said)? {
+            let messages = self.chat.messages_mut();
+            let is_user = |m: &Message| m.role == Role::User;
+            let turns = messages.iter().filter(|m| is_user(m)).count();
+            if turns == 0 {
+                break;
+            }
+            let mut seen = 0;
+            messages.retain(|m| {
+                seen += usize::from(is_user(m));
+                m.role == Role::System || seen > turns.div_ceil(2)
+            });
+        }
+        let forgotten = had - self.chat.messages().len();
+        if forgotten > 0 {
+            note!("(context full: the first {forgotten} messages are forgotten)");
+        }
+        Ok(())
+    }
+
+    /// Ends the program.
+    fn interrupted(&self, timings: &Timings) -> ! {
+        summary(self.chat.context(), timings);
+        note!("interrupted");
+        std::process::exit(interrupt::EXIT_CODE)
+    }
+}
+
+/// A text of the command line, with its escapes replaced.
+fn unescaped(args: &Args, text: &str) -> Result<String> {
+    let bytes = text.as_bytes().to_vec();
+    let bytes = match args.no_escape {
+        true => bytes,
+        false => text::unescape(&bytes),
+    };
+    text::utf8(bytes, "the message")
+}
+
+/// What the model is told before the chat; one line break at the end of the file is left out.
+fn system_file(path: &Path) -> Result<String> {
+    let mut text = text::read_small_text(path)?;
+    if text.ends_with('\n') {
+        text.pop();
+    }
+    Ok(text)
+}
+
+fn template(args: &Args, model: &Model) -> Result<ChatTemplate> {
+    let Some(path) = &args.chat.chat_template_file else {
+        let own = model.metadata().get_str("tokenizer.chat_template")?;
+        return match own {
+            Some(source) => isolated(source, model).context("tokenizer.chat_template"),
+            None => bail!(
+                "'{}' has no chat template, so it was not made to chat: leave -cnv out, or give one with --chat-template-file",
+                args.model.model.display()
+            ),
+        };
+    };
+    let source = text::read_small_text(path)?;
+    isolated(&source, model).with_context(|| format!("'{}'", path.display()))
+}
+
+/// A template that is rendered in another process: it may come from anywhere.
+fn isolated(source: &str, model: &Model) -> Result<ChatTemplate> {
+    let template = ChatTemplate::isolated(source, model.tokenizer(), Arc::new(OtherProcess));
+    Ok(template?)
+}

@@ -1,0 +1,113 @@
+//! Chats in files: what was said, as JSON.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail};
+use serde_json::{Value, json};
+use trine::{Message, Role};
+
+use crate::outfile::OutFile;
+use crate::text;
+
+/// The form of the file.
+const SCHEMA: &str = "rgen.chat/1";
+
+/// Those who speak in a chat.
+const ROLES: [Role; 3] = [Role::System, Role::User, Role::Assistant];
+
+/// A path as it is typed: no shell has replaced `~`.
+pub fn path(typed: &str) -> PathBuf {
+    let home = std::env::var_os("HOME").filter(|home| !home.is_empty());
+    match (typed.strip_prefix("~/"), home) {
+        (Some(rest), Some(home)) => Path::new(&home).join(rest),
+        _ => PathBuf::from(typed),
+    }
+}
+
+/// Writes a chat. A file that is no chat is not replaced.
+///
+/// # Errors
+/// The file is there and holds something else, or it cannot be written.
+pub fn save(path: &Path, messages: &[Message]) -> Result<()> {
+    if path.exists() && load(path).is_err() {
+        bail!(
+            "'{}' is there already and is no saved chat: give another name",
+            path.display()
+        );
+    }
+    let messages = messages.iter();
+    let messages: Vec<Value> = messages
+        .map(|m| json!({ "role": m.role.name(), "content": m.content }))
+        .collect();
+    let chat = json!({ "schema": SCHEMA, "messages": messages });
+    let mut file = OutFile::create(path, "/save")?;
+    serde_json::to_writer_pretty(&mut file, &chat)?;
+    file.write_all(b"\n")?;
+    let kept = file.keep();
+    kept.with_context(|| format!("cannot write '{}'", path.display()))
+}
+
+/// Reads a chat.
+///
+/// # Errors
+/// The file cannot be read, or is no saved chat.
+pub fn load(path: &Path) -> Result<Vec<Message>> {
+    let text = text::read_small_text(path)?;
+    let wrong = || format!("'{}' is no chat that /save has written", path.display());
+    let chat: Value = serde_json::from_str(&text).with_context(wrong)?;
+    let list = chat["messages"].as_array();
+    let (Some(list), true) = (list, chat["schema"] == SCHEMA) else {
+        bail!(wrong());
+    };
+    let messages = list.iter().map(|message| {
+        let role = ROLES
+            .into_iter()
+            .find(|role| message["role"] == role.name());
+        Some(Message::new(role?, message["content"].as_str()?))
+    });
+    let messages: Option<Vec<Message>> = messages.collect();
+    messages.with_context(wrong)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+
+    #[test]
+    fn a_saved_chat_is_the_same_when_it_is_loaded() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("chat.json");
+        let messages = [
+            Message::system("Be \"brief\"."),
+            Message::user("a\nb"),
+            Message::assistant("<think>é</think>\u{1b}"),
+        ];
+        // The second time the first file is replaced.
+        for _ in 0..2 {
+            save(&path, &messages).unwrap();
+            assert_eq!(load(&path).unwrap(), messages);
+        }
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn other_files_are_neither_replaced_nor_loaded() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("notes.json");
+        for other in [
+            "my notes",
+            "{}",
+            r#"{"schema": "rgen.chat/2", "messages": []}"#,
+            r#"{"schema": "rgen.chat/1", "messages": [{"role": "nobody", "content": ""}]}"#,
+            r#"{"schema": "rgen.chat/1", "messages": [{"role": "user"}]}"#,
+        ] {
+            fs::write(&path, other).unwrap();
+            assert!(load(&path).is_err(), "{other}");
+            let told = save(&path, &[]).unwrap_err().to_string();
+            assert!(told.contains("give another name"), "{told}");
+            assert_eq!(fs::read_to_string(&path).unwrap(), other);
+        }
+    }
+}

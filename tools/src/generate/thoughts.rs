@@ -1,0 +1,95 @@
+//! Thoughts of a model in a terminal: dimmed, from where they begin to where they end.
+
+/// What thoughts begin and end with, by the models that have them.
+const MARKS: [(&str, &str); 2] = [("<think>", "</think>"), ("[THINK]", "[/THINK]")];
+
+/// What makes a terminal dim its text, and what ends that.
+const DIM: &str = "\x1b[2m";
+const PLAIN: &str = "\x1b[0m";
+
+/// Follows a text as it comes.
+pub struct Thoughts {
+    /// The mark that ends the thought; `None` outside of thoughts.
+    end: Option<&'static str>,
+    /// As much of the end of the text as a mark can be long.
+    tail: String,
+}
+
+impl Thoughts {
+    /// A text that goes on after `before`, in which a thought may have begun.
+    pub fn after(before: &str) -> Thoughts {
+        let before = before.trim_end();
+        let mark = MARKS.iter().find(|(begin, _)| before.ends_with(begin));
+        Thoughts {
+            end: mark.map(|(_, end)| *end),
+            tail: String::new(),
+        }
+    }
+
+    /// What sets the terminal for the text that comes.
+    pub fn begin(&self) -> &'static str {
+        self.end.map_or("", |_| DIM)
+    }
+
+    /// The next part of the text, as it is to be written.
+    pub fn paint(&mut self, text: &str) -> String {
+        let mut out = String::with_capacity(text.len());
+        for c in text.chars() {
+            out.push(c);
+            self.tail.push(c);
+            match self.end {
+                Some(end) if self.tail.ends_with(end) => {
+                    self.end = None;
+                    out += PLAIN;
+                }
+                Some(_) => {}
+                None => {
+                    let mark = MARKS.iter().find(|(begin, _)| self.tail.ends_with(begin));
+                    if let Some((_, end)) = mark {
+                        self.end = Some(end);
+                        out += DIM;
+                    }
+                }
+            }
+            if self.tail.chars().count() > "[/THINK]".len() {
+                self.tail.remove(0);
+            }
+        }
+        out
+    }
+
+    /// What sets the terminal back at the end of the text.
+    pub fn finish(&self) -> &'static str {
+        self.end.map_or("", |_| PLAIN)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn thoughts_are_dimmed_however_the_text_is_cut() {
+        let text = "a <think>é b</think> c<think>d";
+        let painted = "a <think>\x1b[2mé b</think>\x1b[0m c<think>\x1b[2md";
+        let mut whole = Thoughts::after("assistant:");
+        assert_eq!(whole.begin(), "");
+        assert_eq!(whole.paint(text), painted);
+        assert_eq!(whole.finish(), PLAIN);
+        let mut cut = Thoughts::after("");
+        let parts: String = text.chars().map(|c| cut.paint(&c.to_string())).collect();
+        assert_eq!(parts, painted);
+    }
+
+    #[test]
+    fn a_thought_may_have_begun_in_the_prompt() {
+        let mut thoughts = Thoughts::after("assistant\n<think>\n");
+        assert_eq!(thoughts.begin(), DIM);
+        assert_eq!(thoughts.paint("so</think>it"), "so</think>\x1b[0mit");
+        assert_eq!(thoughts.finish(), "");
+        // A mark of another kind ends nothing.
+        let mut other = Thoughts::after("[THINK]");
+        assert_eq!(other.paint("</think>"), "</think>");
+        assert_eq!(other.finish(), PLAIN);
+    }
+}

@@ -1,0 +1,157 @@
+//! The terminal that a program talks in: whether it shows colours, and its modes, which are given back however the program ends.
+
+use std::ffi::OsStr;
+use std::io;
+
+/// Whether text has colours.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum Colours {
+    /// Always
+    On,
+    /// Never
+    Off,
+    /// In a terminal, unless NO_COLOR is set
+    Auto,
+}
+
+impl Colours {
+    /// Whether a stream has colours.
+    pub fn are_shown(self, stream: &impl io::IsTerminal) -> bool {
+        let variable = |name: &str| std::env::var_os(name);
+        let unwanted = is_unwanted(variable("NO_COLOR").as_deref(), variable("TERM").as_deref());
+        match self {
+            Colours::On => true,
+            Colours::Off => false,
+            Colours::Auto => stream.is_terminal() && !unwanted,
+        }
+    }
+}
+
+/// Whether the variables `NO_COLOR` (no-color.org: anything but nothing) and `TERM` are against colours.
+fn is_unwanted(no_color: Option<&OsStr>, term: Option<&OsStr>) -> bool {
+    no_color.is_some_and(|v| !v.is_empty()) || term == Some(OsStr::new("dumb"))
+}
+
+/// Whether lines can be edited in the terminal: not in one that cannot move its cursor.
+pub fn is_dumb() -> bool {
+    std::env::var_os("TERM").is_none_or(|term| term.is_empty() || term == "dumb")
+}
+
+#[cfg(unix)]
+pub use modes::{Silence, editing, give_back, remember};
+
+#[cfg(unix)]
+mod modes {
+    use std::io;
+    use std::sync::Mutex;
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    use nix::sys::termios::{LocalFlags, SetArg, Termios, tcgetattr, tcsetattr};
+
+    use crate::signals;
+
+    /// What ends the mode in which a terminal marks what is pasted.
+    const NO_PASTE: &str = "\x1b[?2004l";
+
+    /// The modes in which the program found the terminal of standard input.
+    static FOUND: Mutex<Option<Termios>> = Mutex::new(None);
+    static EDITING: AtomicBool = AtomicBool::new(false);
+
+    /// Remembers the modes of the terminal of standard input, if it is one.
+    pub fn remember() {
+        if let Ok(mut found) = FOUND.lock() {
+            *found = tcgetattr(io::stdin()).ok();
+        }
+    }
+
+    /// Puts the terminal into the modes it was found in: for the end of a program in the middle of something.
+    pub fn give_back() {
+        // Who holds the lock is ending the program too, or has nothing remembered yet.
+        let Ok(found) = FOUND.try_lock() else { return };
+        if let Some(modes) = &*found {
+            if EDITING.load(Ordering::SeqCst) {
+                signals::last_words(NO_PASTE);
+            }
+            let _ = tcsetattr(io::stdin(), SetArg::TCSANOW, modes);
+        }
+    }
+
+    /// Runs `work`, in which an editor of lines has the terminal.
+    pub fn editing<T>(work: impl FnOnce() -> T) -> T {
+        EDITING.store(true, Ordering::SeqCst);
+        let out = work();
+        EDITING.store(false, Ordering::SeqCst);
+        out
+    }
+
+    /// As long as this lives, what is typed is not shown. It waits for whoever reads next.
+    #[must_use]
+    pub struct Silence(Option<Termios>);
+
+    impl Silence {
+        /// Begins, where standard input is a terminal.
+        pub fn begin() -> Silence {
+            let before = tcgetattr(io::stdin()).ok();
+            if let Some(before) = &before {
+                let mut modes = before.clone();
+                modes
+                    .local_flags
+                    .remove(LocalFlags::ECHO | LocalFlags::ICANON);
+                let _ = tcsetattr(io::stdin(), SetArg::TCSANOW, &modes);
+            }
+            Silence(before)
+        }
+    }
+
+    impl Drop for Silence {
+        fn drop(&mut self) {
+            if let Some(before) = &self.0 {
+                let _ = tcsetattr(io::stdin(), SetArg::TCSANOW, before);
+            }
+        }
+    }
+}
+
+/// Elsewhere than on Unix the modes are the system's.
+#[cfg(not(unix))]
+pub fn remember() {}
+
+/// Nothing was changed.
+#[cfg(not(unix))]
+pub fn give_back() {}
+
+/// Runs `work`.
+#[cfg(not(unix))]
+pub fn editing<T>(work: impl FnOnce() -> T) -> T {
+    work()
+}
+
+/// What is typed is shown all the same.
+#[cfg(not(unix))]
+pub struct Silence;
+
+#[cfg(not(unix))]
+impl Silence {
+    /// Changes nothing.
+    pub fn begin() -> Silence {
+        Silence
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn colours_are_for_those_who_want_them() {
+        let [some, none] = ["1", ""].map(OsStr::new);
+        assert!(is_unwanted(Some(some), None));
+        assert!(!is_unwanted(Some(none), Some(OsStr::new("xterm"))));
+        assert!(is_unwanted(None, Some(OsStr::new("dumb"))));
+        assert!(!is_unwanted(None, None));
+        // A stream that is no terminal.
+        let file = std::fs::File::open("/dev/null").unwrap();
+        assert!(Colours::On.are_shown(&file));
+        assert!(!Colours::Auto.are_shown(&file));
+    }
+}

@@ -103,7 +103,9 @@ def gptq(w, u, order, scales, reach, lowest, highest):
                 scales[r, first // 32 : last // 32] = reach(w[r, block], u[block, block])
         for i in range(first, last):
             s = scales[:, order[i] // 32]
-            level = np.clip(np.rint(np.divide(w[:, i], s, out=np.zeros(len(w)), where=s != 0)), lowest, highest)
+            level = np.divide(w[:, i], s, out=np.zeros(len(w)), where=s != 0)
+            # Between two codes, which are counted from 0 on, the even one.
+            level = np.clip(np.rint(level - lowest) + lowest, lowest, highest)
             levels[:, order[i]] = level
             value = np.float64(np.float32(level) * np.float32(s))
             e = (w[:, i] - value) / u[i, i]

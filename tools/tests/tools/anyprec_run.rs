@@ -162,7 +162,7 @@ fn the_width_changes_in_a_chat() {
     assert_eq!(said.matches("any-precision: 1 bits").count(), 2, "{said}");
     let (_, said) = chat("/help\n", &[]);
     assert!(
-        said.contains("/bits N") && said.contains("/clear"),
+        said.contains("/bits [N]") && said.contains("/clear"),
         "{said}"
     );
 }

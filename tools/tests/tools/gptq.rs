@@ -188,7 +188,7 @@ fn what_cannot_be_honoured_is_one_line_and_leaves_nothing() {
         ),
         (
             "--gptq singular.gguf M o.gguf Q4_0",
-            "not positive definite at column 0",
+            "not positive definite at column 1",
         ),
         ("--gptq cut.gguf M o.gguf Q4_0", "cut.gguf"),
         ("--gptq im.gguf M o.gguf Q4_0", "the file holds no Hessians"),

@@ -6,9 +6,10 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, bail};
 use serde_json::{Value, json};
 use trine::{Message, Role};
+use trine_formats::limited::read_regular;
 
 use crate::outfile::OutFile;
-use crate::text;
+use crate::text::MAX_SMALL;
 
 /// The form of the file.
 const SCHEMA: &str = "rgen.chat/1";
@@ -53,9 +54,11 @@ pub fn save(path: &Path, messages: &[Message]) -> Result<()> {
 /// # Errors
 /// The file cannot be read, or is no saved chat.
 pub fn load(path: &Path) -> Result<Vec<Message>> {
-    let text = text::read_small_text(path)?;
+    // Not an input that nothing may be written to: a chat goes on and is saved again.
+    let bytes = read_regular(path, MAX_SMALL);
+    let bytes = bytes.with_context(|| format!("cannot read '{}'", path.display()))?;
     let wrong = || format!("'{}' is no chat that /save has written", path.display());
-    let chat: Value = serde_json::from_str(&text).with_context(wrong)?;
+    let chat: Value = serde_json::from_slice(&bytes).with_context(wrong)?;
     let list = chat["messages"].as_array();
     let (Some(list), true) = (list, chat["schema"] == SCHEMA) else {
         bail!(wrong());

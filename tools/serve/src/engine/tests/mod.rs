@@ -16,6 +16,7 @@ use trine_testkit::testdata;
 use super::*;
 
 mod backends;
+mod simulated;
 
 fn model(threads: usize) -> Model {
     let options = trine::OpenOptions {

@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::options::Options;
 
 /// Rows that a portion has at least, while others wait for their next token.
-const LEAST: usize = 16;
+const LEAST: usize = 8;
 
 /// Measures how fast prompts are read.
 #[derive(Debug)]

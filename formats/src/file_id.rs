@@ -4,12 +4,13 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// What stays the same of a file under all its names: device and inode where the system has them.
+/// What stays the same of a file under all its names: device, inode and the time it was made, where the system has them. The number
+/// of an inode is given to another file when the first is gone; the time tells the two apart.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct FileId(Id);
 
 #[cfg(unix)]
-type Id = (u64, u64);
+type Id = (u64, u64, Option<std::time::SystemTime>);
 #[cfg(not(unix))]
 type Id = PathBuf;
 
@@ -22,7 +23,7 @@ impl FileId {
     pub fn of(path: &Path) -> io::Result<FileId> {
         use std::os::unix::fs::MetadataExt;
         let meta = fs::metadata(path)?;
-        Ok(FileId((meta.dev(), meta.ino())))
+        Ok(FileId((meta.dev(), meta.ino(), meta.created().ok())))
     }
 
     /// The file that `path` leads to.

@@ -26,8 +26,8 @@ pub use error::OpenError;
 pub use file::open_file;
 pub use threads::usable_threads;
 
-/// How a model is opened. None of these changes a bit of a result, except `number_path`, `adapters`, control vectors, `cache`, and `packing` where a file
-/// leaves open what its bytes mean.
+/// How a model is opened. None of these changes a bit of a result, except `number_path`, `adapters`, control vectors, `cache`,
+/// and `packing` where a file leaves open what its bytes mean.
 ///
 /// ```
 /// use trine::OpenOptions;

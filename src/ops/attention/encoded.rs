@@ -157,31 +157,22 @@ impl Attention<'_, '_> {
         let position = rows.part.first() + rows.tokens.start;
         let first_head = rows.kv_head * rows.shared;
         out.fill(0.0);
-        let mut greatest = vec![f32::NEG_INFINITY; rows.shared];
-        let mut totals = vec![0f32; rows.shared];
+        let mut states = vec![Online::default(); rows.shared];
         self.values(rows, |cell, value| {
             let distance = position - (rows.cells.start + cell);
             for (head, out) in out.chunks_exact_mut(size).enumerate() {
                 let score = self.score(dots[head * width + cell], first_head + head, distance);
-                let (old, weight) = grow(&mut greatest[head], score);
-                if let Some(old) = old {
-                    out.iter_mut().for_each(|o| *o *= old);
-                }
+                let weight = states[head].add(score, out);
                 let terms = out.iter_mut().zip(value);
                 terms.for_each(|(o, v)| *o += v * weight);
-                totals[head] = totals[head] * old.unwrap_or(1.0) + weight;
             }
         });
         for (head, out) in out.chunks_exact_mut(size).enumerate() {
             let sinks = self.rules.map_or(&[][..], |rules| &rules.sinks);
             if let Some(&sink) = sinks.get(first_head + head) {
-                let (old, weight) = grow(&mut greatest[head], sink);
-                if let Some(old) = old {
-                    out.iter_mut().for_each(|o| *o *= old);
-                }
-                totals[head] = totals[head] * old.unwrap_or(1.0) + weight;
+                states[head].add(sink, out);
             }
-            let inverse = match totals[head] {
+            let inverse = match states[head].total {
                 0.0 => 0.0,
                 total => 1.0 / total,
             };
@@ -212,14 +203,37 @@ impl Attention<'_, '_> {
     }
 }
 
-/// Takes a score into account: the factor on what was added up before, where it is a new maximum, and its own weight.
-fn grow(greatest: &mut f32, score: f32) -> (Option<f32>, f32) {
-    if score > *greatest {
-        let factor = expf(*greatest - score);
-        *greatest = score;
-        (Some(factor), 1.0)
-    } else {
-        (None, expf(score - *greatest))
+/// What one head's sum in one pass knows of the scores so far.
+#[derive(Clone)]
+struct Online {
+    greatest: f32,
+    /// Sum of the weights.
+    total: f32,
+}
+
+impl Default for Online {
+    fn default() -> Online {
+        Online {
+            greatest: f32::NEG_INFINITY,
+            total: 0.0,
+        }
+    }
+}
+
+impl Online {
+    /// Takes a score into account; its weight. Where it is the greatest so far, `out`, what was added up before, gets smaller.
+    fn add(&mut self, score: f32, out: &mut [f32]) -> f32 {
+        let weight = if score > self.greatest {
+            let factor = expf(self.greatest - score);
+            self.greatest = score;
+            self.total *= factor;
+            out.iter_mut().for_each(|o| *o *= factor);
+            1.0
+        } else {
+            expf(score - self.greatest)
+        };
+        self.total += weight;
+        weight
     }
 }
 

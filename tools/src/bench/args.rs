@@ -4,8 +4,9 @@ use std::path::PathBuf;
 use std::str::FromStr;
 
 use clap::{Parser, ValueEnum};
-use trine::NumberPath;
+use trine::model::LoadOptions;
 use trine::quant::parse_type;
+use trine::{Isa, NumberPath};
 use trine_formats::types::TypeId;
 
 use super::synth::Spec;
@@ -290,6 +291,17 @@ impl Args {
     /// As the library takes it.
     pub fn number_path(&self) -> NumberPath {
         self.number_path.map(NumberPath::from).unwrap_or_default()
+    }
+
+    /// How the models that are measured are loaded.
+    pub fn load_options(&self, isa: Isa) -> LoadOptions {
+        LoadOptions {
+            isa,
+            repack: !self.no_repack,
+            packing: self.packing.options(),
+            number_path: self.number_path(),
+            ..LoadOptions::default()
+        }
     }
 }
 

@@ -6,7 +6,7 @@ use std::time::Instant;
 use anyhow::{Context, Result, bail};
 use serde_json::json;
 use trine::Isa;
-use trine::model::{LoadOptions, Model};
+use trine::model::Model;
 use trine::pool::Pool;
 use trine::step::{Engine, PagePool, Segment, Sequence, StepOptions};
 
@@ -78,13 +78,7 @@ pub fn run(args: &Args, subjects: &[Subject], out: &mut dyn Write) -> Result<()>
         let name = subject.name();
         let file = subject.open(args)?;
         let description = Description::of(&file);
-        let options = LoadOptions {
-            isa,
-            repack: !args.no_repack,
-            packing: args.packing.options(),
-            number_path: args.number_path(),
-            ..LoadOptions::default()
-        };
+        let options = args.load_options(isa);
         let model = Model::load(&file, &options).with_context(|| format!("'{name}'"))?;
         for &threads in &counts {
             let pool = start_pool(threads)?;

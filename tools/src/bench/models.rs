@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use anyhow::{Context, Result};
 use trine::Isa;
-use trine::model::{LoadOptions, Model};
+use trine::model::Model;
 use trine::pool::Pool;
 use trine::step::{Session, SessionOptions};
 
@@ -59,13 +59,7 @@ pub fn run(args: &Args, subjects: &[Subject], out: &mut dyn Write) -> Result<()>
         let file = subject.open(args)?;
         let description = Description::of(&file);
         for &threads in &counts {
-            let options = LoadOptions {
-                isa,
-                repack: !args.no_repack,
-                packing: args.packing.options(),
-                number_path: args.number_path(),
-                ..LoadOptions::default()
-            };
+            let options = args.load_options(isa);
             let model = Model::load(&file, &options).with_context(|| format!("'{name}'"))?;
             let pool = start_pool(threads)?;
             for test in &tests {

@@ -9,7 +9,7 @@ use std::io::Write;
 use anyhow::{Context, Result};
 use serde_json::json;
 use trine::Isa;
-use trine::model::{Config, LoadOptions, Model};
+use trine::model::{Config, Model};
 use trine_formats::gguf::ModelFile;
 use trine_formats::types::TypeId;
 
@@ -107,13 +107,7 @@ pub fn run(args: &Args, subjects: &[Subject], out: &mut dyn Write) -> Result<()>
         let name = subject.name();
         let file = subject.open(args)?;
         for &threads in &counts {
-            let options = LoadOptions {
-                isa,
-                repack: !args.no_repack,
-                packing: args.packing.options(),
-                number_path: args.number_path(),
-                ..LoadOptions::default()
-            };
+            let options = args.load_options(isa);
             let model = Model::load(&file, &options).with_context(|| format!("'{name}'"))?;
             let pool = models::start_pool(threads)?;
             let cost = Cost::of(&file, model.config());

@@ -1,7 +1,9 @@
 //! What evaluates the tokens of sequences: the engine, or in tests something that watches it.
 
-use trine::Engine;
 use trine::step::{PagePool, Segment, Sink, StepError, StepOptions};
+use trine::{Engine, Model};
+
+use super::options::Options;
 
 /// What evaluates the tokens of sequences.
 pub(super) trait Backend {
@@ -19,10 +21,21 @@ pub(super) trait Backend {
 
 /// The engine, for contexts of one size.
 pub(super) struct Steps {
-    pub engine: Engine,
+    engine: Engine,
     /// Tokens of a context. Models with two sets of RoPE factors choose by it, so that a text is the one that other
     /// programs write with a context of that size, however long the text is.
-    pub n_ctx: usize,
+    n_ctx: usize,
+}
+
+impl Steps {
+    /// The engine of a model, by options that were resolved.
+    pub fn new(model: &Model, options: &Options) -> Steps {
+        let layout = model.weights().page_layout();
+        Steps {
+            engine: model.engine(options.pages(&layout) * layout.bytes()),
+            n_ctx: options.n_ctx(),
+        }
+    }
 }
 
 impl Backend for Steps {

@@ -73,13 +73,10 @@ impl Handle {
         backend: impl FnOnce(Steps) -> B,
     ) -> anyhow::Result<(Handle, JoinHandle<()>)> {
         let options = options.resolved(&model)?;
-        let layout = model.weights().page_layout();
-        let engine = model.engine(options.pages(&layout) * layout.bytes());
         let admission = Arc::new(Admission::new(&options));
         let counters = Arc::new(Counters::new(options.parallel));
         let (commands, inbox) = mpsc::sync_channel(options.max_queue + options.parallel + 64);
-        let n_ctx = options.n_ctx();
-        let backend = backend(Steps { engine, n_ctx });
+        let backend = backend(Steps::new(&model, &options));
         let thread = thread::start(backend, &model, &options, &admission, &counters, inbox)?;
         let inner = Inner {
             model,

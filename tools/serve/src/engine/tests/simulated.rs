@@ -114,12 +114,9 @@ struct World {
 impl World {
     fn new(model: &Model, options: Options) -> World {
         let options = options.resolved(model).expect("options");
-        let layout = model.weights().page_layout();
-        let engine = model.engine(options.pages(&layout) * layout.bytes());
-        let n_ctx = options.n_ctx();
         let clock = Clock::default();
         let backend = Simulated {
-            steps: Steps { engine, n_ctx },
+            steps: Steps::new(model, &options),
             clock: clock.clone(),
         };
         let pages = backend.pages().clone();

@@ -17,7 +17,7 @@ use crate::arch::{Arch, Extent, Role, Sizes, Tensor};
 use crate::ops::matmul::Matrix;
 use crate::ops::norm::{Kind, Norm};
 use crate::ops::product::packed::PackedMatrix;
-use crate::ops::product::{SharedArena, prefetch};
+use crate::ops::product::{SharedArena, probe};
 
 pub use ends::{ends, sections};
 pub use projections::Stacked;
@@ -124,7 +124,7 @@ impl<'a> Loader<'a> {
             self.problems.extend(self.adapters.unused());
         }
         if self.problems.is_empty() {
-            match prefetch::choose(&self.packed) {
+            match probe::choose(&self.packed) {
                 Ok(chosen) => self.layouts.prefetch = chosen,
                 Err(problem) => self.problems.push(problem),
             }

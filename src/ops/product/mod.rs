@@ -8,6 +8,7 @@ use crate::kernels::packed::Arena;
 pub mod bitplane;
 pub mod packed;
 pub mod prefetch;
+pub mod probe;
 pub mod widely;
 
 /// Memory that matrices take from when they are packed.

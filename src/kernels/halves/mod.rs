@@ -89,9 +89,9 @@ pub fn is_special(half: u16) -> bool {
 /// Rows of coefficients that share the widening of a line; more are done in turns.
 pub fn rows_at_once(isa: Isa) -> usize {
     match isa.level() {
-        Level::Scalar => 1,
         Level::Avx2 => lanes::AVX2_ROWS,
         Level::Avx512 => lanes::AVX512_ROWS,
+        _ => 1,
     }
 }
 

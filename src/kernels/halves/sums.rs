@@ -5,10 +5,12 @@
 
 use super::lanes::Scalar;
 use super::{BLOCK, LINE, Line, STEPS};
+use crate::Isa;
+#[cfg(target_arch = "x86_64")]
+use crate::Level;
 #[cfg(target_arch = "x86_64")]
 use crate::arch::x86_64::halves::{Avx2, Avx512};
 use crate::simd::Doubles;
-use crate::{Isa, Level};
 
 /// Lines to ask for in advance. With one row the loop waits for nothing but memory and the processor runs
 /// ahead far enough by itself; with more it does not.
@@ -155,12 +157,10 @@ impl<T: Target, const BRAIN: bool> Call<T, BRAIN> {
         // SAFETY: `isa` proves that the processor has the instruction set, and the caller says that the numbers fit the pointers.
         unsafe {
             match isa.level() {
-                Level::Scalar => self.all::<Scalar>(),
                 #[cfg(target_arch = "x86_64")]
                 Level::Avx2 => self.avx2(),
                 #[cfg(target_arch = "x86_64")]
                 Level::Avx512 => self.avx512(),
-                #[cfg(not(target_arch = "x86_64"))]
                 _ => self.all::<Scalar>(),
             }
         }

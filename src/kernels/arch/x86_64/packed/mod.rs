@@ -2,8 +2,8 @@
 
 use trine_formats::types::TypeId;
 
-use crate::packed::{Encoding, Layout};
-use crate::{Isa, Level, MAX_COLUMNS, size};
+use crate::packed::{Layout, check, dword};
+use crate::{Isa, Level};
 
 mod block32;
 mod half;
@@ -51,38 +51,4 @@ pub(crate) fn layouts(ty: TypeId, isa: Isa) -> &'static [&'static Layout] {
         (Level::Avx2, TypeId::BF16) => list![half::BF16_AVX2],
         _ => list![],
     }
-}
-
-/// Checks the lengths that every kernel relies on.
-fn check(p: &Layout, group: &[u8], acts: &[u8], n: usize, tokens: usize, out: &[f32]) {
-    let block = match p.encoding {
-        Encoding::Type(TypeId::Q8_K) => 256,
-        Encoding::Type(TypeId::Q8_0 | TypeId::Q8_1) => 32,
-        _ => 1,
-    };
-    assert!(
-        n <= MAX_COLUMNS && n.is_multiple_of(block),
-        "{}: {n} columns",
-        p.name
-    );
-    assert_eq!(group.len(), (p.group_bytes)(n), "{}: group", p.name);
-    assert_eq!(
-        acts.len(),
-        size([tokens, (p.act_bytes)(n)]),
-        "{}: activations",
-        p.name
-    );
-    assert_eq!(out.len(), size([tokens, p.rows]), "{}: outputs", p.name);
-    assert!(
-        acts.as_ptr().addr().is_multiple_of(64),
-        "{}: alignment",
-        p.name
-    );
-}
-
-/// Dword `i` of `bytes`.
-#[inline]
-fn dword(bytes: &[u8], i: usize) -> [u8; 4] {
-    let b = &bytes[4 * i..4 * i + 4];
-    [b[0], b[1], b[2], b[3]]
 }

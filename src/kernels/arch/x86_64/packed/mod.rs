@@ -5,6 +5,7 @@ use trine_formats::types::TypeId;
 use crate::packed::{Layout, check, dword};
 use crate::{Isa, Level};
 
+mod avx2;
 mod block32;
 mod half;
 mod k16;
@@ -47,6 +48,16 @@ pub(crate) fn layouts(ty: TypeId, isa: Isa) -> &'static [&'static Layout] {
         (Level::Avx512, TypeId::MXFP4) => list![block32::MXFP4_X16],
         (Level::Avx512, TypeId::F16) => list![half::F16],
         (Level::Avx512, TypeId::BF16) => list![half::BF16],
+        (Level::Avx2, TypeId::TQ2_0) => list![avx2::t2::TQ2_0],
+        (Level::Avx2, TypeId::I2_S) => list![avx2::t2::I2_S],
+        (Level::Avx2, TypeId::TL1 | TypeId::TL2) => list![avx2::t2::TL],
+        (Level::Avx2, TypeId::Q8_0) => list![avx2::block32::Q8_0_X16],
+        (Level::Avx2, TypeId::Q4_0) => list![avx2::block32::Q4_0_X16],
+        (Level::Avx2, TypeId::Q4_1) => list![avx2::block32::Q4_1_X16],
+        (Level::Avx2, TypeId::Q5_0) => list![avx2::block32::Q5_0_X16],
+        (Level::Avx2, TypeId::Q5_1) => list![avx2::block32::Q5_1_X16],
+        (Level::Avx2, TypeId::IQ4_NL) => list![avx2::block32::IQ4_NL_X16],
+        (Level::Avx2, TypeId::MXFP4) => list![avx2::block32::MXFP4_X16],
         (Level::Avx2, TypeId::F16) => list![half::F16_AVX2],
         (Level::Avx2, TypeId::BF16) => list![half::BF16_AVX2],
         _ => list![],

@@ -63,8 +63,10 @@ const fn whole_row(quantizer: Quantizer, acts: &'static str) -> Layout {
     }
 }
 
-pub(super) static I2_S: Layout = whole_row(Quantizer::Floored, "int8, floored");
-pub(super) static TL: Layout = whole_row(Quantizer::Exact, "int8");
+pub(super) const I2_S_LAYOUT: Layout = whole_row(Quantizer::Floored, "int8, floored");
+pub(super) const TL_LAYOUT: Layout = whole_row(Quantizer::Exact, "int8");
+pub(super) static I2_S: Layout = I2_S_LAYOUT;
+pub(super) static TL: Layout = TL_LAYOUT;
 
 /// Rows of whole 256-blocks whose planes lie as in TQ2_0: what the base-3 layout of a type with one scale expands to.
 pub(super) static ROWS_X256: Layout = Layout {

@@ -1,0 +1,305 @@
+//! Types with 32-element blocks and one float chain per row for AVX2: the bytes of [`block32`].
+//!
+//! `maddubs` multiplies unsigned codes with the activations and sums in 16 bits, as many of its results as
+//! cannot overflow. Where codes take all eight bits it would saturate: the signed weights then change their
+//! sign with the activation and are multiplied by its magnitude, which is exact for all weights but -128.
+//! Encoders never write that, and matrices that hold it are not packed.
+//!
+//! A block is unpacked once for all tokens, four of which run over it together; their sums stay in memory.
+
+use std::arch::x86_64::*;
+
+use super::super::block32::{self, Block32, PackedStep, RECORD, ROWS};
+use super::super::check;
+use super::{broadcast, broadcast_float, halves, load, store};
+use crate::packed::Layout;
+
+/// Vectors of eight of the 16 rows.
+const VECTORS: usize = 2;
+/// A block's codes: dword k of the rows of each vector.
+type Codes = [[__m256i; VECTORS]; 8];
+
+const fn layout<B: Block32>(name: &'static str, acts: &'static str) -> Layout {
+    Layout {
+        pack: pack::<B>,
+        multiply: multiply::<B>,
+        ..block32::layout::<B>(name, acts)
+    }
+}
+
+pub(in super::super) static Q8_0_X16: Layout =
+    layout::<block32::Q8_0>("q8_0 x16", "q8_0 bias 128");
+pub(in super::super) static Q4_0_X16: Layout = layout::<block32::Q4_0>("q4_0 x16", "q8_0 bias 8");
+pub(in super::super) static Q4_1_X16: Layout = layout::<block32::Q4_1>("q4_1 x16", "q8_1");
+pub(in super::super) static Q5_0_X16: Layout = layout::<block32::Q5_0>("q5_0 x16", "q8_0 bias 16");
+pub(in super::super) static Q5_1_X16: Layout = layout::<block32::Q5_1>("q5_1 x16", "q8_1");
+pub(in super::super) static IQ4_NL_X16: Layout =
+    layout::<block32::Iq4Nl>("iq4_nl x16", "q8_0 bias 128");
+pub(in super::super) static MXFP4_X16: Layout =
+    layout::<block32::Mxfp4>("mxfp4 x16", "q8_0 bias 12");
+
+/// Whether codes take all eight bits and are used as signed weights.
+const fn signed<B: Block32>() -> bool {
+    assert!(B::MAX <= 127 || B::BIAS == 128);
+    B::MAX > 127
+}
+
+/// Results of `maddubs` that may be summed in 16 bits.
+const fn group<B: Block32>() -> usize {
+    let group = 32767 / (B::MAX as usize * 256);
+    // A divisor of the eight of a block.
+    if group >= 8 { 8 } else { 4 }
+}
+
+fn pack<B: Block32>(w: &[u8], n: usize, out: &mut [u8]) -> bool {
+    if B::LINES == 8 {
+        let mut blocks = w.chunks_exact(B::BYTES);
+        if blocks.any(|block| block[B::CODES_AT..].contains(&0x80)) {
+            return false;
+        }
+    }
+    (block32::layout::<B>("", "").pack)(w, n, out)
+}
+
+fn multiply<B: Block32>(group: &[u8], acts: &[u8], n: usize, tokens: usize, out: &mut [f32]) {
+    check(
+        const { &layout::<B>("32-blocks x16", "") },
+        group,
+        acts,
+        n,
+        tokens,
+        out,
+    );
+    // SAFETY: `layouts` hands the layout out only for an `Isa` with these instructions; `check` has compared all
+    // lengths.
+    unsafe {
+        if tokens == 1 {
+            one::<B>(group, acts, out);
+        } else {
+            many::<B>(group, acts, acts.len() / tokens.max(1), out);
+        }
+    }
+}
+
+/// The codes of a block, or its weights where they are signed.
+///
+/// # Safety
+/// The processor has AVX2; a packed block is readable.
+#[inline]
+#[target_feature(enable = "avx2")]
+unsafe fn unpack<B: Block32>(block: *const u8) -> Codes {
+    let mut codes = [[_mm256_setzero_si256(); VECTORS]; 8];
+    for g in 0..B::LINES {
+        for v in 0..VECTORS {
+            // SAFETY: a packed block has `LINES` lines.
+            let line = unsafe { load(block.add(B::LINES_START + 64 * g + 32 * v)) };
+            if B::LINES == 8 {
+                codes[g][v] = line;
+            } else {
+                let low = _mm256_set1_epi8(15);
+                codes[g][v] = _mm256_and_si256(line, low);
+                codes[g + 4][v] = _mm256_and_si256(_mm256_srli_epi16::<4>(line), low);
+            }
+        }
+    }
+    if let Some(table) = B::TABLE {
+        // SAFETY: a table of 16 bytes.
+        let table = unsafe { _mm_loadu_si128(table.as_ptr().cast()) };
+        let table = _mm256_broadcastsi128_si256(table);
+        for code in codes.as_flattened_mut() {
+            *code = _mm256_shuffle_epi8(table, *code);
+        }
+    }
+    if B::FIFTH_AT.is_some() {
+        for (g, codes) in codes.iter_mut().enumerate() {
+            for (v, code) in codes.iter_mut().enumerate() {
+                // SAFETY: a packed block with fifth bits has eight masks of 64 bits, 32 of them for eight rows.
+                let mask = unsafe { broadcast(block.add(B::MASKS_START + 8 * g + 4 * v)) };
+                *code = _mm256_or_si256(*code, fifth_bits(mask));
+            }
+        }
+    }
+    if signed::<B>() {
+        for code in codes.as_flattened_mut() {
+            *code = _mm256_xor_si256(*code, _mm256_set1_epi8(-128));
+        }
+    }
+    codes
+}
+
+/// 16 in every byte whose bit is set in the dword that all lanes hold.
+#[inline]
+#[target_feature(enable = "avx2")]
+fn fifth_bits(mask: __m256i) -> __m256i {
+    let byte = _mm256_setr_epi8(
+        0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1, //
+        2, 2, 2, 2, 2, 2, 2, 2, 3, 3, 3, 3, 3, 3, 3, 3,
+    );
+    let bit = _mm256_set1_epi64x(0x8040_2010_0804_0201_u64.cast_signed());
+    let chosen = _mm256_and_si256(_mm256_shuffle_epi8(mask, byte), bit);
+    _mm256_and_si256(_mm256_cmpeq_epi8(chosen, bit), _mm256_set1_epi8(16))
+}
+
+/// The integer sums of a block with T tokens, whose records are `stride` bytes apart.
+///
+/// # Safety
+/// The processor has AVX2; the records are readable.
+#[inline]
+#[target_feature(enable = "avx2")]
+unsafe fn dot<B: Block32, const T: usize>(
+    codes: &Codes,
+    record: *const u8,
+    stride: usize,
+) -> [[__m256i; VECTORS]; T] {
+    let ones = _mm256_set1_epi16(1);
+    // SAFETY: a record has its start at byte 36.
+    let mut sums: [[__m256i; VECTORS]; T] = std::array::from_fn(|t| unsafe {
+        [match signed::<B>() {
+            true => _mm256_setzero_si256(),
+            false => broadcast(record.add(stride * t + 36)),
+        }; VECTORS]
+    });
+    if signed::<B>() {
+        for (k, codes) in codes.iter().enumerate() {
+            for (t, sums) in sums.iter_mut().enumerate() {
+                // SAFETY: eight dwords of activations.
+                let y = unsafe { broadcast(record.add(stride * t + 4 * k)) };
+                let magnitude = _mm256_abs_epi8(y);
+                for (sum, w) in sums.iter_mut().zip(codes) {
+                    let pairs = _mm256_maddubs_epi16(magnitude, _mm256_sign_epi8(*w, y));
+                    *sum = _mm256_add_epi32(*sum, _mm256_madd_epi16(pairs, ones));
+                }
+            }
+        }
+        return sums;
+    }
+    for (i, codes) in codes.chunks_exact(const { group::<B>() }).enumerate() {
+        let mut pairs = [[_mm256_setzero_si256(); VECTORS]; T];
+        for (k, codes) in codes.iter().enumerate() {
+            for (t, pairs) in pairs.iter_mut().enumerate() {
+                let k = group::<B>() * i + k;
+                // SAFETY: eight dwords of activations.
+                let y = unsafe { broadcast(record.add(stride * t + 4 * k)) };
+                for (pairs, w) in pairs.iter_mut().zip(codes) {
+                    *pairs = _mm256_add_epi16(*pairs, _mm256_maddubs_epi16(*w, y));
+                }
+            }
+        }
+        for (sum, pairs) in sums.as_flattened_mut().iter_mut().zip(pairs.as_flattened()) {
+            *sum = _mm256_add_epi32(*sum, _mm256_madd_epi16(*pairs, ones));
+        }
+    }
+    sums
+}
+
+/// Scales and offsets of a block's rows.
+struct Head {
+    scales: [__m256; VECTORS],
+    offsets: [__m256; VECTORS],
+}
+
+/// # Safety
+/// The processor has AVX2 and F16C; a packed block is readable.
+#[inline]
+#[target_feature(enable = "avx2,f16c")]
+unsafe fn head<B: Block32>(block: *const u8) -> Head {
+    // SAFETY: a block begins with its scales; its offsets follow.
+    unsafe {
+        Head {
+            scales: std::array::from_fn(|v| match B::SCALE_BYTES {
+                2 => halves(block.add(16 * v)),
+                _ => powers(block.add(8 * v)),
+            }),
+            offsets: std::array::from_fn(|v| match B::STEP {
+                PackedStep::PlusOffset => halves(block.add(B::SCALE_BYTES * ROWS + 16 * v)),
+                _ => _mm256_setzero_ps(),
+            }),
+        }
+    }
+}
+
+/// Half of 2^(e - 127) for eight exponents e; the two smallest are denormal.
+///
+/// # Safety
+/// The processor has AVX2; eight bytes are readable.
+#[inline]
+#[target_feature(enable = "avx2")]
+unsafe fn powers(p: *const u8) -> __m256 {
+    // SAFETY: eight exponents.
+    let e = _mm256_cvtepu8_epi32(unsafe { _mm_loadl_epi64(p.cast()) });
+    let normal = _mm256_slli_epi32::<23>(_mm256_sub_epi32(e, _mm256_set1_epi32(1)));
+    let denormal = _mm256_sllv_epi32(_mm256_set1_epi32(0x0020_0000), e);
+    let small = _mm256_cmpgt_epi32(_mm256_set1_epi32(2), e);
+    _mm256_castsi256_ps(_mm256_blendv_epi8(normal, denormal, small))
+}
+
+/// The block step of vector v of one token: its sum plus the block's term.
+///
+/// # Safety
+/// The processor has AVX2; a record is readable.
+#[inline]
+#[target_feature(enable = "avx2")]
+unsafe fn step<B: Block32>(
+    total: __m256,
+    isum: __m256i,
+    head: &Head,
+    v: usize,
+    record: *const u8,
+) -> __m256 {
+    let (isum, dw) = (_mm256_cvtepi32_ps(isum), head.scales[v]);
+    // SAFETY: a record has its scale at byte 32 and its sum term at byte 40.
+    let (dx, sx) = unsafe { (broadcast_float(record.add(32)), record.add(40)) };
+    let term = match B::STEP {
+        PackedStep::SumFirst => _mm256_mul_ps(_mm256_mul_ps(isum, dw), dx),
+        PackedStep::ScaleFirst => _mm256_mul_ps(_mm256_mul_ps(dw, dx), isum),
+        PackedStep::PlusOffset => _mm256_add_ps(
+            _mm256_mul_ps(_mm256_mul_ps(dw, dx), isum),
+            // SAFETY: as above.
+            _mm256_mul_ps(head.offsets[v], unsafe { broadcast_float(sx) }),
+        ),
+    };
+    _mm256_add_ps(total, term)
+}
+
+#[target_feature(enable = "avx2,f16c")]
+unsafe fn one<B: Block32>(group: &[u8], act: &[u8], out: &mut [f32]) {
+    let mut totals = [_mm256_setzero_ps(); VECTORS];
+    for (block, record) in group.chunks_exact(B::PACKED).zip(act.chunks_exact(RECORD)) {
+        let (block, record) = (block.as_ptr(), record.as_ptr());
+        // SAFETY: a whole block and a whole record.
+        unsafe {
+            let [isums] = dot::<B, 1>(&unpack::<B>(block), record, 0);
+            let head = head::<B>(block);
+            for (v, total) in totals.iter_mut().enumerate() {
+                *total = step::<B>(*total, isums[v], &head, v, record);
+            }
+        }
+    }
+    for (total, out) in totals.iter().zip(out.chunks_exact_mut(8)) {
+        store(out, *total);
+    }
+}
+
+#[target_feature(enable = "avx2,f16c")]
+unsafe fn many<B: Block32>(group: &[u8], acts: &[u8], stride: usize, out: &mut [f32]) {
+    let tokens = out.len() / ROWS;
+    out.fill(0.0);
+    for (b, block) in group.chunks_exact(B::PACKED).enumerate() {
+        // SAFETY: a whole block, and block b of all tokens, as `check` saw.
+        unsafe {
+            let (codes, head) = (unpack::<B>(block.as_ptr()), head::<B>(block.as_ptr()));
+            by_tokens!(t in tokens, T => {
+                let record = acts.as_ptr().add(RECORD * b + stride * t);
+                let isums = dot::<B, T>(&codes, record, stride);
+                for (i, isums) in isums.iter().enumerate() {
+                    let out = &mut out[ROWS * (t + i)..][..ROWS];
+                    for (v, out) in out.chunks_exact_mut(8).enumerate() {
+                        let total = _mm256_loadu_ps(out.as_ptr());
+                        let record = record.add(stride * i);
+                        store(out, step::<B>(total, isums[v], &head, v, record));
+                    }
+                }
+            });
+        }
+    }
+}

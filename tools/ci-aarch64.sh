@@ -2,7 +2,7 @@
 # Lints and tests the crates for aarch64-unknown-linux-gnu on an x86-64 Debian machine; the tests run in emulation.
 #
 #   bash tools/ci-aarch64.sh                  what .ci/run runs: lints, formats, kernels on three processors, a model's hashes
-#   bash tools/ci-aarch64.sh --all            that, and whole models of every type, as tests/engine has them
+#   bash tools/ci-aarch64.sh --all            that, the other types, the engine's tests of logits, lints of all crates
 #   bash tools/ci-aarch64.sh --cpu NAME ARGS  `cargo test --release ARGS` on one emulated processor
 #   bash tools/ci-aarch64.sh --run CMD ARGS   a command in the environment of the cross compiler
 #
@@ -83,15 +83,16 @@ unset CARGO_ENCODED_RUSTFLAGS RUSTFLAGS RUSTC_WRAPPER
 CARGO=$(rustup which cargo 2>/dev/null || command -v cargo)
 export CARGO
 
+emulator=("$root/usr/bin/qemu-aarch64" -L "$root/usr/aarch64-linux-gnu")
+
 # Programs run on the emulated processor `$1`.
 processor() {
-    export CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_RUNNER="$root/usr/bin/qemu-aarch64 -L $root/usr/aarch64-linux-gnu -cpu $1"
+    export CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_RUNNER="${emulator[*]} -cpu $1"
 }
 
-# Without arguments about crates, those whose bits are compared. Crates of others are compiled with little
-# optimization: no time is spent in them.
-tests() {
-    "$CARGO" test --release --config 'profile.release.package."*".opt-level=1' "$@"
+# Crates of others are compiled with little optimization: no time is spent in them.
+release() {
+    "$CARGO" "$1" --release --config 'profile.release.package."*".opt-level=1' "${@:2}"
 }
 
 # `cargo clippy` would take another compiler's driver; the packaged one is called directly.
@@ -99,34 +100,58 @@ lint() {
     "$root/usr/bin/cargo-clippy" clippy --all-targets "$@" -- -D warnings
 }
 
+# The hashes that `examples/logits` prints for the type `$1` of the bundled model: of the program for this machine, which
+# `cargo test` has left in target/release, and of the one for ARM on the processors `$2`...
+same_hashes() {
+    local type=$1 model=$PWD/testdata/models/trilm-wt-5.8m-F16.gguf file=$home/models/$1.gguf cpu
+    [ "$type" != F16 ] || file=$model
+    [ -e "$file" ] || target/release/rquantize "$model" "$file" "$type" >>"$log" 2>&1
+    target/release/examples/logits "$file" >"$home/models/$type.x86-64"
+    for cpu in "${@:2}"; do
+        "${emulator[@]}" -cpu "$cpu" "$CARGO_TARGET_DIR/$target/release/examples/logits" "$file" >"$home/models/$type.$cpu"
+        if ! diff "$home/models/$type.x86-64" "$home/models/$type.$cpu"; then
+            echo "aarch64: logits of $type on $cpu are not those of x86-64" >&2
+            exit 1
+        fi
+        echo "aarch64: logits of $type on $cpu have the hashes of x86-64"
+    done
+}
+
 processor max
-if [ "${1:-}" = --run ]; then
+case "${1:-}" in
+--run)
     shift
     exec "$@"
-fi
-if [ "${1:-}" = --cpu ]; then
+    ;;
+--cpu)
     processor "$2"
     shift 2
-    tests "$@"
+    release test "$@"
     exit
-fi
+    ;;
+esac
 
 "$RUSTC" --version
 lint -p trine-formats -p trine-kernels
-tests -p trine-formats --lib
-# With SMMLA; without it; and without SDOT. Encoders of every type are minutes of emulation for the definition itself.
+release test -p trine-formats --lib
+# Where there is SMMLA; where there is SDOT but not that; and where there is neither. What compares the definition with
+# itself, which takes minutes of emulation, is left out: encoders, and kernels for rows as a file has them.
 for cpu in max neoverse-n1 cortex-a72; do
     processor $cpu
-    tests -p trine-kernels --lib -- --skip encoders_give_the_bytes
+    release test -p trine-kernels --lib -- --skip encoders_give_the_bytes --skip tests::kernels_give_the_bits_of_dot_ref
 done
-# The logits of whole models have the hashes that were recorded on x86-64.
-processor max
-tests -p trine --test engine -- LOGITS
+release build -p trine --example logits
+rm -rf "$home/models"
+mkdir -p "$home/models"
+for type in F16 TQ2_0 Q4_0; do
+    same_hashes $type max neoverse-n1 cortex-a72
+done
 if [ "${1:-}" = --all ]; then
-    lint -p trine -p trine-tools
-    tests -p trine-kernels --lib encoders_give_the_bytes
-    for cpu in max neoverse-n1 cortex-a72; do
-        processor $cpu
-        tests -p trine --test engine -- logits::
+    for type in BF16 TQ1_0 I2_S Q8_0 Q4_1 Q5_0 Q5_1 IQ4_NL Q2_K Q3_K_M Q4_K_M Q5_K_M Q6_K; do
+        same_hashes $type max neoverse-n1 cortex-a72
     done
+    processor max
+    lint -p trine -p trine-tools
+    release test -p trine-kernels --lib -- encoders_give_the_bytes tests::kernels_give_the_bits_of_dot_ref
+    release test -p trine --test engine -- logits::
 fi

@@ -20,6 +20,8 @@ use super::{MAX_COLUMNS, size};
 
 mod arena;
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+pub(crate) mod block32;
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 pub(crate) mod t2;
 #[cfg(test)]
 mod tests;

@@ -1,11 +1,17 @@
 //! Kernels of the packed layouts, which are those of other processors byte for byte wherever ARM has a use for them.
 
+use std::arch::aarch64::{float32x4_t, vst1q_f32};
+
 use trine_formats::types::TypeId;
 
 use crate::packed::Layout;
 use crate::{Isa, Level};
 
+mod block32;
 mod t2;
+
+/// Rows of a register.
+const FOUR: usize = 4;
 
 /// The layouts of a type that have kernels for an instruction set that the processor has, the best first.
 pub(crate) fn layouts(ty: TypeId, isa: Isa) -> &'static [&'static Layout] {
@@ -15,15 +21,36 @@ pub(crate) fn layouts(ty: TypeId, isa: Isa) -> &'static [&'static Layout] {
             LIST
         }};
     }
-    match (isa.level(), ty) {
-        (Level::Neon, TypeId::TQ1_0) => list![t2::neon::TQ1_0],
-        (Level::Neon, TypeId::TQ2_0) => list![t2::neon::TQ2_0],
-        (Level::Neon, TypeId::I2_S) => list![t2::neon::I2_S],
-        (Level::Neon, TypeId::TL1 | TypeId::TL2) => list![t2::neon::TL],
-        (Level::Dotprod | Level::I8mm, TypeId::TQ1_0) => list![t2::dotprod::TQ1_0],
-        (Level::Dotprod | Level::I8mm, TypeId::TQ2_0) => list![t2::dotprod::TQ2_0],
-        (Level::Dotprod | Level::I8mm, TypeId::I2_S) => list![t2::dotprod::I2_S],
-        (Level::Dotprod | Level::I8mm, TypeId::TL1 | TypeId::TL2) => list![t2::dotprod::TL],
+    macro_rules! of {
+        ($dot:ident) => {
+            match ty {
+                TypeId::TQ1_0 => list![t2::$dot::TQ1_0],
+                TypeId::TQ2_0 => list![t2::$dot::TQ2_0],
+                TypeId::I2_S => list![t2::$dot::I2_S],
+                TypeId::TL1 | TypeId::TL2 => list![t2::$dot::TL],
+                TypeId::Q8_0 => list![block32::$dot::Q8_0_X16],
+                TypeId::Q4_0 => list![block32::$dot::Q4_0_X16],
+                TypeId::Q4_1 => list![block32::$dot::Q4_1_X16],
+                TypeId::Q5_0 => list![block32::$dot::Q5_0_X16],
+                TypeId::Q5_1 => list![block32::$dot::Q5_1_X16],
+                TypeId::IQ4_NL => list![block32::$dot::IQ4_NL_X16],
+                TypeId::MXFP4 => list![block32::$dot::MXFP4_X16],
+                _ => &[],
+            }
+        };
+    }
+    match isa.level() {
+        Level::Neon => of!(neon),
+        Level::Dotprod | Level::I8mm => of!(dotprod),
         _ => &[],
     }
+}
+
+/// Writes the outputs of four rows.
+#[inline]
+#[target_feature(enable = "neon")]
+fn store(out: &mut [f32], v: float32x4_t) {
+    let out = &mut out[..FOUR];
+    // SAFETY: `out` has four floats; the store asks for no alignment.
+    unsafe { vst1q_f32(out.as_mut_ptr(), v) }
 }

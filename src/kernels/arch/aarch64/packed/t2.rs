@@ -18,6 +18,7 @@ use std::arch::aarch64::*;
 use trine_formats::types::TypeId;
 
 use super::super::dot::{Dot, halves, load};
+use super::{FOUR, store};
 use crate::packed::t2::{
     Act, BLOCK, ROWS, SCALES, UNIT, UNIT_BYTES, act_bytes_int8, act_bytes_q8_k, arrange_int8,
     arrange_q8_k, group_bytes_rows, group_bytes_tq2_0, pack_rows, pack_tq1_0, pack_tq2_0,
@@ -28,8 +29,6 @@ use crate::ternary::Quantizer;
 
 /// Tokens of a call: two of the largest tiles.
 const TILE: usize = 16;
-/// Rows of a register.
-const FOUR: usize = 4;
 /// Bytes from a chunk of a unit to the next.
 const CHUNK: usize = 4 * ROWS;
 /// Units whose sums stay in one set of registers when planes follow each other.
@@ -174,15 +173,6 @@ fn quarter<const R: usize, const T: usize>(sums: &mut Sums<R, T>) {
 fn block_step(sum: float32x4_t, isum: int32x4_t, dy: f32, dw: float32x4_t) -> float32x4_t {
     let scale = vmulq_f32(vdupq_n_f32(dy), dw);
     vaddq_f32(sum, vmulq_f32(vcvtq_f32_s32(isum), scale))
-}
-
-/// Writes the outputs of four rows.
-#[inline]
-#[target_feature(enable = "neon")]
-fn store(out: &mut [f32], v: float32x4_t) {
-    let out = &mut out[..FOUR];
-    // SAFETY: `out` has four floats; the store asks for no alignment.
-    unsafe { vst1q_f32(out.as_mut_ptr(), v) }
 }
 
 /// One token and blocks with scales, as in TQ2_0.

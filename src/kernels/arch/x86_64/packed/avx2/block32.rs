@@ -27,8 +27,7 @@ const fn layout<B: Block32>(name: &'static str, acts: &'static str) -> Layout {
     }
 }
 
-pub(in super::super) static Q8_0_X16: Layout =
-    layout::<block32::Q8_0>("q8_0 x16", "q8_0 bias 128");
+pub(in super::super) static Q8_0_X16: Layout = layout::<block32::Q8_0>("q8_0 x16", "q8_0 bias 128");
 pub(in super::super) static Q4_0_X16: Layout = layout::<block32::Q4_0>("q4_0 x16", "q8_0 bias 8");
 pub(in super::super) static Q4_1_X16: Layout = layout::<block32::Q4_1>("q4_1 x16", "q8_1");
 pub(in super::super) static Q5_0_X16: Layout = layout::<block32::Q5_0>("q5_0 x16", "q8_0 bias 16");

@@ -198,7 +198,11 @@ unsafe fn few_rows<const T: usize, const V: usize>(
             let q = std::array::from_fn(|t| acts.as_ptr().add(t * stride + 64 + UNIT * u));
             add_unit::<T, V, true>(unit.as_ptr(), q, &mut sums);
         }
-        for (total, sum) in totals.as_flattened_mut().iter_mut().zip(sums.as_flattened()) {
+        for (total, sum) in totals
+            .as_flattened_mut()
+            .iter_mut()
+            .zip(sums.as_flattened())
+        {
             *total = _mm256_add_epi32(*total, _mm256_srai_epi32::<2>(*sum));
         }
     }

@@ -157,7 +157,7 @@ fn pack<C: CodesOf16>(w: &[u8], n: usize, out: &mut [u8]) -> bool {
 }
 
 /// An odd number of cache lines: rows of a tile then do not fall on the same few sets of the cache.
-fn act_bytes<C: CodesOf16>(n: usize) -> usize {
+pub(super) fn act_bytes<C: CodesOf16>(n: usize) -> usize {
     let lines = n / BLOCK * (C::ACT / 64);
     64 * (lines | 1)
 }

@@ -43,11 +43,11 @@ const fn signed<B: Block32>() -> bool {
     B::MAX > 127
 }
 
-/// Results of `maddubs` that may be summed in 16 bits.
-const fn group<B: Block32>() -> usize {
-    let group = 32767 / (B::MAX as usize * 256);
-    // A divisor of the eight of a block.
-    if group >= 8 { 8 } else { 4 }
+/// Whether the results of `maddubs` of a whole block may be summed in 16 bits; those of half a block may.
+const fn all_fit<B: Block32>() -> bool {
+    let greatest = B::MAX as usize * 256;
+    assert!(signed::<B>() || 4 * greatest <= 32767);
+    8 * greatest <= 32767
 }
 
 fn pack<B: Block32>(w: &[u8], n: usize, out: &mut [u8]) -> bool {
@@ -139,6 +139,127 @@ fn fifth_bits(mask: __m256i) -> __m256i {
     _mm256_and_si256(_mm256_cmpeq_epi8(chosen, bit), _mm256_set1_epi8(16))
 }
 
+/// Adds the products of four dwords of codes with those of tokens whose activations are `stride` bytes apart.
+///
+/// In assembly because the compiler takes the broadcasts of all dwords to the front and, having no registers for them,
+/// spills them: 70 instead of 110 GMAC/s.
+trait FourDwords<const T: usize> {
+    /// The sums of `maddubs` in 16 bits, added to `acc`.
+    ///
+    /// # Safety
+    /// AVX2; 256 bytes of codes at `w`, 16 of activations at `q` and at every `stride` bytes after it for each token.
+    unsafe fn unsigned(w: *const __m256i, q: *const u8, stride: usize, acc: Sums<T>) -> Sums<T>;
+
+    /// The sums of signed weights in 32 bits, added to `acc`.
+    ///
+    /// # Safety
+    /// As [`FourDwords::unsigned`].
+    unsafe fn signed(w: *const __m256i, q: *const u8, stride: usize, acc: Sums<T>) -> Sums<T>;
+}
+
+/// Sums of 16 rows and T tokens.
+type Sums<const T: usize> = [[__m256i; VECTORS]; T];
+
+struct Kernel;
+
+macro_rules! four_dwords {
+    ($tokens:literal, [$($acc0:ident $acc1:ident $at:literal),*]) => {
+        impl FourDwords<$tokens> for Kernel {
+            #[inline]
+            #[target_feature(enable = "avx2")]
+            unsafe fn unsigned(w: *const __m256i, q: *const u8, stride: usize, acc: Sums<$tokens>) -> Sums<$tokens> {
+                let [$([mut $acc0, mut $acc1]),*] = acc;
+                macro_rules! dword {
+                    ($w0:literal, $w1:literal, $q:literal) => {
+                        concat!(
+                            "vmovdqa {w0}, ymmword ptr [{w} + ", $w0, "]\n",
+                            "vmovdqa {w1}, ymmword ptr [{w} + ", $w1, "]\n",
+                            $("vpbroadcastd {y}, dword ptr [{q} ", $at, " + ", $q, "]\n",
+                            "vpmaddubsw {product}, {w0}, {y}\n",
+                            "vpmaddubsw {y}, {w1}, {y}\n",
+                            "vpaddw {", stringify!($acc0), "}, {", stringify!($acc0), "}, {product}\n",
+                            "vpaddw {", stringify!($acc1), "}, {", stringify!($acc1), "}, {y}\n",)*
+                        )
+                    };
+                }
+                // SAFETY: reads 256 bytes at `w`, which is a vector's address, and 16 at `q` of each token.
+                unsafe {
+                    std::arch::asm!(
+                        dword!("0", "32", "0"),
+                        dword!("64", "96", "4"),
+                        dword!("128", "160", "8"),
+                        dword!("192", "224", "12"),
+                        "/* {stride} {stride3} */", // a use where there is no second or fourth token
+                        w = in(reg) w,
+                        q = in(reg) q,
+                        stride = in(reg) stride,
+                        stride3 = in(reg) 3 * stride,
+                        w0 = out(ymm_reg) _,
+                        w1 = out(ymm_reg) _,
+                        y = out(ymm_reg) _,
+                        product = out(ymm_reg) _,
+                        $($acc0 = inout(ymm_reg) $acc0, $acc1 = inout(ymm_reg) $acc1,)*
+                        options(readonly, nostack, preserves_flags),
+                    );
+                }
+                [$([$acc0, $acc1]),*]
+            }
+
+            #[inline]
+            #[target_feature(enable = "avx2")]
+            unsafe fn signed(w: *const __m256i, q: *const u8, stride: usize, acc: Sums<$tokens>) -> Sums<$tokens> {
+                let [$([mut $acc0, mut $acc1]),*] = acc;
+                macro_rules! dword {
+                    ($w0:literal, $w1:literal, $q:literal) => {
+                        concat!(
+                            "vmovdqa {w0}, ymmword ptr [{w} + ", $w0, "]\n",
+                            "vmovdqa {w1}, ymmword ptr [{w} + ", $w1, "]\n",
+                            $("vpbroadcastd {y}, dword ptr [{q} ", $at, " + ", $q, "]\n",
+                            "vpsignb {product}, {w0}, {y}\n",
+                            "vpsignb {other}, {w1}, {y}\n",
+                            "vpabsb {y}, {y}\n",
+                            "vpmaddubsw {product}, {y}, {product}\n",
+                            "vpmaddubsw {other}, {y}, {other}\n",
+                            "vpmaddwd {product}, {product}, {ones}\n",
+                            "vpmaddwd {other}, {other}, {ones}\n",
+                            "vpaddd {", stringify!($acc0), "}, {", stringify!($acc0), "}, {product}\n",
+                            "vpaddd {", stringify!($acc1), "}, {", stringify!($acc1), "}, {other}\n",)*
+                        )
+                    };
+                }
+                // SAFETY: reads 256 bytes at `w`, which is a vector's address, and 16 at `q` of each token.
+                unsafe {
+                    std::arch::asm!(
+                        dword!("0", "32", "0"),
+                        dword!("64", "96", "4"),
+                        dword!("128", "160", "8"),
+                        dword!("192", "224", "12"),
+                        "/* {stride} {stride3} */", // a use where there is no second or fourth token
+                        w = in(reg) w,
+                        q = in(reg) q,
+                        stride = in(reg) stride,
+                        stride3 = in(reg) 3 * stride,
+                        ones = in(ymm_reg) _mm256_set1_epi16(1),
+                        w0 = out(ymm_reg) _,
+                        w1 = out(ymm_reg) _,
+                        y = out(ymm_reg) _,
+                        product = out(ymm_reg) _,
+                        other = out(ymm_reg) _,
+                        $($acc0 = inout(ymm_reg) $acc0, $acc1 = inout(ymm_reg) $acc1,)*
+                        options(readonly, nostack, preserves_flags),
+                    );
+                }
+                [$([$acc0, $acc1]),*]
+            }
+        }
+    };
+}
+
+four_dwords!(1, [a0 a1 ""]);
+four_dwords!(2, [a0 a1 "", b0 b1 "+ {stride}"]);
+four_dwords!(3, [a0 a1 "", b0 b1 "+ {stride}", c0 c1 "+ 2*{stride}"]);
+four_dwords!(4, [a0 a1 "", b0 b1 "+ {stride}", c0 c1 "+ 2*{stride}", d0 d1 "+ {stride3}"]);
+
 /// The integer sums of a block with T tokens, whose records are `stride` bytes apart.
 ///
 /// # Safety
@@ -149,46 +270,40 @@ unsafe fn dot<B: Block32, const T: usize>(
     codes: &Codes,
     record: *const u8,
     stride: usize,
-) -> [[__m256i; VECTORS]; T] {
-    let ones = _mm256_set1_epi16(1);
-    // SAFETY: a record has its start at byte 36.
-    let mut sums: [[__m256i; VECTORS]; T] = std::array::from_fn(|t| unsafe {
-        [match signed::<B>() {
-            true => _mm256_setzero_si256(),
-            false => broadcast(record.add(stride * t + 36)),
-        }; VECTORS]
-    });
-    if signed::<B>() {
-        for (k, codes) in codes.iter().enumerate() {
-            for (t, sums) in sums.iter_mut().enumerate() {
-                // SAFETY: eight dwords of activations.
-                let y = unsafe { broadcast(record.add(stride * t + 4 * k)) };
-                let magnitude = _mm256_abs_epi8(y);
-                for (sum, w) in sums.iter_mut().zip(codes) {
-                    let pairs = _mm256_maddubs_epi16(magnitude, _mm256_sign_epi8(*w, y));
-                    *sum = _mm256_add_epi32(*sum, _mm256_madd_epi16(pairs, ones));
-                }
-            }
+) -> Sums<T>
+where
+    Kernel: FourDwords<T>,
+{
+    let zero = [[_mm256_setzero_si256(); VECTORS]; T];
+    let halves = [codes[..4].as_ptr(), codes[4..].as_ptr()].map(|half| half.cast::<__m256i>());
+    // SAFETY: four dwords of codes each; a record has eight of activations, and its start at byte 36.
+    unsafe {
+        if signed::<B>() {
+            let sums = Kernel::signed(halves[0], record, stride, zero);
+            return Kernel::signed(halves[1], record.add(16), stride, sums);
         }
-        return sums;
+        let mut sums: Sums<T> =
+            std::array::from_fn(|t| [broadcast(record.add(stride * t + 36)); VECTORS]);
+        let first = Kernel::unsigned(halves[0], record, stride, zero);
+        let second = if const { all_fit::<B>() } {
+            Kernel::unsigned(halves[1], record.add(16), stride, first)
+        } else {
+            add_pairs(&mut sums, &first);
+            Kernel::unsigned(halves[1], record.add(16), stride, zero)
+        };
+        add_pairs(&mut sums, &second);
+        sums
     }
-    for (i, codes) in codes.chunks_exact(const { group::<B>() }).enumerate() {
-        let mut pairs = [[_mm256_setzero_si256(); VECTORS]; T];
-        for (k, codes) in codes.iter().enumerate() {
-            for (t, pairs) in pairs.iter_mut().enumerate() {
-                let k = group::<B>() * i + k;
-                // SAFETY: eight dwords of activations.
-                let y = unsafe { broadcast(record.add(stride * t + 4 * k)) };
-                for (pairs, w) in pairs.iter_mut().zip(codes) {
-                    *pairs = _mm256_add_epi16(*pairs, _mm256_maddubs_epi16(*w, y));
-                }
-            }
-        }
-        for (sum, pairs) in sums.as_flattened_mut().iter_mut().zip(pairs.as_flattened()) {
-            *sum = _mm256_add_epi32(*sum, _mm256_madd_epi16(*pairs, ones));
-        }
+}
+
+/// Adds sums in 16 bits to sums in 32.
+#[inline]
+#[target_feature(enable = "avx2")]
+fn add_pairs<const T: usize>(sums: &mut Sums<T>, pairs: &Sums<T>) {
+    for (sum, pairs) in sums.as_flattened_mut().iter_mut().zip(pairs.as_flattened()) {
+        let wide = _mm256_madd_epi16(*pairs, _mm256_set1_epi16(1));
+        *sum = _mm256_add_epi32(*sum, wide);
     }
-    sums
 }
 
 /// Scales and offsets of a block's rows.

@@ -207,7 +207,7 @@ impl Isa {
     ///
     /// # Safety
     /// The processor has `level`.
-    #[cfg_attr(not(target_arch = "x86_64"), expect(dead_code))]
+    #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
     pub(crate) const unsafe fn assume(level: Level) -> Isa {
         Isa {
             level,

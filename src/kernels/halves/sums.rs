@@ -5,12 +5,12 @@
 
 use super::lanes::Scalar;
 use super::{BLOCK, LINE, Line, STEPS};
-use crate::Isa;
-#[cfg(target_arch = "x86_64")]
-use crate::Level;
+#[cfg(target_arch = "aarch64")]
+use crate::arch::aarch64::halves::Neon;
 #[cfg(target_arch = "x86_64")]
 use crate::arch::x86_64::halves::{Avx2, Avx512};
 use crate::simd::Doubles;
+use crate::{Isa, Level};
 
 /// Lines to ask for in advance. With one row the loop waits for nothing but memory and the processor runs
 /// ahead far enough by itself; with more it does not.
@@ -161,6 +161,9 @@ impl<T: Target, const BRAIN: bool> Call<T, BRAIN> {
                 Level::Avx2 => self.avx2(),
                 #[cfg(target_arch = "x86_64")]
                 Level::Avx512 => self.avx512(),
+                #[cfg(target_arch = "aarch64")]
+                Level::Neon | Level::Dotprod | Level::I8mm => self.neon(),
+                // The portable one, and those of other architectures, which are never found here.
                 _ => self.all::<Scalar>(),
             }
         }
@@ -178,6 +181,13 @@ impl<T: Target, const BRAIN: bool> Call<T, BRAIN> {
     unsafe fn avx512(self) {
         // SAFETY: this function has the features, and its caller says that the numbers fit the pointers.
         unsafe { self.all::<Avx512>() }
+    }
+
+    #[cfg(target_arch = "aarch64")]
+    #[target_feature(enable = "neon")]
+    unsafe fn neon(self) {
+        // SAFETY: this function has the features, and its caller says that the numbers fit the pointers.
+        unsafe { self.all::<Neon>() }
     }
 
     /// All rows, in even turns of as many as the registers hold.

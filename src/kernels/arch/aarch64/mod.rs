@@ -7,6 +7,7 @@
 use crate::Level;
 
 mod dot;
+pub(crate) mod halves;
 mod packed;
 
 pub(crate) use packed::layouts;

@@ -8,6 +8,10 @@ use crate::packed::Layout;
 use crate::{Isa, Level};
 
 mod block32;
+mod half;
+mod k16;
+mod lanes;
+mod q4_k;
 mod t2;
 
 /// Rows of a register.
@@ -35,6 +39,12 @@ pub(crate) fn layouts(ty: TypeId, isa: Isa) -> &'static [&'static Layout] {
                 TypeId::Q5_1 => list![block32::$dot::Q5_1_X16],
                 TypeId::IQ4_NL => list![block32::$dot::IQ4_NL_X16],
                 TypeId::MXFP4 => list![block32::$dot::MXFP4_X16],
+                TypeId::Q3_K => list![k16::Q3_K],
+                TypeId::Q4_K => list![q4_k::$dot::Q4_K],
+                TypeId::Q5_K => list![q4_k::$dot::Q5_K],
+                TypeId::Q6_K => list![k16::Q6_K],
+                TypeId::F16 => list![half::F16],
+                TypeId::BF16 => list![half::BF16],
                 _ => &[],
             }
         };

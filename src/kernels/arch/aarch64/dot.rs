@@ -55,6 +55,24 @@ impl Dot for Dotprod {
     }
 }
 
+/// `sums[2 i + j] + sum over k of codes[8 i + k] * acts[8 j + k]`: two rows times two tokens, by `SMMLA`.
+#[inline]
+#[target_feature(enable = "neon,i8mm")]
+pub(super) fn two_by_two(mut sums: int32x4_t, codes: int8x16_t, acts: int8x16_t) -> int32x4_t {
+    // SAFETY: the instruction, which the features of this function include, reads and writes the named registers and
+    // nothing else.
+    unsafe {
+        asm!(
+            "smmla {sums:v}.4s, {codes:v}.16b, {acts:v}.16b",
+            sums = inout(vreg) sums,
+            codes = in(vreg) codes,
+            acts = in(vreg) acts,
+            options(pure, nomem, nostack, preserves_flags),
+        );
+    }
+    sums
+}
+
 /// Four half floats as `f32`. A NaN becomes a quiet one.
 #[inline]
 #[target_feature(enable = "neon")]

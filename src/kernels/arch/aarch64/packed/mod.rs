@@ -13,6 +13,7 @@ mod k16;
 mod lanes;
 mod q4_k;
 mod t2;
+mod t2_pairs;
 
 /// Rows of a register.
 const FOUR: usize = 4;
@@ -48,6 +49,13 @@ pub(crate) fn layouts(ty: TypeId, isa: Isa) -> &'static [&'static Layout] {
                 _ => &[],
             }
         };
+    }
+    match (isa.level(), ty) {
+        (Level::I8mm, TypeId::TQ1_0) => return list![t2_pairs::TQ1_0],
+        (Level::I8mm, TypeId::TQ2_0) => return list![t2_pairs::TQ2_0],
+        (Level::I8mm, TypeId::I2_S) => return list![t2_pairs::I2_S],
+        (Level::I8mm, TypeId::TL1 | TypeId::TL2) => return list![t2_pairs::TL],
+        _ => {}
     }
     match isa.level() {
         Level::Neon => of!(neon),

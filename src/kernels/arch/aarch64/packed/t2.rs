@@ -30,7 +30,7 @@ use crate::ternary::Quantizer;
 /// Tokens of a call: two of the largest tiles.
 const TILE: usize = 16;
 /// Bytes from a chunk of a unit to the next.
-const CHUNK: usize = 4 * ROWS;
+pub(super) const CHUNK: usize = 4 * ROWS;
 /// Units whose sums stay in one set of registers when planes follow each other.
 const SEGMENT: usize = 8;
 
@@ -38,14 +38,14 @@ const SEGMENT: usize = 8;
 type Sums<const R: usize, const T: usize> = [[int32x4_t; T]; R];
 
 /// Where the activations of plane `s` start in those of a unit.
-const fn place<const REVERSED: bool>(s: usize) -> usize {
+pub(super) const fn place<const REVERSED: bool>(s: usize) -> usize {
     if REVERSED { 32 * (3 - s) } else { 32 * s }
 }
 
 /// Plane `S` of codes: itself, or 4 or 16 times that for planes 1 and 2.
 #[inline]
 #[target_feature(enable = "neon")]
-fn plane<const S: usize>(codes: int8x16_t) -> int8x16_t {
+pub(super) fn plane<const S: usize>(codes: int8x16_t) -> int8x16_t {
     let codes = vreinterpretq_u8_s8(codes);
     vreinterpretq_s8_u8(match S {
         3 => vshrq_n_u8::<6>(codes),
@@ -253,7 +253,7 @@ unsafe fn blocks<D: Dot, const R: usize, const T: usize>(
 /// `((f32) D - (f32) S) / a` of four rows and one token.
 #[inline]
 #[target_feature(enable = "neon")]
-fn row_step(d: int32x4_t, act: &[u8]) -> float32x4_t {
+pub(super) fn row_step(d: int32x4_t, act: &[u8]) -> float32x4_t {
     let a = f32::from_le_bytes(dword(act, 0));
     let sum = i32::from_le_bytes(dword(act, 1)) as f32;
     let difference = vsubq_f32(vcvtq_f32_s32(d), vdupq_n_f32(sum));
@@ -383,7 +383,7 @@ macro_rules! layouts {
                 }
             }
 
-            fn multiply_blocks(
+            pub(in super::super) fn multiply_blocks(
                 group: &[u8],
                 acts: &[u8],
                 n: usize,
@@ -396,7 +396,13 @@ macro_rules! layouts {
                 unsafe { blocks_of(group, acts, n, tokens, out) }
             }
 
-            fn multiply_rows(group: &[u8], acts: &[u8], n: usize, tokens: usize, out: &mut [f32]) {
+            pub(in super::super) fn multiply_rows(
+                group: &[u8],
+                acts: &[u8],
+                n: usize,
+                tokens: usize,
+                out: &mut [f32],
+            ) {
                 check(&TL, group, acts, n, tokens, out);
                 // SAFETY: `layouts` hands the layout out only for an `Isa` with these instructions; `check` has
                 // compared all lengths.
@@ -417,7 +423,7 @@ layouts!(neon, Neon, "neon");
 layouts!(dotprod, Dotprod, "neon,dotprod");
 
 /// Blocks with scales, made by `pack`.
-const fn with_scales(pack: Pack, multiply: Multiply) -> Layout {
+pub(super) const fn with_scales(pack: Pack, multiply: Multiply) -> Layout {
     Layout {
         name: "2-bit x32",
         dense: false,
@@ -435,7 +441,11 @@ const fn with_scales(pack: Pack, multiply: Multiply) -> Layout {
 }
 
 /// Rows without block scales.
-const fn whole_rows(quantizer: Quantizer, acts: &'static str, multiply: Multiply) -> Layout {
+pub(super) const fn whole_rows(
+    quantizer: Quantizer,
+    acts: &'static str,
+    multiply: Multiply,
+) -> Layout {
     Layout {
         name: "2-bit x32",
         dense: false,

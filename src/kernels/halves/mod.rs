@@ -364,9 +364,9 @@ fn round(isa: Isa, x: &[f32]) -> ([u16; LINE], bool) {
         // SAFETY: `isa` proves that the processor has F16C, and AVX with AVX2.
         (Level::Avx2, Ok(x)) => halves = unsafe { x86_64::round_avx2(x) },
         #[cfg(target_arch = "aarch64")]
-        // SAFETY: `isa` proves that the processor has NEON.
         (Level::Neon | Level::Dotprod | Level::I8mm, Ok(x)) => {
-            halves = unsafe { aarch64::round(x) }
+            // SAFETY: `isa` proves that the processor has NEON.
+            halves = unsafe { aarch64::round(x) };
         }
         _ => halves
             .iter_mut()

@@ -205,7 +205,8 @@ unsafe fn tile<C: CodesOf16, const T: usize>(group: &[u8], acts: &[u8], n: usize
                 (dw, pairs(C::scales(block, r)), block.add(C::CODES))
             };
             for (t, d) in d.iter_mut().enumerate().take(tokens) {
-                *d = vmulq_f32(dw, vdupq_n_f32(acts.scale(t)));
+                // SAFETY: the activations have the block, as the caller has checked.
+                *d = vmulq_f32(dw, vdupq_n_f32(unsafe { acts.scale(t) }));
             }
             for l in 0..CHAINS {
                 // SAFETY: a block has eight parts.
@@ -213,7 +214,8 @@ unsafe fn tile<C: CodesOf16, const T: usize>(group: &[u8], acts: &[u8], n: usize
                 let offset = vdupq_n_s8(C::OFFSET as i8);
                 let weights = codes.map(|codes| vsubq_s8(vreinterpretq_s8_u8(codes), offset));
                 for (t, token) in tile.iter_mut().enumerate() {
-                    let sum = lane_sum(&scales, &weights, acts.quants(t, l));
+                    // SAFETY: the activations have the block, as the caller has checked.
+                    let sum = lane_sum(&scales, &weights, unsafe { acts.quants(t, l) });
                     token[r].chains[l] = step(token[r].chains[l], d[t], sum);
                 }
             }

@@ -47,54 +47,63 @@ pub(super) fn arrange(act: &[u8], n: usize, out: &mut [u8]) {
     }
 }
 
-/// Block b of some tokens' arranged activations.
+/// A block of some tokens' arranged activations. The pointers are to what the caller of a kernel has checked; a call or a
+/// comparison here would cost as much as the product.
 #[derive(Clone, Copy)]
-pub(super) struct Acts<'a> {
-    rows: &'a [u8],
+pub(super) struct Acts {
+    at: *const u8,
     stride: usize,
-    block: usize,
 }
 
-impl<'a> Acts<'a> {
+impl Acts {
     /// Block `block` of rows that are `stride` bytes apart.
-    pub(super) fn new(rows: &'a [u8], stride: usize, block: usize) -> Acts<'a> {
+    #[inline(always)]
+    pub(super) fn new(rows: &[u8], stride: usize, block: usize) -> Acts {
         Acts {
-            rows,
+            at: rows.as_ptr().wrapping_add(ACT * block),
             stride,
-            block,
         }
     }
 
     #[inline(always)]
-    fn of(self, t: usize) -> &'a [u8; ACT] {
-        let row = &self.rows[self.stride * t..][..self.stride];
-        &row.as_chunks().0[self.block]
+    fn of(self, t: usize) -> *const u8 {
+        self.at.wrapping_add(self.stride * t)
     }
 
     /// The scale of token t.
+    ///
+    /// # Safety
+    /// The rows have the block, and token t.
     #[inline(always)]
-    pub(super) fn scale(self, t: usize) -> f32 {
-        let act = self.of(t);
-        f32::from_le_bytes([act[SCALE], act[SCALE + 1], act[SCALE + 2], act[SCALE + 3]])
+    pub(super) unsafe fn scale(self, t: usize) -> f32 {
+        // SAFETY: a block of activations has a scale.
+        unsafe { self.of(t).add(SCALE).cast::<f32>().read_unaligned() }
     }
 
     /// The quants of chain l of token t.
-    #[inline]
-    #[target_feature(enable = "neon")]
-    pub(super) fn quants(self, t: usize, l: usize) -> [int8x16_t; 2] {
-        let q = &self.of(t)[32 * l..][..32];
-        // SAFETY: 32 bytes.
-        unsafe { [load(q.as_ptr()), load(q.as_ptr().add(16))] }
+    ///
+    /// # Safety
+    /// The rows have the block, and token t; l is less than [`CHAINS`].
+    #[inline(always)]
+    pub(super) unsafe fn quants(self, t: usize, l: usize) -> [int8x16_t; 2] {
+        // SAFETY: a chain has 32 bytes.
+        unsafe {
+            let q = self.of(t).add(32 * l);
+            [load(q), load(q.add(16))]
+        }
     }
 
     /// The sums of token t.
-    #[inline]
-    #[target_feature(enable = "neon")]
-    pub(super) fn sums(self, t: usize) -> [int32x4_t; 2] {
-        let sums = &self.of(t)[SUMS..SCALE];
-        // SAFETY: 32 bytes.
-        let sums = unsafe { [load(sums.as_ptr()), load(sums.as_ptr().add(16))] };
-        sums.map(|s| vreinterpretq_s32_s8(s))
+    ///
+    /// # Safety
+    /// The rows have the block, and token t.
+    #[inline(always)]
+    pub(super) unsafe fn sums(self, t: usize) -> [int32x4_t; 2] {
+        // SAFETY: a block has eight sums.
+        unsafe {
+            let sums = self.of(t).add(SUMS).cast::<i32>();
+            [vld1q_s32(sums), vld1q_s32(sums.add(4))]
+        }
     }
 }
 

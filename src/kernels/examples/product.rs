@@ -53,7 +53,7 @@ fn main() -> Result<(), Box<dyn Error>> {
                 (layout.arrange)(&act, n, to);
             }
             for _ in 0..rounds {
-                multiply_group(layout, &group, &acts, n, tokens, |_, out| {
+                multiply_group(layout, &group, &acts, n, tokens, 0, |_, out| {
                     std::hint::black_box(out);
                 });
             }

@@ -258,17 +258,31 @@ fn coefficients(acts: &[u8], head: usize, act_bytes: usize) -> Coefficients<'_> 
     }
 }
 
-fn multiply_f16<S: Set>(group: &[u8], acts: &[u8], n: usize, tokens: usize, out: &mut [f32]) {
+fn multiply_f16<S: Set>(
+    group: &[u8],
+    acts: &[u8],
+    n: usize,
+    tokens: usize,
+    ahead: usize,
+    out: &mut [f32],
+) {
     check(const { &f16::<S>() }, group, acts, n, tokens, out);
     if tokens > 0 {
         let coefs = coefficients(acts, 0, act_bytes_f16(n));
         // SAFETY: `layouts` hands the layout out only for an `Isa` of this instruction set.
         let isa = unsafe { S::isa() };
-        halves::dots_of_bytes::<false>(isa, group, n.div_ceil(STEPS), coefs, out, LANES);
+        halves::dots_of_bytes::<false>(isa, group, n.div_ceil(STEPS), coefs, ahead, out, LANES);
     }
 }
 
-fn multiply_bf16<S: Set>(group: &[u8], acts: &[u8], n: usize, tokens: usize, out: &mut [f32]) {
+fn multiply_bf16<S: Set>(
+    group: &[u8],
+    acts: &[u8],
+    n: usize,
+    tokens: usize,
+    ahead: usize,
+    out: &mut [f32],
+) {
     check(const { &bf16::<S>() }, group, acts, n, tokens, out);
     let act_bytes = act_bytes_bf16(n);
     let (head, words) = group.split_at(HEAD);
@@ -284,7 +298,7 @@ fn multiply_bf16<S: Set>(group: &[u8], acts: &[u8], n: usize, tokens: usize, out
         if fits {
             // SAFETY: `layouts` hands the layout out only for an `Isa` of this instruction set.
             let isa = unsafe { S::isa() };
-            halves::dots_of_bytes::<true>(isa, words, n.div_ceil(STEPS), coefs, out, LANES);
+            halves::dots_of_bytes::<true>(isa, words, n.div_ceil(STEPS), coefs, ahead, out, LANES);
         } else {
             for (r, out) in out.as_chunks_mut().0.iter_mut().enumerate() {
                 let x = &coefs.data[r * coefs.stride..][..n.next_multiple_of(STEPS)];

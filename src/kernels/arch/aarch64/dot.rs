@@ -111,3 +111,12 @@ pub(super) unsafe fn load(p: *const u8) -> int8x16_t {
     // SAFETY: the caller has 16 readable bytes at `p`; no alignment is asked for.
     unsafe { vld1q_s8(p.cast()) }
 }
+
+/// Asks for the cache line at `p`, which need not be there.
+#[inline(always)]
+pub(super) fn prefetch(p: *const u8) {
+    // SAFETY: a hint, which takes any address and has no effect where there is no memory. The intrinsic is not stable.
+    unsafe {
+        asm!("prfm pldl1keep, [{p}]", p = in(reg) p, options(readonly, nostack, preserves_flags));
+    }
+}

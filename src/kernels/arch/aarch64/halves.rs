@@ -3,7 +3,7 @@
 use std::arch::aarch64::*;
 use std::arch::asm;
 
-use super::dot::widen;
+use super::dot::{prefetch, widen};
 use crate::halves::lanes::{NEON_ROWS, widening};
 use crate::halves::{LINE, Line, SCALE};
 use crate::simd::Doubles;
@@ -47,10 +47,7 @@ impl Doubles for Neon {
     #[inline]
     #[target_feature(enable = "neon")]
     unsafe fn prefetch(p: *const Line) {
-        // SAFETY: a hint, which has no effect where there is no memory. The intrinsic is not stable.
-        unsafe {
-            asm!("prfm pldl1keep, [{p}]", p = in(reg) p, options(nostack, preserves_flags, readonly));
-        }
+        prefetch(p.cast());
     }
     #[inline]
     #[target_feature(enable = "neon")]

@@ -6,7 +6,7 @@
 use std::arch::aarch64::*;
 
 use super::super::dot::{Dot, halves, load};
-use super::{FOUR, store};
+use super::{FOUR, prefetch, store};
 use crate::packed::block32::{
     Block32, PackedStep, RECORD, ROWS, act_bytes, arrange, group_bytes, pack,
 };
@@ -152,11 +152,12 @@ unsafe fn step<D: Dot, B: Block32>(
 /// # Safety
 /// The processor has the instructions of `D`; `check` has compared the lengths.
 #[inline(always)]
-unsafe fn one<D: Dot, B: Block32>(group: &[u8], act: &[u8], out: &mut [f32]) {
+unsafe fn one<D: Dot, B: Block32>(group: &[u8], act: &[u8], ahead: usize, out: &mut [f32]) {
     // SAFETY: whole blocks and whole records.
     unsafe {
         let mut sums = [vdupq_n_f32(0.0); ROWS / FOUR];
         for (block, record) in group.chunks_exact(B::PACKED).zip(act.chunks_exact(RECORD)) {
+            prefetch(block.as_ptr(), B::PACKED, ahead);
             for (r, sum) in sums.iter_mut().enumerate() {
                 let rows = unpack::<B>(block.as_ptr(), r);
                 *sum = step::<D, B>(*sum, &rows, record.as_ptr());
@@ -204,12 +205,13 @@ macro_rules! layouts {
                 group: &[u8],
                 acts: &[u8],
                 tokens: usize,
+                ahead: usize,
                 out: &mut [f32],
             ) {
                 // SAFETY: this function has the features, and its caller has checked the lengths.
                 unsafe {
                     match tokens {
-                        1 => one::<$dot, B>(group, acts, out),
+                        1 => one::<$dot, B>(group, acts, ahead, out),
                         _ => many::<$dot, B>(group, acts, acts.len() / tokens.max(1), out),
                     }
                 }
@@ -220,6 +222,7 @@ macro_rules! layouts {
                 acts: &[u8],
                 n: usize,
                 tokens: usize,
+                ahead: usize,
                 out: &mut [f32],
             ) {
                 check(
@@ -232,7 +235,7 @@ macro_rules! layouts {
                 );
                 // SAFETY: `layouts` hands the layout out only for an `Isa` with these instructions; `check` has
                 // compared all lengths.
-                unsafe { product::<B>(group, acts, tokens, out) }
+                unsafe { product::<B>(group, acts, tokens, ahead, out) }
             }
 
             pub(in super::super) static Q8_0_X16: Layout =

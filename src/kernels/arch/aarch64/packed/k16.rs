@@ -14,8 +14,8 @@ use std::arch::aarch64::*;
 use trine_formats::types::TypeId;
 
 use super::super::dot::{halves, load};
-use super::FOUR;
 use super::lanes::{ACTS, Acts, FOURS, TILE, act_bytes, arrange, finish, start, step};
+use super::{FOUR, prefetch};
 use crate::packed::k_quants::of_16::{Layout16, Q3K, Q6K, at, group_bytes, pack};
 use crate::packed::k_quants::{BLOCK, CHAINS, ROWS};
 use crate::packed::{Encoding, Layout, check};
@@ -189,7 +189,13 @@ fn lane_sum(scales: &[int16x8_t; 8], weights: &[int8x16_t; 8], y: [int8x16_t; 2]
 /// # Safety
 /// `check` has compared the lengths.
 #[target_feature(enable = "neon")]
-unsafe fn tile<C: CodesOf16, const T: usize>(group: &[u8], acts: &[u8], n: usize, out: &mut [f32]) {
+unsafe fn tile<C: CodesOf16, const T: usize>(
+    group: &[u8],
+    acts: &[u8],
+    n: usize,
+    ahead: usize,
+    out: &mut [f32],
+) {
     let tokens = out.len() / ROWS;
     let mut tile = start::<T>();
     let tile = &mut tile[..tokens];
@@ -197,6 +203,7 @@ unsafe fn tile<C: CodesOf16, const T: usize>(group: &[u8], acts: &[u8], n: usize
     for b in 0..n / BLOCK {
         let acts = Acts::new(acts, act_bytes(n), b);
         let (d_at, block) = at::<C>(b);
+        prefetch(group[block..].as_ptr(), C::BYTES, ahead);
         for r in 0..FOURS {
             // SAFETY: the block is there, as the caller has checked.
             let (dw, scales, parts) = unsafe {
@@ -224,15 +231,22 @@ unsafe fn tile<C: CodesOf16, const T: usize>(group: &[u8], acts: &[u8], n: usize
     finish(tile, out);
 }
 
-fn multiply<C: CodesOf16>(group: &[u8], acts: &[u8], n: usize, tokens: usize, out: &mut [f32]) {
+fn multiply<C: CodesOf16>(
+    group: &[u8],
+    acts: &[u8],
+    n: usize,
+    tokens: usize,
+    ahead: usize,
+    out: &mut [f32],
+) {
     check(const { &layout::<C>() }, group, acts, n, tokens, out);
     let stride = act_bytes(n);
     for (acts, out) in acts.chunks(TILE * stride).zip(out.chunks_mut(TILE * ROWS)) {
         // SAFETY: `layouts` hands the layout out only for an `Isa` that includes NEON; `check` has compared all lengths.
         unsafe {
             match out.len() / ROWS {
-                1 => tile::<C, 1>(group, acts, n, out),
-                _ => tile::<C, TILE>(group, acts, n, out),
+                1 => tile::<C, 1>(group, acts, n, ahead, out),
+                _ => tile::<C, TILE>(group, acts, n, ahead, out),
             }
         }
     }

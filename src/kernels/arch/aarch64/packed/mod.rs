@@ -72,3 +72,13 @@ fn store(out: &mut [f32], v: float32x4_t) {
     // SAFETY: `out` has four floats; the store asks for no alignment.
     unsafe { vst1q_f32(out.as_mut_ptr(), v) }
 }
+
+/// Asks for the `bytes` bytes that lie `ahead` bytes behind `p`; 0 asks for nothing.
+#[inline(always)]
+fn prefetch(p: *const u8, bytes: usize, ahead: usize) {
+    if ahead > 0 {
+        for line in (0..bytes).step_by(64) {
+            super::dot::prefetch(p.wrapping_add(ahead + line));
+        }
+    }
+}

@@ -12,8 +12,8 @@ use std::arch::aarch64::*;
 use trine_formats::types::TypeId;
 
 use super::super::dot::{Dot, halves, load};
-use super::FOUR;
 use super::lanes::{ACTS, Acts, FOURS, TILE, act_bytes, arrange, finish, start, step};
+use super::{FOUR, prefetch};
 use crate::packed::k_quants::of_32::{CODES, DMIN, Layout32, Q4K, Q5K, SCALES, bytes, pack};
 use crate::packed::k_quants::{BLOCK, CHAINS, ROWS};
 use crate::packed::{Encoding, Layout, Multiply, check};
@@ -181,6 +181,7 @@ unsafe fn tile<D: Dot, C: CodesOf32, const T: usize>(
     group: &[u8],
     acts: &[u8],
     stride: usize,
+    ahead: usize,
     out: &mut [f32],
 ) {
     let tokens = out.len() / ROWS;
@@ -190,6 +191,7 @@ unsafe fn tile<D: Dot, C: CodesOf32, const T: usize>(
         let tile = &mut tile[..tokens];
         let mut d = [vdupq_n_f32(0.0); T];
         for (b, block) in group.chunks_exact(bytes::<C>()).enumerate() {
+            prefetch(block.as_ptr(), block.len(), ahead);
             let (block, acts) = (block.as_ptr(), Acts::new(acts, stride, b));
             for r in 0..FOURS {
                 let h = header(block, r);
@@ -223,13 +225,14 @@ macro_rules! layouts {
                 group: &[u8],
                 acts: &[u8],
                 stride: usize,
+                ahead: usize,
                 out: &mut [f32],
             ) {
                 // SAFETY: this function has the features, and its caller has checked the lengths.
                 unsafe {
                     match out.len() / ROWS {
-                        1 => tile::<$dot, C, 1>(group, acts, stride, out),
-                        _ => tile::<$dot, C, TILE>(group, acts, stride, out),
+                        1 => tile::<$dot, C, 1>(group, acts, stride, ahead, out),
+                        _ => tile::<$dot, C, TILE>(group, acts, stride, ahead, out),
                     }
                 }
             }
@@ -239,6 +242,7 @@ macro_rules! layouts {
                 acts: &[u8],
                 n: usize,
                 tokens: usize,
+                ahead: usize,
                 out: &mut [f32],
             ) {
                 check(
@@ -253,7 +257,7 @@ macro_rules! layouts {
                 for (acts, out) in acts.chunks(TILE * stride).zip(out.chunks_mut(TILE * ROWS)) {
                     // SAFETY: `layouts` hands the layout out only for an `Isa` with these instructions; `check` has
                     // compared all lengths.
-                    unsafe { product::<C>(group, acts, stride, out) }
+                    unsafe { product::<C>(group, acts, stride, ahead, out) }
                 }
             }
 

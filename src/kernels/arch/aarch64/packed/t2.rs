@@ -18,7 +18,7 @@ use std::arch::aarch64::*;
 use trine_formats::types::TypeId;
 
 use super::super::dot::{Dot, halves, load};
-use super::{FOUR, store};
+use super::{FOUR, prefetch, store};
 use crate::packed::t2::{
     Act, BLOCK, ROWS, SCALES, UNIT, UNIT_BYTES, act_bytes_int8, act_bytes_q8_k, arrange_int8,
     arrange_q8_k, group_bytes_rows, group_bytes_tq2_0, pack_rows, pack_tq1_0, pack_tq2_0,
@@ -180,13 +180,14 @@ fn block_step(sum: float32x4_t, isum: int32x4_t, dy: f32, dw: float32x4_t) -> fl
 /// # Safety
 /// The processor has the instructions of `D`; `check` has compared the lengths.
 #[inline(always)]
-unsafe fn blocks_once<D: Dot>(group: &[u8], act: &[u8], n: usize, out: &mut [f32]) {
+unsafe fn blocks_once<D: Dot>(group: &[u8], act: &[u8], n: usize, ahead: usize, out: &mut [f32]) {
     let act = Act::new(act, n);
     // SAFETY: every block of the group and of the activations is there, as the caller has checked.
     unsafe {
         let mut sums = [[vdupq_n_f32(0.0); 4]; 2];
         for (b, block) in group.chunks_exact(BLOCK).enumerate() {
             let block = block.as_ptr();
+            prefetch(block, BLOCK, ahead);
             let start = vdupq_n_s32(-act.sums.add(b).read_unaligned());
             let dy = act.scales.add(b).read_unaligned();
             for (h, sums) in sums.iter_mut().enumerate() {
@@ -265,12 +266,13 @@ pub(super) fn row_step(d: int32x4_t, act: &[u8]) -> float32x4_t {
 /// # Safety
 /// The processor has the instructions of `D`; `check` has compared the lengths.
 #[inline(always)]
-unsafe fn rows_once<D: Dot>(group: &[u8], act: &[u8], out: &mut [f32]) {
+unsafe fn rows_once<D: Dot>(group: &[u8], act: &[u8], ahead: usize, out: &mut [f32]) {
     // Half of the rows after the other, a segment at a time, which stays in the first-level cache.
     // SAFETY: every unit of the group and its activations are there, as the caller has checked.
     unsafe {
         let mut sums = [[[vdupq_n_s32(0); 3]; 4]; 2];
         for (i, part) in group.chunks(SEGMENT * UNIT_BYTES).enumerate() {
+            prefetch(part.as_ptr(), part.len(), ahead);
             for (h, sums) in sums.iter_mut().enumerate() {
                 for u in 0..part.len() / UNIT_BYTES {
                     let w = part.as_ptr().add(UNIT_BYTES * u + 64 * h);
@@ -355,6 +357,7 @@ macro_rules! layouts {
                 acts: &[u8],
                 n: usize,
                 tokens: usize,
+                ahead: usize,
                 out: &mut [f32],
             ) {
                 // SAFETY: this function has the features, and its caller has checked the lengths.
@@ -363,21 +366,27 @@ macro_rules! layouts {
                         acts,
                         out,
                         tokens,
-                        |acts, out| blocks_once::<$dot>(group, acts, n, out),
+                        |acts, out| blocks_once::<$dot>(group, acts, n, ahead, out),
                         blocks::<$dot>(group, acts, n, out)
                     );
                 }
             }
 
             #[target_feature(enable = $features)]
-            unsafe fn rows_of(group: &[u8], acts: &[u8], tokens: usize, out: &mut [f32]) {
+            unsafe fn rows_of(
+                group: &[u8],
+                acts: &[u8],
+                tokens: usize,
+                ahead: usize,
+                out: &mut [f32],
+            ) {
                 // SAFETY: this function has the features, and its caller has checked the lengths.
                 unsafe {
                     in_turns!(
                         acts,
                         out,
                         tokens,
-                        |acts, out| rows_once::<$dot>(group, acts, out),
+                        |acts, out| rows_once::<$dot>(group, acts, ahead, out),
                         rows::<$dot>(group, acts, out)
                     );
                 }
@@ -388,12 +397,13 @@ macro_rules! layouts {
                 acts: &[u8],
                 n: usize,
                 tokens: usize,
+                ahead: usize,
                 out: &mut [f32],
             ) {
                 check(&TQ2_0, group, acts, n, tokens, out);
                 // SAFETY: `layouts` hands the layout out only for an `Isa` with these instructions; `check` has
                 // compared all lengths.
-                unsafe { blocks_of(group, acts, n, tokens, out) }
+                unsafe { blocks_of(group, acts, n, tokens, ahead, out) }
             }
 
             pub(in super::super) fn multiply_rows(
@@ -401,12 +411,13 @@ macro_rules! layouts {
                 acts: &[u8],
                 n: usize,
                 tokens: usize,
+                ahead: usize,
                 out: &mut [f32],
             ) {
                 check(&TL, group, acts, n, tokens, out);
                 // SAFETY: `layouts` hands the layout out only for an `Isa` with these instructions; `check` has
                 // compared all lengths.
-                unsafe { rows_of(group, acts, tokens, out) }
+                unsafe { rows_of(group, acts, tokens, ahead, out) }
             }
 
             pub(in super::super) static TQ2_0: Layout = with_scales(pack_tq2_0, multiply_blocks);

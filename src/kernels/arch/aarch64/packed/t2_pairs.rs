@@ -267,7 +267,14 @@ macro_rules! tiles {
     };
 }
 
-fn multiply_blocks(group: &[u8], acts: &[u8], n: usize, tokens: usize, out: &mut [f32]) {
+fn multiply_blocks(
+    group: &[u8],
+    acts: &[u8],
+    n: usize,
+    tokens: usize,
+    ahead: usize,
+    out: &mut [f32],
+) {
     check(&TQ2_0, group, acts, n, tokens, out);
     let stride = act_bytes_q8_k(n);
     for (acts, out) in acts
@@ -276,7 +283,7 @@ fn multiply_blocks(group: &[u8], acts: &[u8], n: usize, tokens: usize, out: &mut
     {
         let tokens = out.len() / ROWS;
         if tokens < FEW {
-            dotprod::multiply_blocks(group, acts, n, tokens, out);
+            dotprod::multiply_blocks(group, acts, n, tokens, ahead, out);
         } else {
             // SAFETY: `layouts` hands the layout out only for an `Isa` with these instructions; `check` has compared
             // all lengths.
@@ -285,7 +292,14 @@ fn multiply_blocks(group: &[u8], acts: &[u8], n: usize, tokens: usize, out: &mut
     }
 }
 
-fn multiply_rows(group: &[u8], acts: &[u8], n: usize, tokens: usize, out: &mut [f32]) {
+fn multiply_rows(
+    group: &[u8],
+    acts: &[u8],
+    n: usize,
+    tokens: usize,
+    ahead: usize,
+    out: &mut [f32],
+) {
     check(&TL, group, acts, n, tokens, out);
     let stride = act_bytes_int8(n);
     for (acts, out) in acts
@@ -294,7 +308,7 @@ fn multiply_rows(group: &[u8], acts: &[u8], n: usize, tokens: usize, out: &mut [
     {
         let tokens = out.len() / ROWS;
         if tokens < FEW {
-            dotprod::multiply_rows(group, acts, n, tokens, out);
+            dotprod::multiply_rows(group, acts, n, tokens, ahead, out);
         } else {
             // SAFETY: `layouts` hands the layout out only for an `Isa` with these instructions; `check` has compared
             // all lengths.

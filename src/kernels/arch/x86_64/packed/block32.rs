@@ -6,7 +6,7 @@
 
 use std::arch::x86_64::*;
 
-use super::check;
+use super::{check, prefetch};
 pub(super) use crate::packed::block32::{
     Block32, Iq4Nl, Mxfp4, PackedStep, Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, RECORD, ROWS, act_bytes,
     arrange, group_bytes, pack,
@@ -100,14 +100,21 @@ unsafe fn scales<B: Block32>(block: *const u8) -> __m512 {
     _mm512_castsi512_ps(_mm512_mask_mov_epi32(normal, small, denormal))
 }
 
-fn multiply<B: Block32>(group: &[u8], acts: &[u8], n: usize, tokens: usize, out: &mut [f32]) {
+fn multiply<B: Block32>(
+    group: &[u8],
+    acts: &[u8],
+    n: usize,
+    tokens: usize,
+    ahead: usize,
+    out: &mut [f32],
+) {
     let p = const { &layout::<B>("32-blocks x16", "") };
     check(p, group, acts, n, tokens, out);
     // SAFETY: `layouts` hands the layout out only for an `Isa` with these instructions;
     // `check` has compared all lengths.
     unsafe {
         if tokens == 1 {
-            one::<B>(group, acts, out);
+            one::<B>(group, acts, ahead, out);
         } else {
             many::<B>(group, acts, acts.len() / tokens.max(1), out);
         }
@@ -160,10 +167,11 @@ unsafe fn offsets<B: Block32>(block: *const u8) -> __m512 {
 }
 
 #[target_feature(enable = "avx512f,avx512bw,avx512vnni")]
-unsafe fn one<B: Block32>(group: &[u8], act: &[u8], out: &mut [f32]) {
+unsafe fn one<B: Block32>(group: &[u8], act: &[u8], ahead: usize, out: &mut [f32]) {
     let mut sum = _mm512_setzero_ps();
     for (block, record) in group.chunks_exact(B::PACKED).zip(act.chunks_exact(RECORD)) {
         let block = block.as_ptr();
+        prefetch(block, B::PACKED, ahead);
         // SAFETY: a whole block and a whole record.
         unsafe {
             let codes = unpack::<B>(block);

@@ -1,5 +1,7 @@
 //! Kernels of the packed layouts.
 
+use std::arch::x86_64::{_MM_HINT_T1, _mm_prefetch};
+
 use trine_formats::types::TypeId;
 
 use crate::packed::{Layout, check, dword};
@@ -66,5 +68,20 @@ pub(crate) fn layouts(ty: TypeId, isa: Isa) -> &'static [&'static Layout] {
         (Level::Avx2, TypeId::F16) => list![half::F16_AVX2],
         (Level::Avx2, TypeId::BF16) => list![half::BF16_AVX2],
         _ => list![],
+    }
+}
+
+/// Asks for the `bytes` bytes that lie `ahead` bytes behind `p` to be brought into the second-level cache; 0 asks for
+/// nothing.
+///
+/// A load that misses keeps its dependent instructions waiting in the scheduler, which is full long before memory
+/// has as many requests as it could serve; a prefetch waits for nothing.
+#[inline(always)]
+fn prefetch(p: *const u8, bytes: usize, ahead: usize) {
+    if ahead > 0 {
+        for line in (0..bytes).step_by(64) {
+            // SAFETY: every x86-64 processor has the instruction, which takes any address.
+            unsafe { _mm_prefetch::<_MM_HINT_T1>(p.wrapping_add(ahead + line).cast()) };
+        }
     }
 }

@@ -12,11 +12,11 @@ use std::arch::x86_64::*;
 use trine_formats::types::TypeId;
 use trine_formats::types::{Part, info};
 
-use super::check;
 use super::lanes::{
     BLOCK, CHAINS, Q8_K, ROWS, TILE, Tile, broadcast, by_lane, dpwssd, dpwssd_at, finish, load,
     scales, step, store, unroll,
 };
+use super::{check, prefetch};
 use crate::packed::k_quants::of_32::pack;
 pub(super) use crate::packed::k_quants::of_32::{CODES, DMIN, Layout32, Q4K, Q5K, SCALES, bytes};
 use crate::packed::{Encoding, Layout};
@@ -150,13 +150,20 @@ pub(super) fn arrange_sums(act: &[u8; Q8_K], out: &mut [u8; ACT]) {
     out[SCALE..][..4].copy_from_slice(&act[..4]);
 }
 
-fn multiply<C: CodesOf32>(group: &[u8], acts: &[u8], n: usize, tokens: usize, out: &mut [f32]) {
+fn multiply<C: CodesOf32>(
+    group: &[u8],
+    acts: &[u8],
+    n: usize,
+    tokens: usize,
+    ahead: usize,
+    out: &mut [f32],
+) {
     check(const { &layout::<C>() }, group, acts, n, tokens, out);
     let act = act_bytes(n);
     if tokens == 1 {
         // SAFETY: `layouts` hands the layout out only for an `Isa` with these instructions;
         // `check` has compared all lengths.
-        unsafe { one::<C>(group, acts.as_ptr(), out) };
+        unsafe { one::<C>(group, acts.as_ptr(), ahead, out) };
         return;
     }
     for (acts, out) in acts.chunks(TILE * act).zip(out.chunks_mut(TILE * ROWS)) {
@@ -258,10 +265,11 @@ unsafe fn subtract_mins(minus: __m512, h: &Header, y: *const u8, dy: __m512) -> 
 }
 
 #[target_feature(enable = "avx512f,avx512bw,avx512vnni")]
-unsafe fn one<C: CodesOf32>(group: &[u8], acts: *const u8, out: &mut [f32]) {
+unsafe fn one<C: CodesOf32>(group: &[u8], acts: *const u8, ahead: usize, out: &mut [f32]) {
     let mut chains = [_mm512_setzero_ps(); CHAINS];
     let mut minus = _mm512_setzero_ps();
     for (b, block) in group.chunks_exact(bytes::<C>()).enumerate() {
+        prefetch(block.as_ptr(), bytes::<C>(), ahead);
         // SAFETY: block b of the activations is there, as `check` saw.
         unsafe {
             let y = acts.add(ACT * b);

@@ -16,7 +16,7 @@ use std::arch::x86_64::*;
 
 use trine_formats::types::TypeId;
 
-use super::{check, dword};
+use super::{check, dword, prefetch};
 pub(super) use crate::packed::t2::{
     Act, BLOCK, ROWS, SCALES, UNIT, UNIT_BYTES, act_bytes_int8, act_bytes_q8_k, arrange_int8,
     arrange_q8_k, group_bytes_rows, group_bytes_tq2_0, pack_rows, pack_tq2_0,
@@ -79,14 +79,21 @@ pub(super) static ROWS_X256: Layout = Layout {
     acts: "int8 x256",
     act_bytes: |n| 64 + n.next_multiple_of(256),
     arrange: arrange_int8,
-    multiply: |group, acts, n, tokens, out| {
-        multiply_rows::<false>(group, acts, n.next_multiple_of(256), tokens, out);
+    multiply: |group, acts, n, tokens, ahead, out| {
+        multiply_rows::<false>(group, acts, n.next_multiple_of(256), tokens, ahead, out);
     },
     tile: TILE,
     expansion: None,
 };
 
-pub(super) fn multiply_tq2_0(group: &[u8], acts: &[u8], n: usize, tokens: usize, out: &mut [f32]) {
+pub(super) fn multiply_tq2_0(
+    group: &[u8],
+    acts: &[u8],
+    n: usize,
+    tokens: usize,
+    ahead: usize,
+    out: &mut [f32],
+) {
     check(&TQ2_0, group, acts, n, tokens, out);
     let act = act_bytes_q8_k(n);
     for (acts, out) in acts.chunks(4 * act).zip(out.chunks_mut(4 * ROWS)) {
@@ -94,8 +101,8 @@ pub(super) fn multiply_tq2_0(group: &[u8], acts: &[u8], n: usize, tokens: usize,
         // `check` has compared all lengths.
         unsafe {
             match out.len() / ROWS {
-                1 => blocks_once::<1>(group, acts, n, act, out),
-                2 => blocks_once::<2>(group, acts, n, act, out),
+                1 => blocks_once::<1>(group, acts, n, act, ahead, out),
+                2 => blocks_once::<2>(group, acts, n, act, 0, out),
                 3 => blocks_by_planes::<3>(group, acts, n, act, out),
                 _ => blocks_by_planes::<4>(group, acts, n, act, out),
             }
@@ -109,6 +116,7 @@ pub(super) fn multiply_rows<const REVERSED: bool>(
     acts: &[u8],
     n: usize,
     tokens: usize,
+    ahead: usize,
     out: &mut [f32],
 ) {
     check(&TL, group, acts, n, tokens, out);
@@ -118,8 +126,8 @@ pub(super) fn multiply_rows<const REVERSED: bool>(
         // `check` has compared all lengths.
         unsafe {
             match out.len() / ROWS {
-                1 => rows_once::<1, REVERSED>(group, acts, act, out),
-                2 => rows_once::<2, REVERSED>(group, acts, act, out),
+                1 => rows_once::<1, REVERSED>(group, acts, act, ahead, out),
+                2 => rows_once::<2, REVERSED>(group, acts, act, 0, out),
                 3 => rows_by_planes::<3, REVERSED>(group, acts, act, out),
                 _ => rows_by_planes::<4, REVERSED>(group, acts, act, out),
             }
@@ -315,11 +323,13 @@ unsafe fn blocks_once<const T: usize>(
     acts: &[u8],
     n: usize,
     act_bytes: usize,
+    ahead: usize,
     out: &mut [f32],
 ) {
     let acts: [Act; T] = std::array::from_fn(|t| Act::new(&acts[t * act_bytes..][..act_bytes], n));
     let mut sums = [[_mm512_setzero_ps(); 2]; T];
     for (b, block) in group.chunks_exact(BLOCK).enumerate() {
+        prefetch(block.as_ptr(), BLOCK, ahead);
         let mut acc = [[[_mm512_setzero_si512(); 2]; PLANES]; T];
         // SAFETY: block b of the group and of the activations are there, as `check` saw.
         unsafe {
@@ -400,6 +410,7 @@ unsafe fn rows_once<const T: usize, const REVERSED: bool>(
     group: &[u8],
     acts: &[u8],
     act_bytes: usize,
+    ahead: usize,
     out: &mut [f32],
 ) {
     let mut acc = [[[_mm512_setzero_si512(); 2]; PLANES]; T];
@@ -407,6 +418,7 @@ unsafe fn rows_once<const T: usize, const REVERSED: bool>(
         // SAFETY: unit u of the group and of the activations are there, as `check` saw.
         unsafe {
             let w = group.as_ptr().add(u * UNIT_BYTES);
+            prefetch(w, UNIT_BYTES, ahead);
             let q = std::array::from_fn(|t| acts.as_ptr().add(t * act_bytes + 64 + UNIT * u));
             unit_once::<T, REVERSED>(w, q, &mut acc);
         }

@@ -10,7 +10,7 @@
 use std::arch::x86_64::*;
 
 use super::super::block32::{self, Block32, PackedStep, RECORD, ROWS};
-use super::super::check;
+use super::super::{check, prefetch};
 use super::{broadcast, broadcast_float, halves, load, store};
 use crate::packed::Layout;
 
@@ -60,7 +60,14 @@ fn pack<B: Block32>(w: &[u8], n: usize, out: &mut [u8]) -> bool {
     (block32::layout::<B>("", "").pack)(w, n, out)
 }
 
-fn multiply<B: Block32>(group: &[u8], acts: &[u8], n: usize, tokens: usize, out: &mut [f32]) {
+fn multiply<B: Block32>(
+    group: &[u8],
+    acts: &[u8],
+    n: usize,
+    tokens: usize,
+    ahead: usize,
+    out: &mut [f32],
+) {
     check(
         const { &layout::<B>("32-blocks x16", "") },
         group,
@@ -73,7 +80,7 @@ fn multiply<B: Block32>(group: &[u8], acts: &[u8], n: usize, tokens: usize, out:
     // lengths.
     unsafe {
         if tokens == 1 {
-            one::<B>(group, acts, out);
+            one::<B>(group, acts, ahead, out);
         } else {
             many::<B>(group, acts, acts.len() / tokens.max(1), out);
         }
@@ -89,16 +96,14 @@ fn multiply<B: Block32>(group: &[u8], acts: &[u8], n: usize, tokens: usize, out:
 unsafe fn unpack<B: Block32>(block: *const u8) -> Codes {
     let mut codes = [[_mm256_setzero_si256(); VECTORS]; 8];
     for g in 0..B::LINES {
-        for v in 0..VECTORS {
-            // SAFETY: a packed block has `LINES` lines.
-            let line = unsafe { load(block.add(B::LINES_START + 64 * g + 32 * v)) };
-            if B::LINES == 8 {
-                codes[g][v] = line;
-            } else {
-                let low = _mm256_set1_epi8(15);
-                codes[g][v] = _mm256_and_si256(line, low);
-                codes[g + 4][v] = _mm256_and_si256(_mm256_srli_epi16::<4>(line), low);
-            }
+        // SAFETY: a packed block has `LINES` lines.
+        let line = [0, 32].map(|v| unsafe { load(block.add(B::LINES_START + 64 * g + v)) });
+        if B::LINES == 8 {
+            codes[g] = line;
+        } else {
+            let low = _mm256_set1_epi8(15);
+            codes[g] = line.map(|line| _mm256_and_si256(line, low));
+            codes[g + 4] = line.map(|line| _mm256_and_si256(_mm256_srli_epi16::<4>(line), low));
         }
     }
     if let Some(table) = B::TABLE {
@@ -376,10 +381,11 @@ unsafe fn step<B: Block32>(
 }
 
 #[target_feature(enable = "avx2,f16c")]
-unsafe fn one<B: Block32>(group: &[u8], act: &[u8], out: &mut [f32]) {
+unsafe fn one<B: Block32>(group: &[u8], act: &[u8], ahead: usize, out: &mut [f32]) {
     let mut totals = [_mm256_setzero_ps(); VECTORS];
     for (block, record) in group.chunks_exact(B::PACKED).zip(act.chunks_exact(RECORD)) {
         let (block, record) = (block.as_ptr(), record.as_ptr());
+        prefetch(block, B::PACKED, ahead);
         // SAFETY: a whole block and a whole record.
         unsafe {
             let [isums] = dot::<B, 1>(&unpack::<B>(block), record, 0);

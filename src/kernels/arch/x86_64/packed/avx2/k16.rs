@@ -7,11 +7,11 @@ use std::arch::x86_64::*;
 
 use trine_formats::types::{Part, info};
 
-use super::super::check;
 use super::super::k16::{self, Acts, CodesOf16, SCALE, act_bytes, at};
 use super::super::lanes::{BLOCK, CHAINS, Q8_K, ROWS, TILE};
 use super::super::q3_k::Q3K;
 use super::super::q6_k::Q6K;
+use super::super::{check, prefetch};
 use super::lanes::{Kernel, PartSums, Tile, Token, VECTORS, by_lane, part_sum};
 use super::{broadcast_float, halves, load};
 use crate::packed::Layout;
@@ -166,7 +166,14 @@ fn corrections<C: CodesOf16>(quants: &[u8; BLOCK], out: &mut [u8; BLOCK]) {
     }
 }
 
-fn multiply<C: CodesOf16x8>(group: &[u8], acts: &[u8], n: usize, tokens: usize, out: &mut [f32]) {
+fn multiply<C: CodesOf16x8>(
+    group: &[u8],
+    acts: &[u8],
+    n: usize,
+    tokens: usize,
+    ahead: usize,
+    out: &mut [f32],
+) {
     check(const { &layout::<C>() }, group, acts, n, tokens, out);
     let stride = act_bytes::<C>(n);
     for (acts, out) in acts.chunks(TILE * stride).zip(out.chunks_mut(TILE * ROWS)) {
@@ -180,7 +187,7 @@ fn multiply<C: CodesOf16x8>(group: &[u8], acts: &[u8], n: usize, tokens: usize, 
         // lengths.
         unsafe {
             if out.len() == ROWS {
-                one::<C>(w, acts, out);
+                one::<C>(w, acts, ahead, out);
             } else {
                 tile::<C>(w, acts, out);
             }
@@ -245,13 +252,14 @@ fn step<C: CodesOf16>(token: &mut Token, l: usize, sum: __m256i) {
 }
 
 #[target_feature(enable = "avx2,f16c")]
-unsafe fn one<C: CodesOf16x8>(w: *const u8, acts: Acts, out: &mut [f32]) {
+unsafe fn one<C: CodesOf16x8>(w: *const u8, acts: Acts, ahead: usize, out: &mut [f32]) {
     let mut rows = [Token::new(), Token::new()];
     for b in 0..acts.blocks {
         // SAFETY: block b is there, of the activations too, as `check` saw.
         unsafe {
             let y = acts.at.add(C::ACT * b);
             let dy = broadcast_float(y.add(SCALE));
+            prefetch(w.add(at::<C>(b).1), C::BYTES, ahead);
             let heads = [head::<C>(w, b, 0), head::<C>(w, b, 1)];
             for ((head, _), token) in heads.iter().zip(&mut rows) {
                 token.d = _mm256_mul_ps(head.d, dy);

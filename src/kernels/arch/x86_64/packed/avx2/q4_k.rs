@@ -7,11 +7,11 @@ use std::arch::x86_64::*;
 
 use trine_formats::types::{Part, info};
 
-use super::super::check;
 use super::super::lanes::{BLOCK, CHAINS, Q8_K, ROWS, TILE};
 use super::super::q4_k::{
     self, ACT, CODES, CodesOf32, DMIN, Q4K, Q5K, REST, SCALE, SCALES, SUMS, act_bytes, bytes,
 };
+use super::super::{check, prefetch};
 use super::lanes::{Kernel, PartSums, Tile, Token, VECTORS, by_lane, part_sum};
 use super::{broadcast, broadcast_float, halves, load};
 use crate::packed::Layout;
@@ -88,7 +88,14 @@ fn arrange(act: &[u8], n: usize, out: &mut [u8]) {
     }
 }
 
-fn multiply<C: CodesOf32x8>(group: &[u8], acts: &[u8], n: usize, tokens: usize, out: &mut [f32]) {
+fn multiply<C: CodesOf32x8>(
+    group: &[u8],
+    acts: &[u8],
+    n: usize,
+    tokens: usize,
+    ahead: usize,
+    out: &mut [f32],
+) {
     check(const { &layout::<C>() }, group, acts, n, tokens, out);
     let stride = act_bytes(n);
     for (acts, out) in acts.chunks(TILE * stride).zip(out.chunks_mut(TILE * ROWS)) {
@@ -96,7 +103,7 @@ fn multiply<C: CodesOf32x8>(group: &[u8], acts: &[u8], n: usize, tokens: usize, 
         // lengths.
         unsafe {
             if out.len() == ROWS {
-                one::<C>(group, acts.as_ptr(), out);
+                one::<C>(group, acts.as_ptr(), ahead, out);
             } else {
                 tile::<C>(group, acts.as_ptr(), stride, out);
             }
@@ -203,10 +210,11 @@ fn part<C: CodesOf32>(block: *const u8, v: usize, l: usize) -> *const u8 {
 }
 
 #[target_feature(enable = "avx2,f16c")]
-unsafe fn one<C: CodesOf32x8>(group: &[u8], acts: *const u8, out: &mut [f32]) {
+unsafe fn one<C: CodesOf32x8>(group: &[u8], acts: *const u8, ahead: usize, out: &mut [f32]) {
     let mut rows = [Token::new(), Token::new()];
     for (b, block) in group.chunks_exact(bytes::<C>()).enumerate() {
         let block = block.as_ptr();
+        prefetch(block, bytes::<C>(), ahead);
         // SAFETY: block b of the activations is there, as `check` saw.
         unsafe {
             let y = acts.add(ACT * b);

@@ -14,7 +14,7 @@ use std::mem::MaybeUninit;
 use trine_formats::types::{Part, info};
 
 use super::super::t2::{self, Act, BLOCK, PLANES, ROWS, SCALES, UNIT, UNIT_BYTES};
-use super::super::{check, dword};
+use super::super::{check, dword, prefetch};
 use super::{broadcast, broadcast_float, halves, load, store};
 use crate::packed::Layout;
 
@@ -81,7 +81,14 @@ fn two_bits(block: &[u8; info::TQ1_0.bytes]) -> [u8; info::TQ2_0.bytes] {
     out
 }
 
-fn multiply_tq2_0(group: &[u8], acts: &[u8], n: usize, tokens: usize, out: &mut [f32]) {
+fn multiply_tq2_0(
+    group: &[u8],
+    acts: &[u8],
+    n: usize,
+    tokens: usize,
+    ahead: usize,
+    out: &mut [f32],
+) {
     check(&TQ2_0, group, acts, n, tokens, out);
     let stride = t2::act_bytes_q8_k(n);
     for (acts, out) in acts.chunks(TILE * stride).zip(out.chunks_mut(TILE * ROWS)) {
@@ -89,15 +96,22 @@ fn multiply_tq2_0(group: &[u8], acts: &[u8], n: usize, tokens: usize, out: &mut 
         // lengths.
         unsafe {
             match out.len() / ROWS {
-                1 => few_blocks::<1, 4>(group, acts, n, stride, out),
-                2 => few_blocks::<2, 2>(group, acts, n, stride, out),
+                1 => few_blocks::<1, 4>(group, acts, n, stride, ahead, out),
+                2 => few_blocks::<2, 2>(group, acts, n, stride, 0, out),
                 _ => many_blocks(group, acts, n, stride, out),
             }
         }
     }
 }
 
-fn multiply_rows(group: &[u8], acts: &[u8], n: usize, tokens: usize, out: &mut [f32]) {
+fn multiply_rows(
+    group: &[u8],
+    acts: &[u8],
+    n: usize,
+    tokens: usize,
+    ahead: usize,
+    out: &mut [f32],
+) {
     check(&TL, group, acts, n, tokens, out);
     let stride = (TL.act_bytes)(n);
     for (acts, out) in acts.chunks(TILE * stride).zip(out.chunks_mut(TILE * ROWS)) {
@@ -105,8 +119,8 @@ fn multiply_rows(group: &[u8], acts: &[u8], n: usize, tokens: usize, out: &mut [
         // lengths.
         unsafe {
             match out.len() / ROWS {
-                1 => few_rows::<1, 4>(group, acts, stride, out),
-                2 => few_rows::<2, 2>(group, acts, stride, out),
+                1 => few_rows::<1, 4>(group, acts, stride, ahead, out),
+                2 => few_rows::<2, 2>(group, acts, stride, 0, out),
                 _ => many_rows(group, acts, stride, out),
             }
         }
@@ -145,11 +159,10 @@ unsafe fn add_unit<const T: usize, const V: usize, const REVERSED: bool>(
             let zero = _mm256_setzero_si256();
             let (mut plain, mut fourfold) = ([[zero; V]; T], [[zero; V]; T]);
             for c in chunks..chunks + 4 {
-                // SAFETY: a unit has 32 dwords of activations.
                 let y: [[__m256i; PLANES]; T] = std::array::from_fn(|t| {
-                    std::array::from_fn(|s| unsafe {
-                        broadcast(q[t].add(4 * place::<REVERSED>(s, c)))
-                    })
+                    let at = |s| q[t].wrapping_add(4 * place::<REVERSED>(s, c));
+                    // SAFETY: a unit has 32 dwords of activations.
+                    std::array::from_fn(|s| unsafe { broadcast(at(s)) })
                 });
                 for v in 0..V {
                     // SAFETY: a unit has eight chunks of four vectors.
@@ -198,11 +211,13 @@ unsafe fn few_blocks<const T: usize, const V: usize>(
     acts: &[u8],
     n: usize,
     stride: usize,
+    ahead: usize,
     out: &mut [f32],
 ) {
     let acts: [Act; T] = std::array::from_fn(|t| Act::new(&acts[t * stride..][..stride], n));
     let mut totals = [[_mm256_setzero_ps(); VECTORS]; T];
     for (b, block) in group.chunks_exact(BLOCK).enumerate() {
+        prefetch(block.as_ptr(), BLOCK, ahead);
         let mut sums = [[_mm256_setzero_si256(); VECTORS]; T];
         // SAFETY: block b of the group and of the activations are there, as `check` saw.
         unsafe {
@@ -230,10 +245,12 @@ unsafe fn few_rows<const T: usize, const V: usize>(
     group: &[u8],
     acts: &[u8],
     stride: usize,
+    ahead: usize,
     out: &mut [f32],
 ) {
     let mut totals = [[_mm256_setzero_si256(); VECTORS]; T];
     for (u, unit) in group.chunks_exact(UNIT_BYTES).enumerate() {
+        prefetch(unit.as_ptr(), UNIT_BYTES, ahead);
         let mut sums = [[_mm256_setzero_si256(); VECTORS]; T];
         // SAFETY: unit u of the activations is there, as `check` saw.
         unsafe {

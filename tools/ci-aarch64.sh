@@ -5,6 +5,7 @@
 #   bash tools/ci-aarch64.sh --all            that, the other types, the engine's tests of logits, lints of all crates
 #   bash tools/ci-aarch64.sh --cpu NAME ARGS  `cargo test --release ARGS` on one emulated processor
 #   bash tools/ci-aarch64.sh --run CMD ARGS   a command in the environment of the cross compiler
+#   bash tools/ci-aarch64.sh --count TYPE...  instructions of products of packed rows, by instruction set
 #
 # Compiler, linker and emulator are unpacked into target/aarch64; nothing is installed, and root is not needed.
 # What cannot be had is said and skipped; with TRINE_AARCH64=required that is an error.
@@ -100,8 +101,15 @@ lint() {
     "$root/usr/bin/cargo-clippy" clippy --all-targets "$@" -- -D warnings
 }
 
-# The hashes that `examples/logits` prints for the type `$1` of the bundled model: of the program for this machine, which
-# `cargo test` has left in target/release, and of the one for ARM on the processors `$2`...
+# The programs for this machine, if `cargo test` has not left them in target/release.
+native() {
+    [ ! -x target/release/rquantize ] || [ ! -x target/release/examples/logits ] || return 0
+    env -u RUSTC -u RUSTDOC -u CARGO_TARGET_DIR -u CARGO_BUILD_TARGET -u LD_LIBRARY_PATH \
+        "$CARGO" build --release --workspace --bin rquantize --example logits
+}
+
+# The hashes that `examples/logits` prints for the type `$1` of the bundled model: of the program for this machine and of
+# the one for ARM on the processors `$2`...
 same_hashes() {
     local type=$1 model=$PWD/testdata/models/trilm-wt-5.8m-F16.gguf file=$home/models/$1.gguf cpu
     [ "$type" != F16 ] || file=$model
@@ -117,11 +125,38 @@ same_hashes() {
     done
 }
 
+# Weights times activations for each instruction of a product of 2048 columns, with one token and with 16, for the types
+# that are named. What is done once is taken off: the difference of two runs counts.
+count() {
+    local plugin=$home/count.so program=$CARGO_TARGET_DIR/$target/release/examples/product
+    env -u LD_LIBRARY_PATH cc -O2 -shared -fPIC -o "$plugin" tools/aarch64-count.c
+    release build -p trine-kernels --example product
+    local type tokens isa rounds instructions products
+    for type in "$@"; do
+        for tokens in 1 16; do
+            for isa in scalar neon dotprod i8mm; do
+                instructions=() products=()
+                for rounds in 1 3; do
+                    products+=("$(TRINE_ISA=$isa "${emulator[@]}" -cpu max -plugin "$plugin" "$program" "$type" 2048 $tokens $rounds 2>"$home/count")")
+                    instructions+=("$(cat "$home/count")")
+                done
+                awk -v what="$type, $tokens tokens, $isa" -v products=$((products[1] - products[0])) \
+                    -v instructions=$((instructions[1] - instructions[0])) 'BEGIN { printf "%-32s %6.2f\n", what, products / instructions }'
+            done
+        done
+    done
+}
+
 processor max
 case "${1:-}" in
 --run)
     shift
     exec "$@"
+    ;;
+--count)
+    shift
+    count "$@"
+    exit
     ;;
 --cpu)
     processor "$2"
@@ -140,6 +175,7 @@ for cpu in max neoverse-n1 cortex-a72; do
     processor $cpu
     release test -p trine-kernels --lib -- --skip encoders_give_the_bytes --skip tests::kernels_give_the_bits_of_dot_ref
 done
+native
 release build -p trine --example logits
 rm -rf "$home/models"
 mkdir -p "$home/models"

@@ -15,11 +15,25 @@ pub enum Level {
     Avx2,
     /// The above with AVX-512 F, BW, VL, DQ and VNNI.
     Avx512,
+    /// 64-bit ARM: every such processor has these vectors.
+    Neon,
+    /// The above with `SDOT`, sums of four products of bytes: Cortex-A75, Neoverse N1, Apple A11 and what came after them.
+    Dotprod,
+    /// The above with `SMMLA`, products of 2 x 8 by 8 x 2 matrices of bytes: Neoverse V1 and N2, Apple M2 and what came
+    /// after them.
+    I8mm,
 }
 
 impl Level {
     /// All instruction sets. Each stands behind those that it extends.
-    pub const ALL: &[Level] = &[Level::Scalar, Level::Avx2, Level::Avx512];
+    pub const ALL: &[Level] = &[
+        Level::Scalar,
+        Level::Avx2,
+        Level::Avx512,
+        Level::Neon,
+        Level::Dotprod,
+        Level::I8mm,
+    ];
 
     /// The name that `TRINE_ISA` takes.
     pub fn name(self) -> &'static str {
@@ -27,6 +41,9 @@ impl Level {
             Level::Scalar => "scalar",
             Level::Avx2 => "avx2",
             Level::Avx512 => "avx512",
+            Level::Neon => "neon",
+            Level::Dotprod => "dotprod",
+            Level::I8mm => "i8mm",
         }
     }
 
@@ -34,8 +51,19 @@ impl Level {
     pub fn base(self) -> Option<Level> {
         match self {
             Level::Scalar => None,
-            Level::Avx2 => Some(Level::Scalar),
+            Level::Avx2 | Level::Neon => Some(Level::Scalar),
             Level::Avx512 => Some(Level::Avx2),
+            Level::Dotprod => Some(Level::Neon),
+            Level::I8mm => Some(Level::Dotprod),
+        }
+    }
+
+    /// Whether it belongs to another architecture than this program, which then has no kernels for it.
+    pub fn is_foreign(self) -> bool {
+        match self {
+            Level::Scalar => false,
+            Level::Avx2 | Level::Avx512 => !cfg!(target_arch = "x86_64"),
+            Level::Neon | Level::Dotprod | Level::I8mm => !cfg!(target_arch = "aarch64"),
         }
     }
 
@@ -53,26 +81,25 @@ impl Level {
     }
 
     /// What the instruction set adds to its base, and whether this processor has it.
-    #[cfg(target_arch = "x86_64")]
     fn features(self) -> Vec<(&'static str, bool)> {
-        macro_rules! detected {
+        #[cfg(target_arch = "x86_64")]
+        macro_rules! x86_64 {
+            ($($feature:tt)*) => { vec![$(($feature, is_x86_feature_detected!($feature))),*] };
+        }
+        #[cfg(not(target_arch = "x86_64"))]
+        macro_rules! x86_64 {
             ($($feature:tt)*) => {
-                vec![$(($feature, is_x86_feature_detected!($feature))),*]
+                vec![("x86-64", false)]
             };
         }
         match self {
             Level::Scalar => Vec::new(),
-            Level::Avx2 => detected!["avx2" "fma" "f16c"],
-            Level::Avx512 => detected!["avx512f" "avx512bw" "avx512vl" "avx512dq" "avx512vnni"],
-        }
-    }
-
-    /// What the instruction set adds to its base, and whether this processor has it.
-    #[cfg(not(target_arch = "x86_64"))]
-    fn features(self) -> Vec<(&'static str, bool)> {
-        match self {
-            Level::Scalar => Vec::new(),
-            Level::Avx2 | Level::Avx512 => vec![("x86-64", false)],
+            Level::Avx2 => x86_64!("avx2" "fma" "f16c"),
+            Level::Avx512 => x86_64!("avx512f" "avx512bw" "avx512vl" "avx512dq" "avx512vnni"),
+            #[cfg(target_arch = "aarch64")]
+            _ => crate::arch::aarch64::features(self),
+            #[cfg(not(target_arch = "aarch64"))]
+            Level::Neon | Level::Dotprod | Level::I8mm => vec![("64-bit ARM", false)],
         }
     }
 }
@@ -102,8 +129,11 @@ pub struct Isa {
 #[non_exhaustive]
 pub enum IsaError {
     /// Not one of the names.
-    #[error("TRINE_ISA={0:?} is not known; use scalar, avx2 or avx512, or unset it")]
-    Unknown(String),
+    #[error("TRINE_ISA={name:?} is not known; use {known}, or unset it", known = names())]
+    Unknown {
+        /// What the variable holds.
+        name: String,
+    },
     /// A known name that this processor cannot run.
     #[error("TRINE_ISA={wanted}: this processor has only {have}; use that or unset it")]
     Unsupported {
@@ -112,6 +142,13 @@ pub enum IsaError {
         /// The best this processor has.
         have: Level,
     },
+}
+
+/// The names of this architecture's instruction sets, as a list in words.
+fn names() -> String {
+    let native = Level::ALL.iter().filter(|level| !level.is_foreign());
+    let names: Vec<&str> = native.map(|level| level.name()).collect();
+    names.join(" or ")
 }
 
 impl Isa {
@@ -157,7 +194,9 @@ impl Isa {
 
     fn from_name(name: &str) -> Result<Isa, IsaError> {
         let wanted = Level::ALL.iter().find(|level| level.name() == name);
-        let &wanted = wanted.ok_or_else(|| IsaError::Unknown(name.to_owned()))?;
+        let &wanted = wanted.ok_or_else(|| IsaError::Unknown {
+            name: name.to_owned(),
+        })?;
         Isa::of(wanted).ok_or_else(|| IsaError::Unsupported {
             wanted,
             have: Isa::detect().level,
@@ -168,7 +207,7 @@ impl Isa {
     ///
     /// # Safety
     /// The processor has `level`.
-    #[cfg_attr(not(target_arch = "x86_64"), expect(dead_code))]
+    #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
     pub(crate) const unsafe fn assume(level: Level) -> Isa {
         Isa {
             level,
@@ -254,6 +293,13 @@ mod tests {
     fn the_isa_is_named_or_detected() {
         assert_eq!(Isa::from_name("scalar"), Ok(Isa::scalar()));
         assert!(Isa::from_name("sse9").is_err_and(|e| e.to_string().contains("sse9")));
+        // a name of another architecture is known, refused, and not proposed
+        let foreign = Level::ALL.iter().filter(|level| level.is_foreign());
+        for &level in foreign {
+            assert!(Isa::of(level).is_none() && !names().contains(level.name()));
+            assert!(!Isa::detect().has(level));
+        }
+        assert!(names().contains(Isa::detect().name()));
         for &level in Level::ALL {
             match Isa::from_name(level.name()) {
                 Ok(isa) => assert!(isa.level() == level && Isa::of(level) == Some(isa)),
@@ -277,6 +323,17 @@ mod tests {
             }
         }
         assert_eq!(Isa::scalar().lower_to(Level::Avx2), None);
+    }
+
+    #[test]
+    fn sets_of_two_architectures_include_one_another_in_nothing_but_the_portable_one() {
+        use Level::{Avx2, Avx512, Dotprod, I8mm, Neon};
+        for x86 in [Avx2, Avx512] {
+            for arm in [Neon, Dotprod, I8mm] {
+                assert!(!x86.includes(arm) && !arm.includes(x86));
+            }
+        }
+        assert!(I8mm.includes(Dotprod) && Dotprod.includes(Neon) && !Neon.includes(Dotprod));
     }
 
     #[test]

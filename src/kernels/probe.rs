@@ -1,9 +1,11 @@
 //! What the processor does at best: loops without a result of interest, for kernels to be measured
 //! against.
 
+use crate::Isa;
+#[cfg(target_arch = "x86_64")]
+use crate::Level;
 #[cfg(target_arch = "x86_64")]
 use crate::arch::x86_64::probe as x86_64;
-use crate::{Isa, Level};
 
 /// Independent chains of a multiplication loop: more than latency times issue rate of any processor.
 pub(crate) const CHAINS: usize = 12;
@@ -17,7 +19,7 @@ pub fn read(data: &[u8]) -> u64 {
         Level::Avx512 => return unsafe { x86_64::read_avx512(data) },
         // SAFETY: the level is that of an `Isa`, which proves that the processor has it.
         Level::Avx2 => return unsafe { x86_64::read_avx2(data) },
-        Level::Scalar => {}
+        _ => {}
     }
     let words = data.as_chunks::<8>().0;
     words.iter().fold(0, |a, w| a ^ u64::from_le_bytes(*w))
@@ -32,7 +34,7 @@ pub fn multiply_int8(isa: Isa, rounds: u64) -> (u64, i32) {
         Level::Avx512 => return unsafe { x86_64::int8_avx512(rounds) },
         // SAFETY: the level is that of an `Isa`, which proves that the processor has it.
         Level::Avx2 => return unsafe { x86_64::int8_avx2(rounds) },
-        Level::Scalar => {}
+        _ => {}
     }
     let _ = isa;
     let (a, b) = std::hint::black_box((3i32, 5i32));
@@ -53,7 +55,7 @@ pub fn multiply_f32(isa: Isa, rounds: u64) -> (u64, f32) {
         Level::Avx512 => return unsafe { x86_64::f32_avx512(rounds) },
         // SAFETY: the level is that of an `Isa`, which proves that the processor has it.
         Level::Avx2 => return unsafe { x86_64::f32_avx2(rounds) },
-        Level::Scalar => {}
+        _ => {}
     }
     let _ = isa;
     let (a, b) = std::hint::black_box((0.5f32, 0.25f32));
@@ -89,7 +91,7 @@ mod tests {
             assert_eq!(multiply_int8(isa, 100).0, 100 * per_round);
             assert!(multiply_f32(isa, 100).1.is_finite());
         }
-        if let Some(isa) = Isa::of(Level::Avx512) {
+        if let Some(isa) = Isa::of(crate::Level::Avx512) {
             let (n, sum) = multiply_int8(isa, 10);
             assert_eq!(i64::from(sum), n as i64 * -15);
         }

@@ -48,7 +48,7 @@ pub mod ternary;
 mod ternary_layout;
 pub mod tl1;
 pub mod tl2;
-mod tq1_0;
+pub mod tq1_0;
 mod tq2_0;
 pub mod trits;
 mod weighted;

@@ -16,7 +16,7 @@
 //! It is the packing of 5 trits in 8 bits of [`super::trits`], where it is said why nothing is lost.
 
 use super::num::{f16_at, put_f16};
-use super::tq2_0::codes;
+use super::tq2_0::{self, codes};
 use super::{Field, Format, Part, TypeId, TypeInfo, q8_k};
 
 const BLOCK: usize = 256;
@@ -71,6 +71,16 @@ fn for_each_code(block: &[u8; BYTES], mut f: impl FnMut(usize, u8)) {
             }
         }
     }
+}
+
+/// The same weights as a block of TQ2_0: each digit is its code, and the scale is the same.
+pub fn to_tq2_0(block: &[u8; BYTES]) -> [u8; tq2_0::BYTES] {
+    let mut out = [0; tq2_0::BYTES];
+    out[tq2_0::CODES..].copy_from_slice(&block[SCALE_AT..]);
+    for_each_code(block, |e, code| {
+        out[tq2_0::PLANE * (e / 128) + e % tq2_0::PLANE] |= code << (2 * (e / tq2_0::PLANE % 4));
+    });
+    out
 }
 
 fn decode(row: &[u8], out: &mut [f32]) {

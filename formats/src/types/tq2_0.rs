@@ -17,10 +17,11 @@ use super::num::{amax, f16_at, inverse, lround_low32, put_f16};
 use super::{Field, Format, Part, TypeId, TypeInfo, q8_k};
 
 const BLOCK: usize = 256;
-const BYTES: usize = 66;
-const CODES: usize = 64;
+pub(super) const BYTES: usize = 66;
+/// Bytes of codes, before the scale.
+pub(super) const CODES: usize = 64;
 /// Bytes of one half of the codes, and the distance of weights that share a byte.
-const PLANE: usize = 32;
+pub(super) const PLANE: usize = 32;
 const _: () =
     assert!(BYTES == CODES + size_of::<u16>() && CODES * 4 == BLOCK && PLANE * 2 == CODES);
 

@@ -14,6 +14,7 @@ use trine_formats::anyprec::{BLOCK, MAX_BITS, words};
 use crate::Isa;
 #[cfg(target_arch = "x86_64")]
 use crate::Level;
+#[cfg(any(test, target_arch = "x86_64"))]
 use crate::aligned::AlignedBytes;
 #[cfg(target_arch = "x86_64")]
 use crate::arch::x86_64::bitplane as x86_64;
@@ -80,6 +81,7 @@ impl<'a> Rows<'a> {
     }
 
     /// Whether every group is whole blocks, which the vector kernels ask for.
+    #[cfg(any(test, target_arch = "x86_64"))]
     pub(crate) fn in_blocks(&self) -> bool {
         in_blocks(self.columns, self.groups)
     }
@@ -254,4 +256,5 @@ impl Rows<'_> {
 }
 
 /// Memory for rows that were looked up, aligned to 64.
+#[cfg(target_arch = "x86_64")]
 pub(crate) type RowMemory = AlignedBytes;

@@ -199,13 +199,12 @@ pub fn multiply(
 ) {
     assert!(reads_packed(isa), "{isa} reads no packed rows");
     rows.check(form, acts, tokens, out);
-    if tokens == 0 {
-        return;
-    }
     #[cfg(target_arch = "x86_64")]
-    // SAFETY: `reads_packed` has found the instructions, and the lengths were checked.
-    unsafe {
-        crate::arch::x86_64::bitplane::multiply_packed(rows, form, acts, tokens, out);
+    if tokens > 0 {
+        // SAFETY: `reads_packed` has found the instructions, and the lengths were checked.
+        unsafe {
+            crate::arch::x86_64::bitplane::multiply_packed(rows, form, acts, tokens, out);
+        }
     }
 }
 
@@ -259,4 +258,5 @@ pub fn pack_tables(
         use crate::arch::x86_64::bitplane::packed512;
         packed512::pack_tables(rows, path == NumberPath::I16, out, scales);
     }
+    let _ = path;
 }

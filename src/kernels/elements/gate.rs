@@ -56,9 +56,16 @@ pub fn squared_reglu(isa: Isa, gate: &mut [f32], up: &[f32]) {
 #[inline(always)]
 fn squared_reglu_loop(gate: &mut [f32], up: &[f32]) {
     for (g, u) in gate.iter_mut().zip(up) {
-        let r = if *g > 0.0 { *g } else { 0.0 };
+        let r = if is_positive(*g) { *g } else { 0.0 };
         *g = (r * r) * u;
     }
+}
+
+/// `x > 0`, by its bits. Compilers for ARM take a comparison with this choice for a maximum, whose instruction lets a
+/// signaling NaN through, where the comparison is false.
+#[inline(always)]
+fn is_positive(x: f32) -> bool {
+    x.to_bits().wrapping_sub(1) < f32::INFINITY.to_bits()
 }
 
 /// `gate = gelu(gate) * up`, element by element.
@@ -161,10 +168,24 @@ mod tests {
     }
 
     #[test]
+    fn positive_is_what_compares_as_greater_than_zero() {
+        // the ends of all classes: zeros, subnormal and normal numbers, infinities, signaling and quiet NaN
+        let ends = [0, 1, 0x007F_FFFF, 0x0080_0000, 0x7F7F_FFFF, 0x7F80_0000];
+        let nan = [0x7F80_0001, 0x7FBF_FFFF, 0x7FC0_0000, 0x7FFF_FFFF];
+        for magnitude in ends.into_iter().chain(nan) {
+            for bits in [magnitude, magnitude | 1 << 31] {
+                let x = f32::from_bits(bits);
+                assert_eq!(is_positive(x), x > 0.0, "{bits:08x}");
+            }
+        }
+    }
+
+    #[test]
     fn gates_give_the_bits_of_their_formulas() {
         check("swiglu", swiglu, |g, u| silu(g) * u);
         check("squared reglu", squared_reglu, |g, u| {
-            let r = if g > 0.0 { g } else { 0.0 };
+            // Not `if g > 0.0`: see `is_positive`.
+            let r = if is_positive(g) { g } else { 0.0 };
             (r * r) * u
         });
         let gelu = |g: f32| {

@@ -8,6 +8,9 @@ pub const AVX2_ROWS: usize = 4;
 /// Rows of four lines that AVX-512's registers hold: 32 of 8 `f64`, less the same.
 pub const AVX512_ROWS: usize = 5;
 
+/// Rows of sums that NEON's registers hold: 32 of 2 `f64`, less the same.
+pub const NEON_ROWS: usize = 4;
+
 /// Magnitude and sign of a widened half float.
 const MASK: u64 = 0x81FF_FC00_0000_0000;
 /// Of a widened bfloat.

@@ -17,6 +17,8 @@
 
 use trine_formats::types::num::{f16_to_f32, f32_to_f16};
 
+#[cfg(target_arch = "aarch64")]
+use crate::arch::aarch64::halves as aarch64;
 #[cfg(target_arch = "x86_64")]
 use crate::arch::x86_64::halves as x86_64;
 use crate::{Isa, Level, size};
@@ -89,9 +91,10 @@ pub fn is_special(half: u16) -> bool {
 /// Rows of coefficients that share the widening of a line; more are done in turns.
 pub fn rows_at_once(isa: Isa) -> usize {
     match isa.level() {
-        Level::Scalar => 1,
         Level::Avx2 => lanes::AVX2_ROWS,
         Level::Avx512 => lanes::AVX512_ROWS,
+        Level::Neon | Level::Dotprod | Level::I8mm => lanes::NEON_ROWS,
+        Level::Scalar => 1,
     }
 }
 
@@ -322,6 +325,9 @@ pub fn coefficients(isa: Isa, x: &[f32], out: &mut [f64]) {
         #[cfg(target_arch = "x86_64")]
         // SAFETY: `isa` proves that the processor has AVX-512 F and DQ; the lengths were compared.
         Level::Avx512 => unsafe { x86_64::coefficients_avx512(x, out) },
+        #[cfg(target_arch = "aarch64")]
+        // SAFETY: `isa` proves that the processor has NEON, which every instruction set here includes but the portable one.
+        Level::Neon | Level::Dotprod | Level::I8mm => unsafe { aarch64::coefficients(x, out) },
         _ => 0,
     };
     for (out, &x) in out[done..].iter_mut().zip(&x[done..]) {
@@ -375,6 +381,11 @@ fn round(isa: Isa, x: &[f32]) -> ([u16; LINE], bool) {
         #[cfg(target_arch = "x86_64")]
         // SAFETY: `isa` proves that the processor has F16C, and AVX with AVX2.
         (Level::Avx2, Ok(x)) => halves = unsafe { x86_64::round_avx2(x) },
+        #[cfg(target_arch = "aarch64")]
+        (Level::Neon | Level::Dotprod | Level::I8mm, Ok(x)) => {
+            // SAFETY: `isa` proves that the processor has NEON.
+            halves = unsafe { aarch64::round(x) };
+        }
         _ => halves
             .iter_mut()
             .zip(x)

@@ -5,6 +5,8 @@
 
 use super::lanes::Scalar;
 use super::{BLOCK, LINE, Line, STEPS};
+#[cfg(target_arch = "aarch64")]
+use crate::arch::aarch64::halves::Neon;
 #[cfg(target_arch = "x86_64")]
 use crate::arch::x86_64::halves::{Avx2, Avx512};
 use crate::simd::Doubles;
@@ -161,12 +163,13 @@ impl<T: Target, const BRAIN: bool> Call<T, BRAIN> {
         // SAFETY: `isa` proves that the processor has the instruction set, and the caller says that the numbers fit the pointers.
         unsafe {
             match isa.level() {
-                Level::Scalar => self.all::<Scalar>(),
                 #[cfg(target_arch = "x86_64")]
                 Level::Avx2 => self.avx2(),
                 #[cfg(target_arch = "x86_64")]
                 Level::Avx512 => self.avx512(),
-                #[cfg(not(target_arch = "x86_64"))]
+                #[cfg(target_arch = "aarch64")]
+                Level::Neon | Level::Dotprod | Level::I8mm => self.neon(),
+                // The portable one, and those of other architectures, which are never found here.
                 _ => self.all::<Scalar>(),
             }
         }
@@ -184,6 +187,13 @@ impl<T: Target, const BRAIN: bool> Call<T, BRAIN> {
     unsafe fn avx512(self) {
         // SAFETY: this function has the features, and its caller says that the numbers fit the pointers.
         unsafe { self.all::<Avx512>() }
+    }
+
+    #[cfg(target_arch = "aarch64")]
+    #[target_feature(enable = "neon")]
+    unsafe fn neon(self) {
+        // SAFETY: this function has the features, and its caller says that the numbers fit the pointers.
+        unsafe { self.all::<Neon>() }
     }
 
     /// All rows, in even turns of as many as the registers hold.

@@ -15,8 +15,18 @@ use trine_formats::types::TypeId;
 
 use super::Isa;
 use super::ternary::Quantizer;
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+use super::{MAX_COLUMNS, size};
 
 mod arena;
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+pub(crate) mod block32;
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+pub(crate) mod half;
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+pub(crate) mod k_quants;
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+pub(crate) mod t2;
 #[cfg(test)]
 mod tests;
 
@@ -47,7 +57,7 @@ pub struct Layout {
     pub group_bytes: fn(n: usize) -> usize,
     /// `pack(w, n, out)`: up to `rows` whole file rows to one group. False when these weights cannot be held
     /// this way (`out` is then undefined); rows that are missing become anything that does no harm.
-    pub pack: fn(w: &[u8], n: usize, out: &mut [u8]) -> bool,
+    pub pack: Pack,
     /// Name of the arrangement of the activations: layouts with the same one share the rows.
     pub acts: &'static str,
     /// `act_bytes(n)`: bytes of one arranged activation row, a multiple of 64.
@@ -62,6 +72,9 @@ pub struct Layout {
     /// What to make of a group before several tokens are multiplied with it.
     pub expansion: Option<Expansion>,
 }
+
+/// See [`Layout::pack`].
+pub type Pack = fn(w: &[u8], n: usize, out: &mut [u8]) -> bool;
 
 /// `multiply(group, acts, n, tokens, ahead, out)`: `out[t * rows + lane]` = dot of the lane's row and token t, with the bits
 /// of `dot_ref` (a NaN stays a NaN). `acts` is `tokens` arranged rows, 64-byte aligned.
@@ -87,7 +100,11 @@ pub fn layouts(ty: TypeId, isa: Isa) -> &'static [&'static Layout] {
     {
         crate::arch::x86_64::layouts(ty, isa)
     }
-    #[cfg(not(target_arch = "x86_64"))]
+    #[cfg(target_arch = "aarch64")]
+    {
+        crate::arch::aarch64::layouts(ty, isa)
+    }
+    #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
     {
         let _ = (ty, isa);
         &[]
@@ -140,4 +157,40 @@ pub fn multiply_group(
             first += tokens;
         }
     });
+}
+
+/// Checks the lengths that every kernel relies on.
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+pub(crate) fn check(p: &Layout, group: &[u8], acts: &[u8], n: usize, tokens: usize, out: &[f32]) {
+    let block = match p.encoding {
+        Encoding::Type(TypeId::Q8_K) => 256,
+        Encoding::Type(TypeId::Q8_0 | TypeId::Q8_1) => 32,
+        _ => 1,
+    };
+    assert!(
+        n <= MAX_COLUMNS && n.is_multiple_of(block),
+        "{}: {n} columns",
+        p.name
+    );
+    assert_eq!(group.len(), (p.group_bytes)(n), "{}: group", p.name);
+    assert_eq!(
+        acts.len(),
+        size([tokens, (p.act_bytes)(n)]),
+        "{}: activations",
+        p.name
+    );
+    assert_eq!(out.len(), size([tokens, p.rows]), "{}: outputs", p.name);
+    assert!(
+        acts.as_ptr().addr().is_multiple_of(64),
+        "{}: alignment",
+        p.name
+    );
+}
+
+/// Dword `i` of `bytes`.
+#[inline]
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+pub(crate) fn dword(bytes: &[u8], i: usize) -> [u8; 4] {
+    let b = &bytes[4 * i..4 * i + 4];
+    [b[0], b[1], b[2], b[3]]
 }

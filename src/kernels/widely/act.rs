@@ -59,6 +59,7 @@ pub(crate) struct Block<'a> {
     /// Scales of the real and of the imaginary parts.
     pub scales: [f32; 2],
     /// Sums of the integers of both.
+    #[cfg(target_arch = "x86_64")]
     pub sums: [i32; 2],
 }
 
@@ -71,6 +72,7 @@ pub(crate) fn block(acts: &[u8], blocks: usize, block: usize) -> Block<'_> {
     Block {
         ints: &ints.as_chunks().0[block],
         scales: [0, 4].map(|at| f32::from_le_bytes(field(at))),
+        #[cfg(target_arch = "x86_64")]
         sums: [8, 12].map(|at| i32::from_le_bytes(field(at))),
     }
 }

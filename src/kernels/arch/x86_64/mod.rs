@@ -333,8 +333,8 @@ pub(crate) fn mat_rows(ty: TypeId, isa: Isa) -> Option<MatRows> {
 /// The encoder of an activation type for an instruction set that the processor has.
 pub(crate) fn quantize_act(act: TypeId, isa: Isa) -> Option<QuantizeAct> {
     match isa.level() {
-        Level::Scalar => None,
         Level::Avx2 => quantize::encoder(act),
         Level::Avx512 => quantize512::encoder(act),
+        _ => None,
     }
 }

@@ -111,8 +111,8 @@ fn compare_avx512(a: &[f32], b: &[f32]) -> Option<usize> {
 /// The comparison of rows for an instruction set that the processor has.
 pub(crate) fn compare_rows(isa: Isa) -> Option<CompareRows> {
     match isa.level() {
-        Level::Scalar => None,
         Level::Avx2 => Some(safe!(fn(a: &[f32], b: &[f32]) -> Option<usize> = compare_avx2)),
         Level::Avx512 => Some(safe!(fn(a: &[f32], b: &[f32]) -> Option<usize> = compare_avx512)),
+        _ => None,
     }
 }

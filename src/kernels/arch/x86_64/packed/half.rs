@@ -1,156 +1,40 @@
-//! Half floats and bfloats, 32 rows interleaved: the words of [`crate::halves`].
-//!
-//! ```text
-//! quad k = 0..n/4, row r = 0..32:   word at (32k + r) * 8 = columns 4k..4k + 4 of row r
-//! ```
-//!
-//! What the columns lack of whole words is zero on both sides: it adds +0 to a sum that starts at +0
-//! and so never is -0.
-//!
-//! Activations are `f64` times the scale that makes up for the widening.
-//!
-//! F16: products are exact, so the sum is the reference's whatever the values; weights with an
-//! infinity or a NaN, which the widening would take for numbers, stay rows.
-//!
-//! BF16: the reference rounds the product to `f32`, which changes nothing as long as every product is zero
-//! or lies where `f32` has all its bits. A group and a token note the least and the greatest exponent
-//! of theirs, 64 bytes each before the words and the values; where the exponents add up to too little
-//! or too much, that token takes a loop that does round.
+//! Half floats and bfloats, 32 rows interleaved: the layouts of [`crate::packed::half`].
 
 use std::arch::x86_64::*;
 
-use trine_formats::types::TypeId;
-use trine_formats::types::num::{bf16_to_f32, f16_to_f32};
-
-use super::check;
-use crate::halves::{self, BRAIN_SCALE, Coefficients, LANES, SCALE, STEPS};
-use crate::packed::{Encoding, Layout, Multiply};
+use crate::halves::SCALE;
+use crate::packed::Layout;
+use crate::packed::half::{Set, bf16, f16};
 use crate::{Isa, Level};
 
-/// Bytes of a row of words.
-const QUAD: usize = LANES * 8;
-/// Tokens of a call: whole turns of five, and of the four that AVX2 takes at once.
-const TOKENS: usize = 20;
-/// Bytes of the exponents.
-const HEAD: usize = 64;
+struct Avx2;
+struct Avx512;
 
-const fn f16(multiply: Multiply) -> Layout {
-    Layout {
-        name: "f16 x32",
-        dense: false,
-        rows: LANES,
-        encoding: Encoding::Type(TypeId::F16),
-        group_bytes: |n| n.div_ceil(STEPS) * QUAD,
-        pack: pack_f16,
-        acts: "f16 as f64",
-        act_bytes: act_bytes_f16,
-        arrange: arrange_f16,
-        multiply,
-        tile: TOKENS,
-        expansion: None,
-    }
-}
+macro_rules! set {
+    ($set:ident) => {
+        impl Set for $set {
+            unsafe fn isa() -> Isa {
+                // SAFETY: the caller says that the processor has it.
+                unsafe { Isa::assume(Level::$set) }
+            }
 
-const fn bf16(multiply: Multiply) -> Layout {
-    Layout {
-        name: "bf16 x32",
-        dense: false,
-        rows: LANES,
-        encoding: Encoding::Type(TypeId::BF16),
-        group_bytes: |n| HEAD + n.div_ceil(STEPS) * QUAD,
-        pack: pack_bf16,
-        acts: "bf16 as f64",
-        act_bytes: |n| HEAD + act_bytes_f16(n),
-        arrange: arrange_bf16,
-        multiply,
-        tile: TOKENS,
-        expansion: None,
-    }
-}
-
-pub(super) static F16_AVX2: Layout = f16(multiply_f16::<false>);
-pub(super) static F16: Layout = f16(multiply_f16::<true>);
-pub(super) static BF16_AVX2: Layout = bf16(multiply_bf16::<false>);
-pub(super) static BF16: Layout = bf16(multiply_bf16::<true>);
-
-/// The instruction set of the layouts for AVX-512, or for AVX2.
-fn isa<const AVX512: bool>() -> Isa {
-    let level = if AVX512 { Level::Avx512 } else { Level::Avx2 };
-    // SAFETY: `layouts` hands these layouts out only for an `Isa` of their level, which proves that the processor has it.
-    unsafe { Isa::assume(level) }
-}
-
-/// Number of rows in `w`.
-fn rows(w: &[u8], n: usize) -> usize {
-    let rows = w.len().checked_div(2 * n).unwrap_or(0);
-    assert!(w.len() == rows * 2 * n && rows <= LANES, "weights");
-    rows
-}
-
-/// Up to 32 rows as words; rows that are not there repeat the last.
-fn interleave(w: &[u8], n: usize, out: &mut [u8]) {
-    let rows = rows(w, n);
-    if rows == 0 {
-        return out.fill(0);
-    }
-    // Eight rows at a time, a line of the result: more would share too few sets of the cache.
-    for eight in 0..LANES / 8 {
-        let mut row = [&w[..0]; 8];
-        for (i, row) in row.iter_mut().enumerate() {
-            *row = &w[(8 * eight + i).min(rows - 1) * 2 * n..][..2 * n];
-        }
-        for (k, quad) in out.chunks_exact_mut(QUAD).enumerate() {
-            for (row, word) in row.iter().zip(quad[64 * eight..].chunks_exact_mut(8)) {
-                match row[8 * k..].first_chunk::<8>() {
-                    Some(four) => word.copy_from_slice(four),
-                    None => {
-                        let rest = &row[8 * k..];
-                        word.fill(0);
-                        word[..rest.len()].copy_from_slice(rest);
-                    }
-                }
+            unsafe fn widen(halves: &[[[u8; 2]; 8]], out: &mut [[[u8; 8]; 8]]) {
+                // SAFETY: both instruction sets include AVX2 and F16C.
+                unsafe { widen(halves, out) }
             }
         }
-    }
+    };
 }
 
-fn pack_f16(w: &[u8], n: usize, out: &mut [u8]) -> bool {
-    interleave(w, n, out);
-    // The greatest exponent plus one carries into the place of the sign.
-    out.as_chunks::<8>().0.iter().all(|word| {
-        let exponents = u64::from_le_bytes(*word) & 0x7C00_7C00_7C00_7C00;
-        (exponents + 0x0400_0400_0400_0400) & 0x8000_8000_8000_8000 == 0
-    })
-}
+set!(Avx2);
+set!(Avx512);
 
-fn pack_bf16(w: &[u8], n: usize, out: &mut [u8]) -> bool {
-    let (head, words) = out.split_at_mut(HEAD);
-    interleave(w, n, words);
-    // SAFETY: `layouts` hands the layout out only for an `Isa` that includes AVX2.
-    unsafe { Exponents::of(w) }.store(head);
-    true
-}
+pub(super) static F16_AVX2: Layout = f16::<Avx2>();
+pub(super) static F16: Layout = f16::<Avx512>();
+pub(super) static BF16_AVX2: Layout = bf16::<Avx2>();
+pub(super) static BF16: Layout = bf16::<Avx512>();
 
-/// Bytes of a row of activations without exponents.
-fn act_bytes_f16(n: usize) -> usize {
-    (n.next_multiple_of(STEPS) * 8).next_multiple_of(64)
-}
-
-fn arrange_f16(act: &[u8], n: usize, out: &mut [u8]) {
-    assert_eq!(act.len(), 2 * n, "activation row");
-    let (halves, values) = (act.as_chunks::<2>().0, out.as_chunks_mut::<8>().0);
-    values[n..].fill([0; 8]);
-    let (eights, rest) = halves.as_chunks();
-    let (wide, wide_rest) = values[..n].as_chunks_mut();
-    // SAFETY: `layouts` hands the layout out only for an `Isa` that includes AVX2 and F16C.
-    unsafe { widen(eights, wide) };
-    for (half, value) in rest.iter().zip(wide_rest) {
-        let x = f64::from(f16_to_f32(u16::from_le_bytes(*half)));
-        *value = (x * SCALE).to_le_bytes();
-    }
-}
-
-/// Half floats as `f64` times [`SCALE`].
+/// [`Set::widen`].
 #[target_feature(enable = "avx2,f16c")]
 fn widen(halves: &[[[u8; 2]; 8]], out: &mut [[[u8; 8]; 8]]) {
     let scale = _mm256_set1_pd(SCALE);
@@ -165,184 +49,4 @@ fn widen(halves: &[[[u8; 2]; 8]], out: &mut [[[u8; 8]; 8]]) {
             _mm256_storeu_pd(out.add(4), _mm256_mul_pd(high, scale));
         }
     }
-}
-
-fn arrange_bf16(act: &[u8], n: usize, out: &mut [u8]) {
-    assert_eq!(act.len(), 2 * n, "activation row");
-    let (head, values) = out.split_at_mut(HEAD);
-    // SAFETY: `layouts` hands the layout out only for an `Isa` that includes AVX2.
-    unsafe { Exponents::of(act) }.store(head);
-    let (halves, values) = (act.as_chunks::<2>().0, values.as_chunks_mut::<8>().0);
-    values[n..].fill([0; 8]);
-    // SAFETY: `layouts` hands the layout out only for an `Isa` that includes AVX2.
-    unsafe { widen_brain(halves, values) };
-}
-
-/// Bfloats as `f64` times [`BRAIN_SCALE`].
-#[target_feature(enable = "avx2")]
-fn widen_brain(halves: &[[u8; 2]], out: &mut [[u8; 8]]) {
-    for (half, value) in halves.iter().zip(out) {
-        let x = f64::from(bf16_to_f32(u16::from_le_bytes(*half)));
-        *value = (x * BRAIN_SCALE).to_le_bytes();
-    }
-}
-
-/// Exponents of the bfloats that are not zero; where there are none, such that no product is out of range.
-#[derive(Clone, Copy)]
-struct Exponents {
-    least: i32,
-    greatest: i32,
-}
-
-impl Exponents {
-    const NONE: Exponents = Exponents {
-        least: 1000,
-        greatest: -1000,
-    };
-
-    #[target_feature(enable = "avx2")]
-    fn of(values: &[u8]) -> Exponents {
-        // Magnitudes are in the order of their bits; that of zero, less one, is the greatest of all.
-        let (mut least, mut greatest) = (u16::MAX, 0);
-        for half in values.as_chunks::<2>().0 {
-            let magnitude = u16::from_le_bytes(*half) & 0x7FFF;
-            least = least.min(magnitude.wrapping_sub(1));
-            greatest = greatest.max(magnitude);
-        }
-        if greatest == 0 {
-            return Exponents::NONE;
-        }
-        // Subnormal numbers have the exponent of the least normal one; infinities and NaN are too much even
-        // for zeros.
-        let exponent = |magnitude: u16| i32::from(magnitude >> 7).max(1) - 127;
-        Exponents {
-            least: exponent(least.wrapping_add(1)),
-            greatest: match exponent(greatest) {
-                128 => 10_000,
-                e => e,
-            },
-        }
-    }
-
-    fn store(self, head: &mut [u8]) {
-        head.fill(0);
-        head[..4].copy_from_slice(&self.least.to_le_bytes());
-        head[4..8].copy_from_slice(&self.greatest.to_le_bytes());
-    }
-
-    fn load(head: &[u8]) -> Exponents {
-        Exponents {
-            least: i32::from_le_bytes(super::dword(head, 0)),
-            greatest: i32::from_le_bytes(super::dword(head, 1)),
-        }
-    }
-
-    /// Whether all products are exact in `f32`: the last bit of the least, 2^(-7 - 7) of its exponents, is no less than
-    /// 2^-149, and the greatest, below 2^(1 + 1) of its exponents, is below 2^128.
-    fn exact(self, other: Exponents) -> bool {
-        self.least + other.least >= -135 && self.greatest + other.greatest <= 126
-    }
-}
-
-/// `f64` of arranged rows, whose `head` bytes come first.
-fn coefficients(acts: &[u8], head: usize, act_bytes: usize) -> Coefficients<'_> {
-    let rows = acts.len() / act_bytes;
-    // SAFETY: `check` saw that rows are aligned to 64 bytes and any eight bytes are an f64.
-    let data = unsafe {
-        std::slice::from_raw_parts(
-            acts.as_ptr().add(head).cast::<f64>(),
-            (acts.len() - head) / 8,
-        )
-    };
-    Coefficients {
-        data,
-        stride: act_bytes / 8,
-        rows,
-    }
-}
-
-fn multiply_f16<const AVX512: bool>(
-    group: &[u8],
-    acts: &[u8],
-    n: usize,
-    tokens: usize,
-    ahead: usize,
-    out: &mut [f32],
-) {
-    check(&F16, group, acts, n, tokens, out);
-    if tokens > 0 {
-        let coefs = coefficients(acts, 0, act_bytes_f16(n));
-        halves::dots_of_bytes::<false>(
-            isa::<AVX512>(),
-            group,
-            n.div_ceil(STEPS),
-            coefs,
-            ahead,
-            out,
-            LANES,
-        );
-    }
-}
-
-fn multiply_bf16<const AVX512: bool>(
-    group: &[u8],
-    acts: &[u8],
-    n: usize,
-    tokens: usize,
-    ahead: usize,
-    out: &mut [f32],
-) {
-    check(&BF16, group, acts, n, tokens, out);
-    let act_bytes = (BF16.act_bytes)(n);
-    let (head, words) = group.split_at(HEAD);
-    let weights = Exponents::load(head);
-    let exact = |t: usize| weights.exact(Exponents::load(&acts[t * act_bytes..]));
-    let mut t = 0;
-    while t < tokens {
-        // Tokens that are alike go together.
-        let fits = exact(t);
-        let end = (t..tokens).find(|&t| exact(t) != fits).unwrap_or(tokens);
-        let coefs = coefficients(&acts[t * act_bytes..end * act_bytes], HEAD, act_bytes);
-        let out = &mut out[t * LANES..end * LANES];
-        if fits {
-            halves::dots_of_bytes::<true>(
-                isa::<AVX512>(),
-                words,
-                n.div_ceil(STEPS),
-                coefs,
-                ahead,
-                out,
-                LANES,
-            );
-        } else {
-            for (r, out) in out.as_chunks_mut().0.iter_mut().enumerate() {
-                let x = &coefs.data[r * coefs.stride..][..n.next_multiple_of(STEPS)];
-                // SAFETY: `layouts` hands the layout out only for an `Isa` that includes AVX2.
-                unsafe { rounded(words, x, out) };
-            }
-        }
-        t = end;
-    }
-}
-
-/// The products of one token, each rounded to `f32`.
-#[target_feature(enable = "avx2")]
-fn rounded(words: &[u8], x: &[f64], out: &mut [f32; LANES]) {
-    let mut sums = [0f64; LANES];
-    for (quad, x) in words
-        .as_chunks::<QUAD>()
-        .0
-        .iter()
-        .zip(x.as_chunks::<STEPS>().0)
-    {
-        let words = quad.as_chunks::<8>().0;
-        for (k, x) in x.iter().enumerate() {
-            let x = (x / BRAIN_SCALE) as f32;
-            for (sum, word) in sums.iter_mut().zip(words) {
-                let half = (u64::from_le_bytes(*word) >> (16 * k)) as u16;
-                *sum += f64::from(bf16_to_f32(half) * x);
-            }
-        }
-    }
-    *out = sums.map(|sum| sum as f32);
 }

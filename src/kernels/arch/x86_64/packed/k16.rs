@@ -1,17 +1,5 @@
-//! What Q6_K and Q3_K share: codes with an offset, in groups of 16 with a signed scale, 16 rows interleaved.
-//!
-//! A group of rows holds pairs of blocks (32 times the size of the file's block), the last alone if their number is
-//! odd:
-//!
-//! ```text
-//! byte   0                        32
-//!        | d of the first: f16 .. | d of the second: f16 .. | first | second |
-//! block  | scales, 3 or 4 x 64 B  | 8 parts of codes        |
-//! scales: line g, row r = dword g of the scale bytes of row r
-//! ```
-//!
-//! Part l has the codes of the elements that are l mod 8. Its unit J = 0..8 is the elements 32J + l + 8i, i = 0..4,
-//! byte i of row r: the first two belong to scale 2J, the others to 2J + 1.
+//! What Q6_K and Q3_K share: codes with an offset, in groups of 16 with a signed scale, 16 rows interleaved. The bytes
+//! are those of [`crate::packed::k_quants::of_16`].
 //!
 //! With few tokens, `maddubs` multiplies codes with activations, an addition takes back what the excess of the codes
 //! over the weights makes of the activations, and one `dpwssd` applies two scales. With more, a type may expand
@@ -23,10 +11,11 @@ use trine_formats::types::TypeId;
 use trine_formats::types::{Part, info};
 
 use super::lanes::{
-    BLOCK, CHAINS, Q8_K, ROWS, TILE, Tile, broadcast, by_lane, count_rows, dpwssd, finish, scales,
-    step, store,
+    BLOCK, CHAINS, Q8_K, ROWS, TILE, Tile, broadcast, by_lane, dpwssd, finish, scales, step, store,
 };
 use super::{check, prefetch};
+pub(super) use crate::packed::k_quants::of_16::{Layout16, at};
+use crate::packed::k_quants::of_16::{group_bytes, pack};
 use crate::packed::{Encoding, Layout};
 
 /// Arranged activations of a block begin with the quants by lane and the sums of each two neighbours of them that share
@@ -35,21 +24,8 @@ pub(super) const CORRECTION: usize = 256;
 /// Where the rest of them begins: the scale, then what the type wants.
 pub(super) const SCALE: usize = 512;
 
-/// Bytes of the scales before a pair of blocks.
-const D: usize = 64;
-
 /// A type's codes.
-pub(super) trait CodesOf16 {
-    const NAME: &'static str;
-    /// Bytes of a block of the file, and offsets in it: the scales and d.
-    const FILE: usize;
-    const FILE_SCALES: usize;
-    const FILE_D: usize;
-    /// Lines of scales, and of a part.
-    const SCALE_LINES: usize;
-    const PART_LINES: usize;
-    /// A weight is a code minus this.
-    const OFFSET: i16;
+pub(super) trait CodesOf16: Layout16 {
     /// Units from `LOW` on are unpacked to `32 / OFFSET` times their codes.
     const LOW: usize;
     /// A product for many tokens, and how many these are at least.
@@ -57,15 +33,6 @@ pub(super) trait CodesOf16 {
     /// Name and bytes of a block of the arranged activations.
     const ACTS: &'static str;
     const ACT: usize;
-
-    /// Where the parts begin.
-    const CODES: usize = 64 * Self::SCALE_LINES;
-    /// Bytes of a block, without its d.
-    const BYTES: usize = Self::CODES + CHAINS * 64 * Self::PART_LINES;
-
-    /// The lines of a row's block, not yet split into parts: byte e is about element e of the units. Only
-    /// as many lines as a part has are used.
-    fn lines(block: &[u8]) -> [[u8; 32]; 6];
 
     /// Adds what the type wants beside the common to the arranged activations of a block.
     fn arrange(_block: &mut [u8]) {}
@@ -100,7 +67,6 @@ pub(super) struct Acts {
 }
 
 pub(super) const fn layout<C: CodesOf16>() -> Layout {
-    assert!(D + 2 * C::BYTES == 2 * ROWS * C::FILE);
     Layout {
         name: C::NAME,
         dense: false,
@@ -115,45 +81,6 @@ pub(super) const fn layout<C: CodesOf16>() -> Layout {
         tile: TILE,
         expansion: None,
     }
-}
-
-fn group_bytes<C: CodesOf16>(n: usize) -> usize {
-    let blocks = n / BLOCK;
-    blocks.div_ceil(2) * D + blocks * C::BYTES
-}
-
-/// Where the d and the rest of block b are.
-#[inline(always)]
-pub(super) fn at<C: CodesOf16>(b: usize) -> (usize, usize) {
-    let pair = b / 2 * (D + 2 * C::BYTES);
-    (pair + b % 2 * (D / 2), pair + D + b % 2 * C::BYTES)
-}
-
-fn pack<C: CodesOf16>(w: &[u8], n: usize, out: &mut [u8]) -> bool {
-    let row_bytes = n / BLOCK * C::FILE;
-    let rows = count_rows(w, row_bytes);
-    if rows == 0 {
-        return true;
-    }
-    for b in 0..n / BLOCK {
-        let (d, rest) = at::<C>(b);
-        for r in 0..ROWS {
-            // Rows that are not there repeat the last; nobody looks at their outputs.
-            let block = &w[r.min(rows - 1) * row_bytes + b * C::FILE..][..C::FILE];
-            out[d + 2 * r..][..2].copy_from_slice(&block[C::FILE_D..][..2]);
-            let out = &mut out[rest..][..C::BYTES];
-            for g in 0..C::SCALE_LINES {
-                out[64 * g + 4 * r..][..4].copy_from_slice(&block[C::FILE_SCALES + 4 * g..][..4]);
-            }
-            for (k, q) in C::lines(block).iter().enumerate().take(C::PART_LINES) {
-                for l in 0..CHAINS {
-                    let to = C::CODES + 64 * (C::PART_LINES * l + k) + 4 * r;
-                    out[to..][..4].copy_from_slice(&[q[l], q[l + 8], q[l + 16], q[l + 24]]);
-                }
-            }
-        }
-    }
-    true
 }
 
 /// An odd number of cache lines: rows of a tile then do not fall on the same few sets of the cache.

@@ -7,16 +7,9 @@
 use std::arch::x86_64::*;
 
 use std::mem::MaybeUninit;
-use trine_formats::types::info;
 
-/// Rows of a group.
-pub(super) const ROWS: usize = 16;
-/// Weights of a block.
-pub(super) const BLOCK: usize = 256;
-/// Chains of a row.
-pub(super) const CHAINS: usize = 8;
-/// Bytes of a Q8_K block.
-pub(super) const Q8_K: usize = info::Q8_K.bytes;
+pub(super) use crate::packed::k_quants::{BLOCK, CHAINS, Q8_K, ROWS, count_rows};
+
 /// Tokens whose chains are kept side by side in the first-level cache.
 pub(super) const TILE: usize = 32;
 
@@ -55,13 +48,6 @@ impl Tile {
         // SAFETY: all of these were written just now.
         unsafe { std::slice::from_raw_parts_mut(tile.as_mut_ptr().cast(), tokens) }
     }
-}
-
-/// Rows of blocks, and how many there are: `w` is up to 16 file rows of `n` weights.
-pub(super) fn count_rows(w: &[u8], row_bytes: usize) -> usize {
-    let rows = w.len().checked_div(row_bytes).unwrap_or(0);
-    assert!(w.len() == rows * row_bytes && rows <= ROWS, "weights");
-    rows
 }
 
 /// Words of two vectors, one after the other: where word i of dword s of l = 0 and 1 comes from, s = 0..4.

@@ -4,8 +4,8 @@ use std::arch::x86_64::{_MM_HINT_T1, _mm_prefetch};
 
 use trine_formats::types::TypeId;
 
-use crate::packed::{Encoding, Layout};
-use crate::{Isa, Level, MAX_COLUMNS, size};
+use crate::packed::{Layout, check, dword};
+use crate::{Isa, Level};
 
 mod avx2;
 mod block32;
@@ -71,33 +71,6 @@ pub(crate) fn layouts(ty: TypeId, isa: Isa) -> &'static [&'static Layout] {
     }
 }
 
-/// Checks the lengths that every kernel relies on.
-fn check(p: &Layout, group: &[u8], acts: &[u8], n: usize, tokens: usize, out: &[f32]) {
-    let block = match p.encoding {
-        Encoding::Type(TypeId::Q8_K) => 256,
-        Encoding::Type(TypeId::Q8_0 | TypeId::Q8_1) => 32,
-        _ => 1,
-    };
-    assert!(
-        n <= MAX_COLUMNS && n.is_multiple_of(block),
-        "{}: {n} columns",
-        p.name
-    );
-    assert_eq!(group.len(), (p.group_bytes)(n), "{}: group", p.name);
-    assert_eq!(
-        acts.len(),
-        size([tokens, (p.act_bytes)(n)]),
-        "{}: activations",
-        p.name
-    );
-    assert_eq!(out.len(), size([tokens, p.rows]), "{}: outputs", p.name);
-    assert!(
-        acts.as_ptr().addr().is_multiple_of(64),
-        "{}: alignment",
-        p.name
-    );
-}
-
 /// Asks for the `bytes` bytes that lie `ahead` bytes behind `p` to be brought into the second-level cache; 0 asks for
 /// nothing.
 ///
@@ -111,11 +84,4 @@ fn prefetch(p: *const u8, bytes: usize, ahead: usize) {
             unsafe { _mm_prefetch::<_MM_HINT_T1>(p.wrapping_add(ahead + line).cast()) };
         }
     }
-}
-
-/// Dword `i` of `bytes`.
-#[inline]
-fn dword(bytes: &[u8], i: usize) -> [u8; 4] {
-    let b = &bytes[4 * i..4 * i + 4];
-    [b[0], b[1], b[2], b[3]]
 }

@@ -1,12 +1,4 @@
-//! Q3_K, 16 rows interleaved as in [`super::k16`]. A part has 3 lines. Line k has unit k in bits 0..2, unit 3 + k in
-//! bits 3..5 and two bits of what is left:
-//!
-//! ```text
-//! line   bit 7              bit 6
-//! 0      unit 6, bit 2      unit 6, bit 1
-//! 1      unit 6, bit 0      unit 7, bit 2
-//! 2      unit 7, bit 1      unit 7, bit 0
-//! ```
+//! Q3_K, 16 rows interleaved as in [`super::k16`].
 //!
 //! With few tokens, units 3 to 7 are used as 8 times their codes.
 //!
@@ -16,51 +8,21 @@
 
 use std::arch::x86_64::*;
 
-use trine_formats::types::info;
-
-use super::k16::{Acts, CodesOf16, Product, SCALE, at, layout, pair_scales};
+use super::k16::{Acts, CodesOf16, Layout16, Product, SCALE, at, layout, pair_scales};
 use super::lanes::{BLOCK, CHAINS, ROWS, Tile, broadcast, finish, load, scales, step, unroll};
 use crate::packed::Layout;
+pub(super) use crate::packed::k_quants::of_16::Q3K;
 
 pub(super) static Q3_K: Layout = layout::<Q3K>();
 
 /// Where the starts of the integers of the chains are in the arranged activations, i32.
 const STARTS: usize = SCALE + 4;
 
-pub(super) struct Q3K;
-
 impl CodesOf16 for Q3K {
-    const NAME: &'static str = "q3_k x16";
-    const FILE: usize = info::Q3_K.bytes;
-    const FILE_SCALES: usize = 96;
-    const FILE_D: usize = 108;
-    const SCALE_LINES: usize = 3;
-    const PART_LINES: usize = 3;
-    const OFFSET: i16 = 4;
     const LOW: usize = 3;
     const EXPANDED: Option<(usize, Product)> = Some((4, expanded));
     const ACTS: &'static str = "q8_k by lane, q3_k";
     const ACT: usize = 576;
-
-    fn lines(block: &[u8]) -> [[u8; 32]; 6] {
-        let mut units = [[0; 32]; 8];
-        let (high, low) = block[..Self::FILE_SCALES].split_at(BLOCK / 8);
-        for (j, unit) in units.iter_mut().enumerate() {
-            for e in 0..32 {
-                let low = low[32 * (j / 4) + e] >> (2 * (j % 4)) & 3;
-                unit[e] = low | (high[e] >> j & 1) << 2;
-            }
-        }
-        let mut lines = [[0; 32]; 6];
-        for e in 0..32 {
-            let rest = units[6][e] << 3 | units[7][e];
-            for k in 0..3 {
-                let two = rest >> (4 - 2 * k) & 3;
-                lines[k][e] = units[k][e] | units[3 + k][e] << 3 | two << 6;
-            }
-        }
-        lines
-    }
 
     #[inline]
     fn arrange(block: &mut [u8]) {

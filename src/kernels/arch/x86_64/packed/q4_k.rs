@@ -1,20 +1,6 @@
 //! Q4_K and Q5_K, 16 rows interleaved.
 //!
-//! Block of a group, 16 times the size of the file's block:
-//!
-//! ```text
-//! byte   0                32                  64                           256
-//!        | d: f16 per row | dmin: f16 per row | 3 x 64 B of packed scales  | 8 parts of codes
-//! scales: line k, row r = dword k of the 12 scale bytes of row r
-//! ```
-//!
-//! Part l, 4 or 5 lines of 64 bytes, has the codes of the elements that are l mod 8. Byte i of row r in a line p < 4
-//! is about element l + 8i of the sub-blocks 2p and 2p + 1:
-//!
-//! ```text
-//! Q4_K: even | odd << 4                       as in the file
-//! Q5_K: even | (odd >> 2) << 5,  line 4: (odd & 3) << 2p, for all p together
-//! ```
+//! The bytes are those of [`crate::packed::k_quants::of_32`].
 //!
 //! An odd code is used where it lies, as 16 or 8 times its value: `dpbusd` sums four products, a shift brings the sum
 //! into the high half of the dword, where the even sub-block's is added below it by the next `dpbusd`. One `dpwssd`
@@ -27,19 +13,13 @@ use trine_formats::types::TypeId;
 use trine_formats::types::{Part, info};
 
 use super::lanes::{
-    BLOCK, CHAINS, Q8_K, ROWS, TILE, Tile, broadcast, by_lane, count_rows, dpwssd, dpwssd_at,
-    finish, load, scales, step, store, unroll,
+    BLOCK, CHAINS, Q8_K, ROWS, TILE, Tile, broadcast, by_lane, dpwssd, dpwssd_at, finish, load,
+    scales, step, store, unroll,
 };
 use super::{check, prefetch};
+use crate::packed::k_quants::of_32::pack;
+pub(super) use crate::packed::k_quants::of_32::{CODES, DMIN, Layout32, Q4K, Q5K, SCALES, bytes};
 use crate::packed::{Encoding, Layout};
-
-/// d, dmin and packed scales of a block of the file.
-const FILE_HEADER: usize = 16;
-/// Offsets in a block of the group.
-pub(super) const DMIN: usize = 32;
-pub(super) const SCALES: usize = 64;
-pub(super) const CODES: usize = 256;
-const _: () = assert!(CODES == ROWS * FILE_HEADER);
 
 /// Arranged activations of a block: the quants by lane, the sums of each 32 as two i16 that add up to
 /// them, the scale.
@@ -49,20 +29,11 @@ pub(super) const REST: usize = 272;
 pub(super) const SCALE: usize = 288;
 
 /// A type's codes.
-pub(super) trait CodesOf32 {
-    const NAME: &'static str;
-    /// Bytes of a block of the file.
-    const FILE: usize;
+pub(super) trait CodesOf32: Layout32 {
     /// Odd codes are used times `2^(16 - SHIFT)`.
     const SHIFT: u32;
     /// Above the magnitude of any sum of four products.
     const BIAS: i32;
-    /// Bytes of a part.
-    const PART: usize = ROWS * (Self::FILE - FILE_HEADER) / CHAINS;
-
-    /// The lines of a row's block, not yet split into parts: byte e is about element e of the sub-blocks. `q`:
-    /// the file's block from its codes on. Only as many lines as a part has are used.
-    fn lines(q: &[u8]) -> [[u8; 32]; 5];
     /// The four pairs of a part.
     ///
     /// # Safety
@@ -70,20 +41,9 @@ pub(super) trait CodesOf32 {
     unsafe fn unpack(part: *const u8) -> [[__m512i; 2]; 4];
 }
 
-pub(super) struct Q4K;
-pub(super) struct Q5K;
-
 impl CodesOf32 for Q4K {
-    const NAME: &'static str = "q4_k x16";
-    const FILE: usize = info::Q4_K.bytes;
     const SHIFT: u32 = 12;
     const BIAS: i32 = 8192;
-
-    fn lines(q: &[u8]) -> [[u8; 32]; 5] {
-        let mut lines = [[0; 32]; 5];
-        lines.as_flattened_mut()[..128].copy_from_slice(q);
-        lines
-    }
 
     #[inline]
     #[target_feature(enable = "avx512f")]
@@ -100,24 +60,8 @@ impl CodesOf32 for Q4K {
 }
 
 impl CodesOf32 for Q5K {
-    const NAME: &'static str = "q5_k x16";
-    const FILE: usize = info::Q5_K.bytes;
     const SHIFT: u32 = 13;
     const BIAS: i32 = 16384;
-
-    fn lines(q: &[u8]) -> [[u8; 32]; 5] {
-        let mut lines = [[0; 32]; 5];
-        let (fifth, q) = q.split_at(32);
-        for (p, q) in q.as_chunks::<32>().0.iter().enumerate() {
-            for e in 0..32 {
-                let fifth = fifth[e] >> (2 * p);
-                let (even, odd) = (q[e] & 15 | (fifth & 1) << 4, q[e] >> 4 | (fifth & 2) << 3);
-                lines[p][e] = even | (odd >> 2) << 5;
-                lines[4][e] |= (odd & 3) << (2 * p);
-            }
-        }
-        lines
-    }
 
     #[inline]
     #[target_feature(enable = "avx512f,avx512bw")]
@@ -144,10 +88,6 @@ impl CodesOf32 for Q5K {
     }
 }
 
-pub(super) const fn bytes<C: CodesOf32>() -> usize {
-    ROWS * C::FILE
-}
-
 pub(super) const fn layout<C: CodesOf32>() -> Layout {
     Layout {
         name: C::NAME,
@@ -167,33 +107,6 @@ pub(super) const fn layout<C: CodesOf32>() -> Layout {
 
 pub(super) static Q4_K: Layout = layout::<Q4K>();
 pub(super) static Q5_K: Layout = layout::<Q5K>();
-
-fn pack<C: CodesOf32>(w: &[u8], n: usize, out: &mut [u8]) -> bool {
-    let row_bytes = n / BLOCK * C::FILE;
-    let rows = count_rows(w, row_bytes);
-    if rows == 0 {
-        return true;
-    }
-    for (b, out) in out.chunks_exact_mut(bytes::<C>()).enumerate() {
-        for r in 0..ROWS {
-            // Rows that are not there repeat the last; nobody looks at their outputs.
-            let block = &w[r.min(rows - 1) * row_bytes + b * C::FILE..][..C::FILE];
-            out[2 * r..][..2].copy_from_slice(&block[..2]);
-            out[DMIN + 2 * r..][..2].copy_from_slice(&block[2..4]);
-            for k in 0..3 {
-                out[SCALES + 64 * k + 4 * r..][..4].copy_from_slice(&block[4 + 4 * k..][..4]);
-            }
-            let lines = C::lines(&block[FILE_HEADER..]);
-            for (p, q) in lines.iter().enumerate().take(C::PART / 64) {
-                for l in 0..CHAINS {
-                    let to = CODES + C::PART * l + 64 * p + 4 * r;
-                    out[to..][..4].copy_from_slice(&[q[l], q[l + 8], q[l + 16], q[l + 24]]);
-                }
-            }
-        }
-    }
-    true
-}
 
 /// An odd number of cache lines: rows of a tile then do not fall on the same few sets of the cache.
 pub(super) fn act_bytes(n: usize) -> usize {

@@ -1,18 +1,7 @@
 //! 2-bit ternary codes, 32 rows interleaved: TQ2_0, and the rows of I2_S, TL1 and TL2.
 //!
-//! A group holds its rows in units of 128 columns. Unit, 1024 bytes:
-//!
-//! ```text
-//! chunk c = 0..8, half n = 0..2, row i = 0..16:   dword at ((2c + n) * 16 + i) * 4
-//!   = dword c of the unit's 32 code bytes of row 16n + i, as they are in the file
-//! ```
-//!
-//! The two bits at shift 2s of chunk c belong to columns 4k..4k+4 of the unit, k = 8s + c (TQ2_0) or
-//! 8(3 - s) + c (I2_S): one broadcast dword of int8 activations in natural order per plane and chunk. Planes
+//! The bytes are those of [`crate::packed::t2`]. A broadcast dword of activations meets a half, 16 rows, of a chunk. Planes
 //! are not shifted down: each is masked where it lies, and its sum, a multiple of 4^s, is shifted instead.
-//!
-//! TQ2_0 puts the 32 f16 scales of a 256-block before its two units (2112 bytes in all): in a place of
-//! their own they would be a second stream from memory, which costs more than half of the speed.
 //!
 //! With one or two tokens every plane has its own accumulator and the bytes are read once. With more,
 //! the planes go one after another into the same accumulator (Horner: shift right by 2 between planes),
@@ -26,26 +15,15 @@
 use std::arch::x86_64::*;
 
 use trine_formats::types::TypeId;
-use trine_formats::types::{Part, info};
 
 use super::{check, dword, prefetch};
+pub(super) use crate::packed::t2::{
+    Act, BLOCK, ROWS, SCALES, UNIT, UNIT_BYTES, act_bytes_int8, act_bytes_q8_k, arrange_int8,
+    arrange_q8_k, group_bytes_rows, group_bytes_tq2_0, pack_rows, pack_tq2_0,
+};
 use crate::packed::{Encoding, Layout};
-use crate::ternary::{self, Quantizer};
+use crate::ternary::Quantizer;
 
-/// Rows of a group.
-pub(super) const ROWS: usize = 32;
-/// Columns of a unit.
-pub(super) const UNIT: usize = 128;
-/// Code bytes of a unit of one row, and of the group.
-const UNIT_ROW: usize = 32;
-pub(super) const UNIT_BYTES: usize = ROWS * UNIT_ROW;
-/// The f16 scales before two units of TQ2_0.
-pub(super) const SCALES: usize = 2 * ROWS;
-/// Bytes of a TQ2_0 block of one row, its codes first.
-const BLOCK_ROW: usize = info::TQ2_0.bytes;
-pub(super) const BLOCK: usize = SCALES + 2 * UNIT_BYTES;
-/// Bytes of a Q8_K block.
-pub(super) const Q8_K: usize = info::Q8_K.bytes;
 /// Tokens of a call: a few of those that share registers.
 const TILE: usize = 16;
 /// Units whose sums stay in one set of accumulators when planes follow each other.
@@ -58,7 +36,7 @@ pub(super) const TQ2_0_LAYOUT: Layout = Layout {
     dense: false,
     rows: ROWS,
     encoding: Encoding::Type(TypeId::Q8_K),
-    group_bytes: |n| n / 256 * BLOCK,
+    group_bytes: group_bytes_tq2_0,
     pack: pack_tq2_0,
     acts: "q8_k natural",
     act_bytes: act_bytes_q8_k,
@@ -74,10 +52,10 @@ const fn whole_row(quantizer: Quantizer, acts: &'static str) -> Layout {
         dense: false,
         rows: ROWS,
         encoding: Encoding::Int8(quantizer),
-        group_bytes: |n| n.div_ceil(UNIT) * UNIT_BYTES,
+        group_bytes: group_bytes_rows,
         pack: pack_rows,
         acts,
-        act_bytes: |n| 64 + n.next_multiple_of(UNIT),
+        act_bytes: act_bytes_int8,
         arrange: arrange_int8,
         multiply: multiply_rows::<true>,
         tile: TILE,
@@ -107,82 +85,6 @@ pub(super) static ROWS_X256: Layout = Layout {
     tile: TILE,
     expansion: None,
 };
-
-/// One unit of up to 32 rows whose code bytes start at `at(row)`.
-fn interleave<'a>(rows: usize, at: impl Fn(usize) -> &'a [u8], out: &mut [u8]) {
-    for row in 0..ROWS {
-        // Rows that are not there repeat the last; nobody looks at their outputs.
-        let from = at(row.min(rows - 1));
-        for c in 0..UNIT_ROW / 4 {
-            let to = ((2 * c + row / 16) * 16 + row % 16) * 4;
-            out[to..to + 4].copy_from_slice(&dword(from, c));
-        }
-    }
-}
-
-pub(super) fn pack_tq2_0(w: &[u8], n: usize, out: &mut [u8]) -> bool {
-    let row_bytes = n / 256 * BLOCK_ROW;
-    let rows = w.len().checked_div(row_bytes).unwrap_or(0);
-    assert!(w.len() == rows * row_bytes && rows <= ROWS, "weights");
-    if rows == 0 {
-        return true;
-    }
-    for (b, out) in out.chunks_exact_mut(BLOCK).enumerate() {
-        let block = |row: usize| &w[row * row_bytes + b * BLOCK_ROW..][..BLOCK_ROW];
-        let (scales, units) = out.split_at_mut(SCALES);
-        for (row, scale) in scales.chunks_exact_mut(2).enumerate() {
-            scale.copy_from_slice(&block(row.min(rows - 1))[64..]);
-        }
-        for (u, unit) in units.chunks_exact_mut(UNIT_BYTES).enumerate() {
-            interleave(rows, |row| &block(row)[u * UNIT_ROW..][..UNIT_ROW], unit);
-        }
-    }
-    true
-}
-
-pub(super) fn pack_rows(w: &[u8], n: usize, out: &mut [u8]) -> bool {
-    let row_bytes = ternary::row_bytes(n);
-    let rows = w.len().checked_div(row_bytes).unwrap_or(0);
-    assert!(w.len() == rows * row_bytes && rows <= ROWS, "weights");
-    if rows > 0 {
-        for (u, unit) in out.chunks_exact_mut(UNIT_BYTES).enumerate() {
-            let at = |row: usize| &w[row * row_bytes + u * UNIT_ROW..][..UNIT_ROW];
-            interleave(rows, at, unit);
-        }
-    }
-    true
-}
-
-/// `[blocks][256 int8]`, `[blocks] f32 scale`, `[blocks] i32 sum of the int8`.
-pub(super) fn act_bytes_q8_k(n: usize) -> usize {
-    (n / 256 * 264).next_multiple_of(64)
-}
-
-pub(super) fn arrange_q8_k(act: &[u8], n: usize, out: &mut [u8]) {
-    let blocks = n / 256;
-    assert_eq!(act.len(), blocks * Q8_K, "activation row");
-    let (q, rest) = out.split_at_mut(n);
-    let (scales, sums) = rest.split_at_mut(4 * blocks);
-    for (b, act) in act.chunks_exact(Q8_K).enumerate() {
-        q[256 * b..][..256]
-            .copy_from_slice(&act[info::Q8_K.at(Part::Codes)..info::Q8_K.at(Part::Sums)]);
-        scales[4 * b..][..4].copy_from_slice(&act[..4]);
-        let sums_of_16 = act[info::Q8_K.at(Part::Sums)..].chunks_exact(2);
-        let sum: i32 = sums_of_16
-            .map(|s| i32::from(i16::from_le_bytes([s[0], s[1]])))
-            .sum();
-        sums[4 * b..][..4].copy_from_slice(&sum.to_le_bytes());
-    }
-}
-
-/// `a`, `S` and 56 bytes of nothing, then the int8 values in natural order.
-pub(super) fn arrange_int8(act: &[u8], n: usize, out: &mut [u8]) {
-    assert_eq!(act.len(), ternary::act_bytes(n), "activation row");
-    out[..8].copy_from_slice(&act[..8]);
-    let (q, padding) = out[64..].split_at_mut(act.len() - 8);
-    q.copy_from_slice(&act[8..]);
-    padding.fill(0);
-}
 
 pub(super) fn multiply_tq2_0(
     group: &[u8],
@@ -396,26 +298,6 @@ where
         }
     }
     acc
-}
-
-/// The parts of an arranged Q8_K row.
-#[derive(Clone, Copy)]
-pub(super) struct Act {
-    pub q: *const u8,
-    pub scales: *const f32,
-    pub sums: *const i32,
-}
-
-impl Act {
-    pub fn new(act: &[u8], n: usize) -> Act {
-        let (q, rest) = act.split_at(n);
-        let (scales, sums) = rest.split_at(n / 64);
-        Act {
-            q: q.as_ptr(),
-            scales: scales.as_ptr().cast(),
-            sums: sums.as_ptr().cast(),
-        }
-    }
 }
 
 /// `acc + isum * (dy * dw)`, every operation rounded by itself.

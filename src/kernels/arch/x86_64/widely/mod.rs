@@ -69,9 +69,9 @@ whole! {
 /// The kernel with 8-bit activations.
 pub(crate) fn int8_of(isa: Isa) -> Option<Int8Kernel> {
     match isa.level() {
-        Level::Scalar => None,
         Level::Avx2 => Some(int8_avx2),
         Level::Avx512 => Some(int8_avx512),
+        _ => None,
     }
 }
 

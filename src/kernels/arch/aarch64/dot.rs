@@ -1,0 +1,122 @@
+//! Sums of four products of bytes, with and without the instruction for it, and half floats widened.
+
+use std::arch::aarch64::*;
+use std::arch::asm;
+
+/// Four rows side by side, each with four bytes.
+pub(super) trait Dot {
+    /// `sums[row] + sum over i of codes[4 row + i] * acts[4 L + i]`, for four rows; all bytes are signed.
+    ///
+    /// Two products of the same row have to fit 16 bits: not both of them are -128 * -128. Activations are never -128.
+    ///
+    /// # Safety
+    /// The processor has the instruction set.
+    unsafe fn lane<const L: i32>(sums: int32x4_t, codes: int8x16_t, acts: int8x16_t) -> int32x4_t;
+}
+
+/// By multiplication of bytes to 16 bits, and sums of pairs.
+pub(super) struct Neon;
+
+impl Dot for Neon {
+    #[inline]
+    #[target_feature(enable = "neon")]
+    unsafe fn lane<const L: i32>(sums: int32x4_t, codes: int8x16_t, acts: int8x16_t) -> int32x4_t {
+        let acts = vreinterpretq_s8_s32(vdupq_laneq_s32::<L>(vreinterpretq_s32_s8(acts)));
+        let two_rows = vmull_s8(vget_low_s8(codes), vget_low_s8(acts));
+        let next_two = vmull_high_s8(codes, acts);
+        vpadalq_s16(sums, vpaddq_s16(two_rows, next_two))
+    }
+}
+
+/// By `SDOT`.
+pub(super) struct Dotprod;
+
+impl Dot for Dotprod {
+    #[inline]
+    #[target_feature(enable = "neon,dotprod")]
+    unsafe fn lane<const L: i32>(
+        mut sums: int32x4_t,
+        codes: int8x16_t,
+        acts: int8x16_t,
+    ) -> int32x4_t {
+        // SAFETY: the instruction, which the features of this function include, reads and writes the named registers
+        // and nothing else.
+        unsafe {
+            asm!(
+                "sdot {sums:v}.4s, {codes:v}.16b, {acts:v}.4b[{lane}]",
+                sums = inout(vreg) sums,
+                codes = in(vreg) codes,
+                acts = in(vreg) acts,
+                lane = const L,
+                options(pure, nomem, nostack, preserves_flags),
+            );
+        }
+        sums
+    }
+}
+
+/// `sums[2 i + j] + sum over k of codes[8 i + k] * acts[8 j + k]`: two rows times two tokens, by `SMMLA`.
+#[inline]
+#[target_feature(enable = "neon,i8mm")]
+pub(super) fn two_by_two(mut sums: int32x4_t, codes: int8x16_t, acts: int8x16_t) -> int32x4_t {
+    // SAFETY: the instruction, which the features of this function include, reads and writes the named registers and
+    // nothing else.
+    unsafe {
+        asm!(
+            "smmla {sums:v}.4s, {codes:v}.16b, {acts:v}.16b",
+            sums = inout(vreg) sums,
+            codes = in(vreg) codes,
+            acts = in(vreg) acts,
+            options(pure, nomem, nostack, preserves_flags),
+        );
+    }
+    sums
+}
+
+/// Four half floats as `f32`. A NaN becomes a quiet one.
+#[inline]
+#[target_feature(enable = "neon")]
+pub(super) fn widen(halves: uint16x4_t) -> float32x4_t {
+    let floats;
+    // SAFETY: reads and writes the named registers and nothing else. The intrinsic needs a newer compiler.
+    unsafe {
+        asm!(
+            "fcvtl {floats:v}.4s, {halves:v}.4h",
+            floats = lateout(vreg) floats,
+            halves = in(vreg) halves,
+            options(pure, nomem, nostack, preserves_flags),
+        );
+    }
+    floats
+}
+
+/// Four half floats in memory as `f32`.
+///
+/// # Safety
+/// Eight bytes are readable at `p`.
+#[inline]
+#[target_feature(enable = "neon")]
+pub(super) unsafe fn halves(p: *const u8) -> float32x4_t {
+    // SAFETY: the caller has eight readable bytes at `p`; no alignment is asked for.
+    widen(vreinterpret_u16_u8(unsafe { vld1_u8(p) }))
+}
+
+/// 16 bytes.
+///
+/// # Safety
+/// They are readable.
+#[inline]
+#[target_feature(enable = "neon")]
+pub(super) unsafe fn load(p: *const u8) -> int8x16_t {
+    // SAFETY: the caller has 16 readable bytes at `p`; no alignment is asked for.
+    unsafe { vld1q_s8(p.cast()) }
+}
+
+/// Asks for the cache line at `p`, which need not be there.
+#[inline(always)]
+pub(super) fn prefetch(p: *const u8) {
+    // SAFETY: a hint, which takes any address and has no effect where there is no memory. The intrinsic is not stable.
+    unsafe {
+        asm!("prfm pldl1keep, [{p}]", p = in(reg) p, options(readonly, nostack, preserves_flags));
+    }
+}

@@ -1,0 +1,156 @@
+//! The lanes of [`crate::halves`] in vectors, and conversions.
+
+use std::arch::aarch64::*;
+use std::arch::asm;
+
+use super::dot::{prefetch, widen};
+use crate::halves::lanes::{NEON_ROWS, widening};
+use crate::halves::{LINE, Line, SCALE};
+use crate::simd::Doubles;
+
+/// Four vectors of two.
+pub struct Neon;
+
+/// Vectors of a line.
+const VECTORS: usize = 4;
+
+impl Doubles for Neon {
+    const ROWS: usize = NEON_ROWS;
+    type Words = [uint64x2_t; VECTORS];
+    type Sums = [float64x2_t; VECTORS];
+
+    #[inline(always)]
+    fn lines(rows: usize) -> usize {
+        // Eight sums hide the latency of the additions, and more rows leave no room for two lines of words.
+        match rows {
+            1 | 2 => 2,
+            _ => 1,
+        }
+    }
+    #[inline]
+    #[target_feature(enable = "neon")]
+    unsafe fn zero() -> Self::Sums {
+        [vdupq_n_f64(0.0); VECTORS]
+    }
+    #[inline]
+    #[target_feature(enable = "neon")]
+    unsafe fn words(p: *const Line) -> Self::Words {
+        let p = p.cast::<u8>();
+        // SAFETY: the caller has a line there; bytes are read from any address.
+        [0, 16, 32, 48].map(|at| vreinterpretq_u64_u8(unsafe { vld1q_u8(p.add(at)) }))
+    }
+    #[inline]
+    #[target_feature(enable = "neon")]
+    unsafe fn no_words() -> Self::Words {
+        [vdupq_n_u64(0); VECTORS]
+    }
+    #[inline]
+    #[target_feature(enable = "neon")]
+    unsafe fn prefetch(p: *const Line) {
+        prefetch(p.cast());
+    }
+    #[inline]
+    #[target_feature(enable = "neon")]
+    unsafe fn field<const K: usize, const BRAIN: bool>(words: Self::Words) -> Self::Sums {
+        let mask = vdupq_n_u64(widening(BRAIN).1);
+        words.map(|x| {
+            let top = vreinterpretq_s64_u64(match K {
+                0 => vshlq_n_u64::<48>(x),
+                1 => vshlq_n_u64::<32>(x),
+                2 => vshlq_n_u64::<16>(x),
+                _ => x,
+            });
+            // The shift fills with the sign, of which the mask leaves one bit.
+            let shifted = if BRAIN {
+                vshrq_n_s64::<3>(top)
+            } else {
+                vshrq_n_s64::<6>(top)
+            };
+            vreinterpretq_f64_u64(vandq_u64(vreinterpretq_u64_s64(shifted), mask))
+        })
+    }
+    #[inline]
+    #[target_feature(enable = "neon")]
+    unsafe fn add(acc: Self::Sums, w: Self::Sums, c: *const f64) -> Self::Sums {
+        // SAFETY: the caller has a coefficient there.
+        let c = vdupq_n_f64(unsafe { *c });
+        std::array::from_fn(|i| vfmaq_f64(acc[i], w[i], c))
+    }
+    #[inline]
+    #[target_feature(enable = "neon")]
+    unsafe fn load(p: *const f64) -> Self::Sums {
+        // SAFETY: the caller has eight values there.
+        std::array::from_fn(|i| unsafe { vld1q_f64(p.add(2 * i)) })
+    }
+    #[inline]
+    #[target_feature(enable = "neon")]
+    unsafe fn store(p: *mut f64, v: Self::Sums) {
+        for (i, v) in v.into_iter().enumerate() {
+            // SAFETY: the caller has room for eight there.
+            unsafe { vst1q_f64(p.add(2 * i), v) }
+        }
+    }
+    #[inline]
+    #[target_feature(enable = "neon")]
+    unsafe fn store_f32(p: *mut f32, v: Self::Sums) {
+        for (i, v) in v.as_chunks::<2>().0.iter().enumerate() {
+            let v = vcvt_high_f32_f64(vcvt_f32_f64(v[0]), v[1]);
+            // SAFETY: the caller has room for eight there.
+            unsafe { vst1q_f32(p.add(4 * i), v) }
+        }
+    }
+}
+
+/// Four values rounded to half floats; the only NaN are those of the definition, which keeps nothing of them but the sign.
+#[inline]
+#[target_feature(enable = "neon")]
+fn narrow(x: float32x4_t) -> uint16x4_t {
+    let halves: uint16x4_t;
+    // SAFETY: reads and writes the named registers and nothing else. The intrinsic needs a newer compiler.
+    unsafe {
+        asm!(
+            "fcvtn {halves:v}.4h, {x:v}.4s",
+            halves = lateout(vreg) halves,
+            x = in(vreg) x,
+            options(pure, nomem, nostack, preserves_flags),
+        );
+    }
+    let number = vmovn_u32(vceqq_f32(x, x));
+    let sign = vand_u16(halves, vdup_n_u16(0x8000));
+    vbsl_u16(number, halves, vorr_u16(sign, vdup_n_u16(0x7E00)))
+}
+
+/// Eight half floats.
+#[target_feature(enable = "neon")]
+pub fn round(x: &[f32; LINE]) -> [u16; LINE] {
+    let mut halves = [0; LINE];
+    for (x, halves) in x
+        .as_chunks::<4>()
+        .0
+        .iter()
+        .zip(halves.as_chunks_mut::<4>().0)
+    {
+        // SAFETY: four values on both sides.
+        unsafe { vst1_u16(halves.as_mut_ptr(), narrow(vld1q_f32(x.as_ptr()))) }
+    }
+    halves
+}
+
+/// [`crate::halves::coefficients`] of whole fours; how many values that were.
+#[target_feature(enable = "neon")]
+pub fn coefficients(x: &[f32], out: &mut [f64]) -> usize {
+    let (x, out) = (x.as_chunks::<4>().0, out.as_chunks_mut::<4>().0);
+    for (x, out) in x.iter().zip(&mut *out) {
+        // SAFETY: four values on both sides.
+        unsafe {
+            let x = widen(narrow(vld1q_f32(x.as_ptr())));
+            let low = vmulq_n_f64(vcvt_f64_f32(vget_low_f32(x)), SCALE);
+            vst1q_f64(out.as_mut_ptr(), low);
+            vst1q_f64(
+                out.as_mut_ptr().add(2),
+                vmulq_n_f64(vcvt_high_f64_f32(x), SCALE),
+            );
+        }
+    }
+    4 * x.len().min(out.len())
+}

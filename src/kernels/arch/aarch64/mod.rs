@@ -1,0 +1,28 @@
+//! Kernels for 64-bit ARM.
+//!
+//! Loops over packed weights are generic over [`dot::Dot`], the sum of four products of bytes: an instruction of
+//! [`Level::Dotprod`], and a handful of [`Level::Neon`]. Intrinsics of `SDOT` and `SMMLA` are not stable yet, so they are
+//! written as assembly of one instruction each, which the compiler places and schedules like any other.
+
+use crate::Level;
+
+mod dot;
+pub(crate) mod halves;
+mod packed;
+
+pub(crate) use packed::layouts;
+
+/// What an instruction set adds to its base, and whether this processor has it.
+pub(crate) fn features(level: Level) -> Vec<(&'static str, bool)> {
+    macro_rules! detected {
+        ($feature:tt) => {
+            vec![($feature, std::arch::is_aarch64_feature_detected!($feature))]
+        };
+    }
+    match level {
+        Level::Neon => detected!("neon"),
+        Level::Dotprod => detected!("dotprod"),
+        Level::I8mm => detected!("i8mm"),
+        _ => vec![("x86-64", false)],
+    }
+}

@@ -1,0 +1,166 @@
+//! 2-bit ternary codes, 32 rows interleaved: the bytes of TQ2_0, and of the rows of I2_S, TL1 and TL2, for all instruction
+//! sets.
+//!
+//! A group holds its rows in units of 128 columns. Unit, 1024 bytes:
+//!
+//! ```text
+//! chunk c = 0..8, half n = 0..2, row i = 0..16:   dword at ((2c + n) * 16 + i) * 4
+//!   = dword c of the unit's 32 code bytes of row 16n + i, as they are in the file
+//! ```
+//!
+//! The two bits at shift 2s of chunk c belong to columns 4k..4k+4 of the unit, k = 8s + c (TQ2_0) or
+//! 8(3 - s) + c (I2_S): four rows or more meet one dword of int8 activations in natural order per plane and chunk.
+//!
+//! TQ2_0 puts the 32 f16 scales of a 256-block before its two units (2112 bytes in all): in a place of
+//! their own they would be a second stream from memory, which costs more than half of the speed.
+
+use trine_formats::types::{Part, info};
+
+use super::dword;
+use crate::ternary;
+
+/// Rows of a group.
+pub(crate) const ROWS: usize = 32;
+/// Columns of a unit.
+pub(crate) const UNIT: usize = 128;
+/// Code bytes of a unit of one row, and of the group.
+const UNIT_ROW: usize = 32;
+pub(crate) const UNIT_BYTES: usize = ROWS * UNIT_ROW;
+/// The f16 scales before two units of TQ2_0.
+pub(crate) const SCALES: usize = 2 * ROWS;
+/// Bytes of a TQ2_0 block of one row, its codes first.
+const BLOCK_ROW: usize = info::TQ2_0.bytes;
+pub(crate) const BLOCK: usize = SCALES + 2 * UNIT_BYTES;
+/// Bytes of a Q8_K block.
+const Q8_K: usize = info::Q8_K.bytes;
+/// Bytes of a group of TQ2_0.
+pub(crate) fn group_bytes_tq2_0(n: usize) -> usize {
+    n / 256 * BLOCK
+}
+
+/// Bytes of a group of rows without block scales.
+pub(crate) fn group_bytes_rows(n: usize) -> usize {
+    n.div_ceil(UNIT) * UNIT_BYTES
+}
+
+/// One unit of up to 32 rows whose code bytes start at `at(row)`.
+fn interleave<'a>(rows: usize, at: impl Fn(usize) -> &'a [u8], out: &mut [u8]) {
+    for row in 0..ROWS {
+        // Rows that are not there repeat the last; nobody looks at their outputs.
+        let from = at(row.min(rows - 1));
+        for c in 0..UNIT_ROW / 4 {
+            let to = ((2 * c + row / 16) * 16 + row % 16) * 4;
+            out[to..to + 4].copy_from_slice(&dword(from, c));
+        }
+    }
+}
+
+/// TQ2_0.
+pub(crate) fn pack_tq2_0(w: &[u8], n: usize, out: &mut [u8]) -> bool {
+    pack_blocks(w, n, out, |block: &[u8; BLOCK_ROW]| *block)
+}
+
+/// TQ1_0, every digit as a code of two bits.
+#[cfg(target_arch = "aarch64")]
+pub(crate) fn pack_tq1_0(w: &[u8], n: usize, out: &mut [u8]) -> bool {
+    pack_blocks(w, n, out, trine_formats::types::tq1_0::to_tq2_0)
+}
+
+/// Up to [`ROWS`] rows of 256-blocks of `BYTES`, which `as_tq2_0` brings into the form of TQ2_0.
+fn pack_blocks<const BYTES: usize>(
+    w: &[u8],
+    n: usize,
+    out: &mut [u8],
+    as_tq2_0: impl Fn(&[u8; BYTES]) -> [u8; BLOCK_ROW],
+) -> bool {
+    let row_bytes = n / 256 * BYTES;
+    let rows = w.len().checked_div(row_bytes).unwrap_or(0);
+    assert!(w.len() == rows * row_bytes && rows <= ROWS, "weights");
+    if rows == 0 {
+        return true;
+    }
+    let w = w.as_chunks().0;
+    for (b, out) in out.chunks_exact_mut(BLOCK).enumerate() {
+        // Rows that are not there repeat the last; nobody looks at their outputs.
+        let blocks: [[u8; BLOCK_ROW]; ROWS] =
+            std::array::from_fn(|row| as_tq2_0(&w[row.min(rows - 1) * (n / 256) + b]));
+        let (scales, units) = out.split_at_mut(SCALES);
+        for (scale, block) in scales.chunks_exact_mut(2).zip(&blocks) {
+            scale.copy_from_slice(&block[64..]);
+        }
+        for (u, unit) in units.chunks_exact_mut(UNIT_BYTES).enumerate() {
+            interleave(rows, |row| &blocks[row][u * UNIT_ROW..][..UNIT_ROW], unit);
+        }
+    }
+    true
+}
+
+/// Rows without block scales.
+pub(crate) fn pack_rows(w: &[u8], n: usize, out: &mut [u8]) -> bool {
+    let row_bytes = ternary::row_bytes(n);
+    let rows = w.len().checked_div(row_bytes).unwrap_or(0);
+    assert!(w.len() == rows * row_bytes && rows <= ROWS, "weights");
+    if rows > 0 {
+        for (u, unit) in out.chunks_exact_mut(UNIT_BYTES).enumerate() {
+            let at = |row: usize| &w[row * row_bytes + u * UNIT_ROW..][..UNIT_ROW];
+            interleave(rows, at, unit);
+        }
+    }
+    true
+}
+
+/// `[blocks][256 int8]`, `[blocks] f32 scale`, `[blocks] i32 sum of the int8`.
+pub(crate) fn act_bytes_q8_k(n: usize) -> usize {
+    (n / 256 * 264).next_multiple_of(64)
+}
+
+pub(crate) fn arrange_q8_k(act: &[u8], n: usize, out: &mut [u8]) {
+    let blocks = n / 256;
+    assert_eq!(act.len(), blocks * Q8_K, "activation row");
+    let (q, rest) = out.split_at_mut(n);
+    let (scales, sums) = rest.split_at_mut(4 * blocks);
+    for (b, act) in act.chunks_exact(Q8_K).enumerate() {
+        q[256 * b..][..256]
+            .copy_from_slice(&act[info::Q8_K.at(Part::Codes)..info::Q8_K.at(Part::Sums)]);
+        scales[4 * b..][..4].copy_from_slice(&act[..4]);
+        let sums_of_16 = act[info::Q8_K.at(Part::Sums)..].chunks_exact(2);
+        let sum: i32 = sums_of_16
+            .map(|s| i32::from(i16::from_le_bytes([s[0], s[1]])))
+            .sum();
+        sums[4 * b..][..4].copy_from_slice(&sum.to_le_bytes());
+    }
+}
+
+/// `a`, `S` and 56 bytes of nothing, then the int8 values in natural order.
+pub(crate) fn arrange_int8(act: &[u8], n: usize, out: &mut [u8]) {
+    assert_eq!(act.len(), ternary::act_bytes(n), "activation row");
+    out[..8].copy_from_slice(&act[..8]);
+    let (q, padding) = out[64..].split_at_mut(act.len() - 8);
+    q.copy_from_slice(&act[8..]);
+    padding.fill(0);
+}
+
+/// Bytes of an arranged row of int8 activations.
+pub(crate) fn act_bytes_int8(n: usize) -> usize {
+    64 + n.next_multiple_of(UNIT)
+}
+
+/// The parts of an arranged Q8_K row.
+#[derive(Clone, Copy)]
+pub(crate) struct Act {
+    pub q: *const u8,
+    pub scales: *const f32,
+    pub sums: *const i32,
+}
+
+impl Act {
+    pub fn new(act: &[u8], n: usize) -> Act {
+        let (q, rest) = act.split_at(n);
+        let (scales, sums) = rest.split_at(n / 64);
+        Act {
+            q: q.as_ptr(),
+            scales: scales.as_ptr().cast(),
+            sums: sums.as_ptr().cast(),
+        }
+    }
+}

@@ -9,3 +9,5 @@
 
 pub mod fragment;
 pub mod pack;
+pub mod plan;
+pub mod ptx;

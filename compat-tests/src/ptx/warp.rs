@@ -1,0 +1,419 @@
+//! A warp: 32 lanes that execute the instruction of those that are furthest behind.
+
+use super::device::{Coordinates, Report};
+use super::fault::{Kind, Trouble};
+use super::instruction::{Address, Instruction, Op, Register, Source, Space, Special, Word};
+use super::memory::Memory;
+use super::module::Kernel;
+use super::shadow::Stamp;
+use super::shared::{Copies, Shared, wavefronts};
+
+/// Lanes of a warp.
+pub(super) const LANES: usize = 32;
+
+/// What a warp is doing.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum State {
+    Ready,
+    /// It waits for the other warps of its block.
+    AtBarrier,
+    Ended,
+}
+
+/// What surrounds a warp while it takes its turn.
+pub(super) struct Surroundings<'a> {
+    pub(super) memory: &'a mut Memory,
+    pub(super) shared: &'a mut Shared,
+    pub(super) report: &'a mut Report,
+    pub(super) arguments: &'a [u8],
+    pub(super) at: &'a Coordinates,
+    /// Barriers that the block has passed.
+    pub(super) epoch: u32,
+    /// The most wavefronts of an access of up to eight bytes a lane.
+    pub(super) wavefronts: usize,
+}
+
+/// A warp.
+pub(super) struct Warp<'k> {
+    pub(super) kernel: &'k Kernel,
+    pub(super) number: usize,
+    pub(super) state: State,
+    registers: Vec<[u64; LANES]>,
+    /// The lanes in which each register was written.
+    written: Vec<u32>,
+    /// Where each lane stands.
+    places: [usize; LANES],
+    /// The lanes that there are, and those that have not ended.
+    pub(super) lanes: u32,
+    alive: u32,
+    /// Barriers of the warp alone.
+    turn: u32,
+    copies: Vec<Copies>,
+}
+
+/// The numbers of the lanes in a mask.
+pub(super) fn each(mask: u32) -> impl Iterator<Item = usize> {
+    (0..LANES).filter(move |lane| mask >> lane & 1 == 1)
+}
+
+impl<'k> Warp<'k> {
+    /// A warp of the first `lanes` lanes, at the kernel's beginning.
+    pub(super) fn new(kernel: &'k Kernel, number: usize, lanes: usize) -> Warp<'k> {
+        let lanes = u32::MAX >> (LANES - lanes);
+        Warp {
+            kernel,
+            number,
+            state: State::Ready,
+            registers: vec![[0; LANES]; kernel.registers],
+            written: vec![0; kernel.registers],
+            places: [0; LANES],
+            lanes,
+            alive: lanes,
+            turn: 0,
+            copies: (0..LANES).map(|_| Copies::default()).collect(),
+        }
+    }
+
+    /// The instruction that is next.
+    pub(super) fn next(&self) -> Option<&'k Instruction> {
+        let place = each(self.alive).map(|lane| self.places[lane]).min()?;
+        self.kernel.code.get(place)
+    }
+
+    pub(super) fn stamp(&self, around: &Surroundings, lane: usize) -> Stamp {
+        Stamp {
+            block: around.at.number + 1,
+            epoch: around.epoch,
+            turn: self.turn,
+            thread: (LANES * self.number + lane) as u16,
+        }
+    }
+
+    /// Executes one instruction.
+    pub(super) fn step(&mut self, around: &mut Surroundings) -> Result<(), Trouble> {
+        let places = each(self.alive).map(|lane| self.places[lane]);
+        let Some(place) = places.min() else {
+            self.state = State::Ended;
+            return Ok(());
+        };
+        let Some(instruction) = self.kernel.code.get(place) else {
+            let what = "the kernel ends without a return";
+            return Err(Trouble::new(Kind::Launch, 0, what));
+        };
+        let at = |lane: &usize| self.places[*lane] == place;
+        let active = each(self.alive).filter(at).fold(0, |m, lane| m | 1 << lane);
+        let mut mask = active;
+        if let Some((register, negated)) = instruction.guard {
+            for lane in each(active) {
+                let holds = self.read(register, lane)? == 1;
+                if holds == negated {
+                    mask &= !(1 << lane);
+                }
+            }
+        }
+        around.report.count(place);
+        for lane in each(active) {
+            self.places[lane] = place + 1;
+        }
+        if mask == 0 {
+            return Ok(());
+        }
+        match &instruction.op {
+            Op::Branch(target) => {
+                for lane in each(mask) {
+                    self.places[lane] = *target;
+                }
+                Ok(())
+            }
+            Op::Exit => {
+                self.alive &= !mask;
+                if self.alive == 0 {
+                    self.state = State::Ended;
+                }
+                Ok(())
+            }
+            Op::Barrier => {
+                self.whole(mask, self.lanes)?;
+                self.state = State::AtBarrier;
+                Ok(())
+            }
+            Op::WarpBarrier => {
+                self.whole(mask, self.lanes)?;
+                self.turn += 1;
+                Ok(())
+            }
+            op => self.execute(op, mask, around),
+        }
+    }
+
+    /// Checks that an instruction of the whole warp is executed by all of it.
+    pub(super) fn whole(&self, mask: u32, expected: u32) -> Result<(), Trouble> {
+        if mask == expected {
+            return Ok(());
+        }
+        let lane = (mask ^ expected).trailing_zeros() as usize;
+        let what = format!("executed by lanes {mask:#x} alone");
+        Err(Trouble::new(Kind::PartialWarp, lane, what))
+    }
+
+    fn execute(&mut self, op: &Op, mask: u32, around: &mut Surroundings) -> Result<(), Trouble> {
+        match op {
+            Op::Scalar { f, to, from } => {
+                let mut results = [0; LANES];
+                for lane in each(mask) {
+                    let mut values = [0; 4];
+                    for (value, source) in values.iter_mut().zip(from) {
+                        *value = self.value(source, lane, around.at)?;
+                    }
+                    results[lane] = f(values);
+                }
+                self.put(*to, mask, &results);
+                Ok(())
+            }
+            Op::Join { to, from, bits } => {
+                let mut results = [0; LANES];
+                for lane in each(mask) {
+                    for (i, part) in from.iter().enumerate() {
+                        let part = self.value(part, lane, around.at)? & (u64::MAX >> (64 - bits));
+                        results[lane] |= part << (i * bits);
+                    }
+                }
+                self.put(*to, mask, &results);
+                Ok(())
+            }
+            Op::Part { to, from, bits } => {
+                let mut values = [0; LANES];
+                for lane in each(mask) {
+                    values[lane] = self.value(from, lane, around.at)?;
+                }
+                for (i, to) in to.iter().enumerate() {
+                    let part = values.map(|v| v >> (i * bits) & (u64::MAX >> (64 - bits)));
+                    if let Some(to) = to {
+                        self.put(*to, mask, &part);
+                    }
+                }
+                Ok(())
+            }
+            Op::Argument { word, to, at } => {
+                for (i, to) in to.iter().enumerate() {
+                    let at = at + i * word.bytes;
+                    let value = number(&around.arguments[at..at + word.bytes], *word);
+                    self.put(*to, mask, &[value; LANES]);
+                }
+                Ok(())
+            }
+            Op::Load {
+                space,
+                word,
+                to,
+                at,
+            } => self.load((*space, *word), to, at, mask, around),
+            Op::Store {
+                space,
+                word,
+                from,
+                at,
+            } => self.store((*space, *word), from, at, mask, around),
+            Op::Copy {
+                bytes,
+                to,
+                from,
+                read,
+            } => self.copy(*bytes, (to, from), *read, mask, around),
+            Op::Commit => {
+                each(mask).for_each(|lane| self.copies[lane].commit());
+                Ok(())
+            }
+            Op::WaitGroup(left) => {
+                for lane in each(mask) {
+                    let now = self.stamp(around, lane);
+                    self.copies[lane].wait(around.shared, *left, now);
+                }
+                Ok(())
+            }
+            Op::WaitAll => {
+                for lane in each(mask) {
+                    let now = self.stamp(around, lane);
+                    self.copies[lane].wait_all(around.shared, now);
+                }
+                Ok(())
+            }
+            Op::Fence => Ok(()),
+            op => self.together(op, mask, around),
+        }
+    }
+
+    /// A register of a lane.
+    fn read(&self, register: Register, lane: usize) -> Result<u64, Trouble> {
+        if self.written[register] >> lane & 1 == 0 {
+            let what = "a register that was not written";
+            return Err(Trouble::new(Kind::Uninitialised, lane, what));
+        }
+        Ok(self.registers[register][lane])
+    }
+
+    pub(super) fn value(
+        &self,
+        source: &Source,
+        lane: usize,
+        at: &Coordinates,
+    ) -> Result<u64, Trouble> {
+        Ok(match *source {
+            Source::Register(register) => self.read(register, lane)?,
+            Source::Constant(bits) => bits,
+            Source::Dynamic => at.dynamic,
+            Source::Special(special) => {
+                let [x, y, _] = at.threads.map(|n| n as usize);
+                let thread = LANES * self.number + lane;
+                let place = [thread % x, thread / x % y, thread / (x * y)];
+                match special {
+                    Special::Thread(axis) => place[axis] as u64,
+                    Special::Threads(axis) => at.threads[axis].into(),
+                    Special::Block(axis) => at.block[axis].into(),
+                    Special::Blocks(axis) => at.blocks[axis].into(),
+                    Special::Lane => lane as u64,
+                }
+            }
+        })
+    }
+
+    /// Writes a register in the lanes of a mask.
+    pub(super) fn put(&mut self, to: Register, mask: u32, values: &[u64; LANES]) {
+        let register = &mut self.registers[to];
+        if mask == u32::MAX {
+            *register = *values;
+        } else {
+            each(mask).for_each(|lane| register[lane] = values[lane]);
+        }
+        self.written[to] |= mask;
+    }
+
+    /// The address that each lane of the mask asks for.
+    pub(super) fn addresses(
+        &self,
+        at: &Address,
+        mask: u32,
+        around: &Surroundings,
+    ) -> Result<Vec<(usize, u64)>, Trouble> {
+        let address = |lane| {
+            let base = self.value(&at.base, lane, around.at)?;
+            Ok((lane, base.wrapping_add_signed(at.offset)))
+        };
+        each(mask).map(address).collect()
+    }
+
+    /// Counts the wavefronts of an access to shared memory, and finds those that take too many.
+    pub(super) fn banks(
+        &self,
+        addresses: &[(usize, u64)],
+        bytes: usize,
+        around: &mut Surroundings,
+    ) -> Result<(), Trouble> {
+        let found = wavefronts(addresses, bytes);
+        around.report.worst_wavefronts = around.report.worst_wavefronts.max(found);
+        let most = if bytes == 16 { 1 } else { around.wavefronts };
+        if found <= most {
+            return Ok(());
+        }
+        let what = format!("{found} wavefronts, where {most} are enough");
+        Err(Trouble::new(Kind::BankConflict, addresses[0].0, what))
+    }
+
+    fn load(
+        &mut self,
+        (space, word): (Space, Word),
+        to: &[Register],
+        at: &Address,
+        mask: u32,
+        around: &mut Surroundings,
+    ) -> Result<(), Trouble> {
+        let addresses = self.addresses(at, mask, around)?;
+        let bytes = word.bytes * to.len();
+        if space == Space::Shared {
+            self.banks(&addresses, bytes, around)?;
+        }
+        let mut results = vec![[0; LANES]; to.len()];
+        for (lane, address) in addresses {
+            let now = self.stamp(around, lane);
+            let found = match space {
+                Space::Shared => around.shared.read(address, bytes, now),
+                Space::Global => around.memory.read(address, bytes, now),
+            };
+            let found = found.map_err(|(kind, what)| Trouble::new(kind, lane, what))?;
+            for (result, part) in results.iter_mut().zip(found.chunks_exact(word.bytes)) {
+                result[lane] = number(part, word);
+            }
+        }
+        for (to, result) in to.iter().zip(&results) {
+            self.put(*to, mask, result);
+        }
+        Ok(())
+    }
+
+    fn store(
+        &mut self,
+        (space, word): (Space, Word),
+        from: &[Source],
+        at: &Address,
+        mask: u32,
+        around: &mut Surroundings,
+    ) -> Result<(), Trouble> {
+        let addresses = self.addresses(at, mask, around)?;
+        if space == Space::Shared {
+            self.banks(&addresses, word.bytes * from.len(), around)?;
+        }
+        for (lane, address) in addresses {
+            let mut bytes = Vec::with_capacity(16);
+            for source in from {
+                let value = self.value(source, lane, around.at)?.to_le_bytes();
+                bytes.extend_from_slice(&value[..word.bytes]);
+            }
+            let now = self.stamp(around, lane);
+            let done = match space {
+                Space::Shared => around.shared.write(address, &bytes, now),
+                Space::Global => around.memory.write(address, &bytes, now),
+            };
+            done.map_err(|(kind, what)| Trouble::new(kind, lane, what))?;
+        }
+        Ok(())
+    }
+
+    fn copy(
+        &mut self,
+        bytes: usize,
+        (to, from): (&Address, &Address),
+        read: Option<Source>,
+        mask: u32,
+        around: &mut Surroundings,
+    ) -> Result<(), Trouble> {
+        let targets = self.addresses(to, mask, around)?;
+        let sources = self.addresses(from, mask, around)?;
+        self.banks(&targets, bytes, around)?;
+        for (&(lane, to), &(_, from)) in targets.iter().zip(&sources) {
+            let now = self.stamp(around, lane);
+            let wanted = match &read {
+                Some(read) => (self.value(read, lane, around.at)? as u32 as usize).min(bytes),
+                None => bytes,
+            };
+            let trouble = |(kind, what)| Trouble::new(kind, lane, what);
+            let mut data = vec![0; bytes];
+            // Bytes that are not read may lie anywhere.
+            if wanted > 0 {
+                let found = around.memory.read(from, bytes, now).map_err(trouble)?;
+                data[..wanted].copy_from_slice(&found[..wanted]);
+            }
+            self.copies[lane]
+                .begin(around.shared, to, data, now)
+                .map_err(trouble)?;
+        }
+        Ok(())
+    }
+}
+
+/// Little-endian bytes as a register holds them.
+fn number(bytes: &[u8], word: Word) -> u64 {
+    let negative = word.signed && bytes[bytes.len() - 1] >= 0x80;
+    let mut all = if negative { [0xff; 8] } else { [0; 8] };
+    all[..bytes.len()].copy_from_slice(bytes);
+    u64::from_le_bytes(all)
+}

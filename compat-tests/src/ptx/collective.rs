@@ -69,11 +69,8 @@ impl Warp<'_> {
     /// Registers of all lanes, as 32 bits each.
     fn fragment(&self, from: &[Source], around: &Surroundings) -> Result<Fragment, Trouble> {
         let register = |source: &Source| {
-            let mut values = [0; LANES];
-            for (lane, value) in values.iter_mut().enumerate() {
-                *value = self.value(source, lane, around.at)? as u32;
-            }
-            Ok(values)
+            let values = self.operand(source, u32::MAX, around.at)?;
+            Ok(values.map(|value| value as u32))
         };
         from.iter().map(register).collect()
     }
@@ -117,16 +114,18 @@ impl Warp<'_> {
         mask: u32,
         around: &Surroundings,
     ) -> Result<(), Trouble> {
-        let mut values = [0; LANES];
+        let members = self.operand(members, mask, around.at)?;
         for lane in each(mask) {
-            let members = self.value(members, lane, around.at)? as u32;
-            self.whole(mask, members)?;
-            values[lane] = self.value(from, lane, around.at)?;
+            self.whole(mask, members[lane] as u32)?;
         }
+        let values = self.operand(from, mask, around.at)?;
+        let (by, clamp) = (
+            self.operand(by, mask, around.at)?,
+            self.operand(clamp, mask, around.at)?,
+        );
         let (mut results, mut from_lane) = ([0; LANES], [0; LANES]);
         for lane in each(mask) {
-            let by = self.value(by, lane, around.at)? as usize & 31;
-            let clamp = self.value(clamp, lane, around.at)? as usize;
+            let (by, clamp) = (by[lane] as usize & 31, clamp[lane] as usize);
             // Bits 8 to 12 of the clamp part the warp into segments, bits 0 to 4 say how far a lane may reach in one.
             let segment = clamp >> 8 & 31;
             let most = lane & segment | clamp & 31 & !segment;

@@ -71,7 +71,12 @@ impl Cell {
 #[derive(Default, Debug)]
 pub(super) struct Shadow {
     cells: Vec<Cell>,
+    /// How many bytes share a history: a dword, until something smaller is used.
+    grain: usize,
 }
+
+/// Bytes of a dword.
+const DWORD: usize = 4;
 
 /// What an access finds.
 type Found = Result<(), (Kind, String)>;
@@ -84,14 +89,30 @@ impl Shadow {
             state,
             ..Cell::default()
         };
+        let grain = if bytes.is_multiple_of(DWORD) {
+            DWORD
+        } else {
+            1
+        };
         Shadow {
-            cells: vec![cell; bytes],
+            cells: vec![cell; bytes / grain],
+            grain,
         }
+    }
+
+    /// The histories of some bytes.
+    fn cells(&mut self, at: usize, bytes: usize) -> &mut [Cell] {
+        if self.grain > 1 && (!at.is_multiple_of(DWORD) || !bytes.is_multiple_of(DWORD)) {
+            let each = self.cells.iter().flat_map(|&cell| [cell; DWORD]);
+            (self.cells, self.grain) = (each.collect(), 1);
+        }
+        &mut self.cells[at / self.grain..(at + bytes) / self.grain]
     }
 
     /// The first byte that nobody wrote.
     pub(super) fn first_empty(&self) -> Option<usize> {
-        self.cells.iter().position(|c| c.state != State::Full)
+        let cell = self.cells.iter().position(|c| c.state != State::Full)?;
+        Some(cell * self.grain)
     }
 
     /// Forgets who read and wrote; what was written stays written. The end of a launch orders everything.
@@ -106,22 +127,22 @@ impl Shadow {
 
     /// A thread reads.
     pub(super) fn read(&mut self, at: usize, bytes: usize, now: Stamp) -> Found {
-        for (i, cell) in self.cells[at..at + bytes].iter_mut().enumerate() {
+        let cells = self.cells(at, bytes);
+        let grain = bytes / cells.len().max(1);
+        for (i, cell) in cells.iter_mut().enumerate() {
+            let byte = at + i * grain;
             match cell.state {
                 State::Full => {}
                 State::Empty => {
-                    return Err((
-                        Kind::Uninitialised,
-                        format!("byte {} was not written", at + i),
-                    ));
+                    return Err((Kind::Uninitialised, format!("byte {byte} was not written")));
                 }
                 State::InFlight => {
-                    let what = format!("a copy into byte {} was not waited for", at + i);
+                    let what = format!("a copy into byte {byte} was not waited for");
                     return Err((Kind::InFlight, what));
                 }
             }
             if !cell.write.is_before(now) {
-                return Err(race(at + i, "read", "written", cell.write, now));
+                return Err(race(byte, "read", "written", cell.write, now));
             }
             let concurrent =
                 cell.read.block == now.block && cell.read.epoch == now.epoch && now.block != 0;
@@ -142,7 +163,10 @@ impl Shadow {
 
     /// A thread writes, at once or when a copy arrives.
     fn overwrite(&mut self, at: usize, bytes: usize, now: Stamp, state: State) -> Found {
-        for (i, cell) in self.cells[at..at + bytes].iter_mut().enumerate() {
+        let cells = self.cells(at, bytes);
+        let grain = bytes / cells.len().max(1);
+        for (i, cell) in cells.iter_mut().enumerate() {
+            let byte = at + i * grain;
             if cell.state == State::InFlight {
                 let what = format!(
                     "byte {} is written while a copy into it is under way",
@@ -151,10 +175,10 @@ impl Shadow {
                 return Err((Kind::Race, what));
             }
             if !cell.write.is_before(now) {
-                return Err(race(at + i, "written", "written", cell.write, now));
+                return Err(race(byte, "written", "written", cell.write, now));
             }
             if !cell.reads_are_before(now) {
-                return Err(race(at + i, "written", "read", cell.read, now));
+                return Err(race(byte, "written", "read", cell.read, now));
             }
             *cell = Cell {
                 state,
@@ -177,7 +201,7 @@ impl Shadow {
 
     /// A thread has waited for its copy: for others it is written now.
     pub(super) fn end_copy(&mut self, at: usize, bytes: usize, now: Stamp) {
-        for cell in &mut self.cells[at..at + bytes] {
+        for cell in self.cells(at, bytes) {
             (cell.state, cell.write) = (State::Full, now);
         }
     }

@@ -41,7 +41,9 @@ pub(super) struct Warp<'k> {
     registers: Vec<[u64; LANES]>,
     /// The lanes in which each register was written.
     written: Vec<u32>,
-    /// Where each lane stands.
+    /// Where all lanes stand that have not ended, or nothing while they are apart.
+    place: Option<usize>,
+    /// Where each lane stands while they are apart.
     places: [usize; LANES],
     /// The lanes that there are, and those that have not ended.
     pub(super) lanes: u32,
@@ -66,6 +68,7 @@ impl<'k> Warp<'k> {
             state: State::Ready,
             registers: vec![[0; LANES]; kernel.registers],
             written: vec![0; kernel.registers],
+            place: Some(0),
             places: [0; LANES],
             lanes,
             alive: lanes,
@@ -74,10 +77,45 @@ impl<'k> Warp<'k> {
         }
     }
 
+    /// The instruction that is next, and the lanes that execute it: those that are furthest behind.
+    fn front(&self) -> Option<(usize, u32)> {
+        if self.alive == 0 {
+            return None;
+        }
+        if let Some(place) = self.place {
+            return Some((place, self.alive));
+        }
+        let place = each(self.alive).map(|lane| self.places[lane]).min()?;
+        let there = each(self.alive).filter(|&lane| self.places[lane] == place);
+        Some((place, there.fold(0, |mask, lane| mask | 1 << lane)))
+    }
+
     /// The instruction that is next.
     pub(super) fn next(&self) -> Option<&'k Instruction> {
-        let place = each(self.alive).map(|lane| self.places[lane]).min()?;
-        self.kernel.code.get(place)
+        self.kernel.code.get(self.front()?.0)
+    }
+
+    /// Lets lanes go on: those of `jumping` at `target`, the others of `active` behind the instruction at `place`.
+    fn go_on(&mut self, place: usize, active: u32, jumping: u32, target: usize) {
+        let next = match jumping {
+            0 => Some(place + 1),
+            _ if jumping == active => Some(target),
+            _ => None,
+        };
+        if self.place.is_some() && next.is_some() {
+            self.place = next;
+            return;
+        }
+        if let Some(place) = self.place.take() {
+            self.places = [place; LANES];
+        }
+        for lane in each(active) {
+            let jumps = jumping >> lane & 1 == 1;
+            self.places[lane] = if jumps { target } else { place + 1 };
+        }
+        let mut all = each(self.alive).map(|lane| self.places[lane]);
+        let first = all.next();
+        self.place = first.filter(|&first| all.all(|place| place == first));
     }
 
     pub(super) fn stamp(&self, around: &Surroundings, lane: usize) -> Stamp {
@@ -91,8 +129,7 @@ impl<'k> Warp<'k> {
 
     /// Executes one instruction.
     pub(super) fn step(&mut self, around: &mut Surroundings) -> Result<(), Trouble> {
-        let places = each(self.alive).map(|lane| self.places[lane]);
-        let Some(place) = places.min() else {
+        let Some((place, active)) = self.front() else {
             self.state = State::Ended;
             return Ok(());
         };
@@ -100,38 +137,33 @@ impl<'k> Warp<'k> {
             let what = "the kernel ends without a return";
             return Err(Trouble::new(Kind::Launch, 0, what));
         };
-        let at = |lane: &usize| self.places[*lane] == place;
-        let active = each(self.alive).filter(at).fold(0, |m, lane| m | 1 << lane);
         let mut mask = active;
         if let Some((register, negated)) = instruction.guard {
+            let holds = self.operand(&Source::Register(register), active, around.at)?;
             for lane in each(active) {
-                let holds = self.read(register, lane)? == 1;
-                if holds == negated {
+                if (holds[lane] == 1) == negated {
                     mask &= !(1 << lane);
                 }
             }
         }
         around.report.count(place);
-        for lane in each(active) {
-            self.places[lane] = place + 1;
+        if let Op::Branch(target) = instruction.op {
+            self.go_on(place, active, mask, target);
+            return Ok(());
         }
+        if let Op::Exit = instruction.op {
+            self.alive &= !mask;
+            if self.alive == 0 {
+                self.state = State::Ended;
+            }
+            self.go_on(place, active & !mask, 0, 0);
+            return Ok(());
+        }
+        self.go_on(place, active, 0, 0);
         if mask == 0 {
             return Ok(());
         }
         match &instruction.op {
-            Op::Branch(target) => {
-                for lane in each(mask) {
-                    self.places[lane] = *target;
-                }
-                Ok(())
-            }
-            Op::Exit => {
-                self.alive &= !mask;
-                if self.alive == 0 {
-                    self.state = State::Ended;
-                }
-                Ok(())
-            }
             Op::Barrier => {
                 self.whole(mask, self.lanes)?;
                 self.state = State::AtBarrier;
@@ -159,33 +191,29 @@ impl<'k> Warp<'k> {
     fn execute(&mut self, op: &Op, mask: u32, around: &mut Surroundings) -> Result<(), Trouble> {
         match op {
             Op::Scalar { f, to, from } => {
-                let mut results = [0; LANES];
-                for lane in each(mask) {
-                    let mut values = [0; 4];
-                    for (value, source) in values.iter_mut().zip(from) {
-                        *value = self.value(source, lane, around.at)?;
-                    }
-                    results[lane] = f(values);
+                let mut values = [[0; LANES]; 4];
+                for (values, source) in values.iter_mut().zip(from) {
+                    *values = self.operand(source, mask, around.at)?;
                 }
+                let [a, b, c, d] = &values;
+                // Lanes that take no part compute something too, which nobody keeps.
+                let results = std::array::from_fn(|lane| f([a[lane], b[lane], c[lane], d[lane]]));
                 self.put(*to, mask, &results);
                 Ok(())
             }
             Op::Join { to, from, bits } => {
                 let mut results = [0; LANES];
-                for lane in each(mask) {
-                    for (i, part) in from.iter().enumerate() {
-                        let part = self.value(part, lane, around.at)? & (u64::MAX >> (64 - bits));
-                        results[lane] |= part << (i * bits);
+                for (i, part) in from.iter().enumerate() {
+                    let parts = self.operand(part, mask, around.at)?;
+                    for (result, part) in results.iter_mut().zip(parts) {
+                        *result |= (part & (u64::MAX >> (64 - bits))) << (i * bits);
                     }
                 }
                 self.put(*to, mask, &results);
                 Ok(())
             }
             Op::Part { to, from, bits } => {
-                let mut values = [0; LANES];
-                for lane in each(mask) {
-                    values[lane] = self.value(from, lane, around.at)?;
-                }
+                let values = self.operand(from, mask, around.at)?;
                 for (i, to) in to.iter().enumerate() {
                     let part = values.map(|v| v >> (i * bits) & (u64::MAX >> (64 - bits)));
                     if let Some(to) = to {
@@ -243,38 +271,42 @@ impl<'k> Warp<'k> {
         }
     }
 
-    /// A register of a lane.
-    fn read(&self, register: Register, lane: usize) -> Result<u64, Trouble> {
-        if self.written[register] >> lane & 1 == 0 {
-            let what = "a register that was not written";
-            return Err(Trouble::new(Kind::Uninitialised, lane, what));
-        }
-        Ok(self.registers[register][lane])
-    }
-
-    pub(super) fn value(
+    /// An operand of all lanes; that of each lane of the mask is known.
+    pub(super) fn operand(
         &self,
         source: &Source,
-        lane: usize,
+        mask: u32,
         at: &Coordinates,
-    ) -> Result<u64, Trouble> {
+    ) -> Result<[u64; LANES], Trouble> {
         Ok(match *source {
-            Source::Register(register) => self.read(register, lane)?,
-            Source::Constant(bits) => bits,
-            Source::Dynamic => at.dynamic,
-            Source::Special(special) => {
-                let [x, y, _] = at.threads.map(|n| n as usize);
-                let thread = LANES * self.number + lane;
-                let place = [thread % x, thread / x % y, thread / (x * y)];
-                match special {
-                    Special::Thread(axis) => place[axis] as u64,
-                    Special::Threads(axis) => at.threads[axis].into(),
-                    Special::Block(axis) => at.block[axis].into(),
-                    Special::Blocks(axis) => at.blocks[axis].into(),
-                    Special::Lane => lane as u64,
+            Source::Register(register) => {
+                let open = mask & !self.written[register];
+                if open != 0 {
+                    let lane = open.trailing_zeros() as usize;
+                    let what = "a register that was not written";
+                    return Err(Trouble::new(Kind::Uninitialised, lane, what));
                 }
+                self.registers[register]
             }
+            Source::Constant(bits) => [bits; LANES],
+            Source::Dynamic => [at.dynamic; LANES],
+            Source::Special(special) => std::array::from_fn(|lane| self.special(special, lane, at)),
         })
+    }
+
+    /// A coordinate of a lane.
+    fn special(&self, special: Special, lane: usize, at: &Coordinates) -> u64 {
+        let [x, y, _] = at.threads.map(|n| n as usize);
+        let thread = LANES * self.number + lane;
+        match special {
+            Special::Thread(0) => (thread % x) as u64,
+            Special::Thread(1) => (thread / x % y) as u64,
+            Special::Thread(_) => (thread / (x * y)) as u64,
+            Special::Threads(axis) => at.threads[axis].into(),
+            Special::Block(axis) => at.block[axis].into(),
+            Special::Blocks(axis) => at.blocks[axis].into(),
+            Special::Lane => lane as u64,
+        }
     }
 
     /// Writes a register in the lanes of a mask.
@@ -295,11 +327,9 @@ impl<'k> Warp<'k> {
         mask: u32,
         around: &Surroundings,
     ) -> Result<Vec<(usize, u64)>, Trouble> {
-        let address = |lane| {
-            let base = self.value(&at.base, lane, around.at)?;
-            Ok((lane, base.wrapping_add_signed(at.offset)))
-        };
-        each(mask).map(address).collect()
+        let bases = self.operand(&at.base, mask, around.at)?;
+        let address = |lane: usize| (lane, bases[lane].wrapping_add_signed(at.offset));
+        Ok(each(mask).map(address).collect())
     }
 
     /// Counts the wavefronts of an access to shared memory, and finds those that take too many.
@@ -362,11 +392,14 @@ impl<'k> Warp<'k> {
         if space == Space::Shared {
             self.banks(&addresses, word.bytes * from.len(), around)?;
         }
+        let mut values = Vec::with_capacity(from.len());
+        for source in from {
+            values.push(self.operand(source, mask, around.at)?);
+        }
         for (lane, address) in addresses {
             let mut bytes = Vec::with_capacity(16);
-            for source in from {
-                let value = self.value(source, lane, around.at)?.to_le_bytes();
-                bytes.extend_from_slice(&value[..word.bytes]);
+            for value in &values {
+                bytes.extend_from_slice(&value[lane].to_le_bytes()[..word.bytes]);
             }
             let now = self.stamp(around, lane);
             let done = match space {
@@ -389,12 +422,11 @@ impl<'k> Warp<'k> {
         let targets = self.addresses(to, mask, around)?;
         let sources = self.addresses(from, mask, around)?;
         self.banks(&targets, bytes, around)?;
+        let read = read.unwrap_or(Source::Constant(bytes as u64));
+        let read = self.operand(&read, mask, around.at)?;
         for (&(lane, to), &(_, from)) in targets.iter().zip(&sources) {
             let now = self.stamp(around, lane);
-            let wanted = match &read {
-                Some(read) => (self.value(read, lane, around.at)? as u32 as usize).min(bytes),
-                None => bytes,
-            };
+            let wanted = (read[lane] as u32 as usize).min(bytes);
             let trouble = |(kind, what)| Trouble::new(kind, lane, what);
             let mut data = vec![0; bytes];
             // Bytes that are not read may lie anywhere.

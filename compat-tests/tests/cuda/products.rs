@@ -19,7 +19,11 @@ const TOKENS: [usize; 12] = [1, 2, 3, 4, 5, 6, 7, 8, 9, 16, 17, 33];
 /// Columns: one block, an odd number of blocks, the end of a group, a long row.
 fn widths(ty: TypeId) -> Vec<usize> {
     let block = ty.info().expect("a type").block;
-    let mut all = vec![block, 3 * block, 256, 512, 2560, 6912];
+    let mut all = vec![block, 3 * block, 256, 512, 2560];
+    // TQ1_0 is TQ2_0 once it is laid out.
+    if ty != TypeId::TQ1_0 || is_long() {
+        all.push(6912);
+    }
     if block == 32 {
         all.extend([7 * 32, 9 * 32, 12 * 32, 17 * 32]);
     }
@@ -95,7 +99,7 @@ fn every_scale_there_is() {
             one.acts.truncate(one.acts.len() / 256);
             one
         };
-        for number in 0..256 {
+        for number in (0..256).step_by(if is_long() { 1 } else { 5 }) {
             let one = of_one(number);
             one.check(&one.plan(), Schedule::InTurn);
         }
@@ -172,11 +176,11 @@ fn how_columns_are_shared_and_who_is_first_changes_nothing() {
             );
         }
         let many = product.plan_as(1, 1, false);
-        for seed in 0..20 {
+        for seed in 0..rounds(20) as u64 {
             let (found, _) = product.run(&many, Schedule::Random(seed));
             assert_same(&found, &expected, &format!("{ty}, many tokens"));
         }
-        for late in 0..8 {
+        for late in [0, 5] {
             let (found, _) = product.run(&many, Schedule::Last(late));
             assert_same(&found, &expected, &format!("{ty}, warp {late} late"));
         }
@@ -186,8 +190,7 @@ fn how_columns_are_shared_and_who_is_first_changes_nothing() {
 #[test]
 fn kernels_for_many_tokens_have_the_bits_of_those_for_few() {
     for ty in TYPES {
-        for (rows, columns, tokens) in
-            [(64, 1024, 64), (80, 768, 70), (1, 256, 1), (130, 2304, 129)]
+        for (rows, columns, tokens) in [(64, 512, 64), (80, 768, 70), (1, 256, 1), (130, 1280, 129)]
         {
             let product = Product::random(ty, rows, columns, tokens, 77);
             let (few, _) = product.run(&product.plan_as(4, 1, true), Schedule::InTurn);

@@ -5,12 +5,15 @@ use std::fmt;
 use trine_formats::types::TypeId;
 
 use crate::ops::matmul::Matrix;
+use crate::ops::product::prefetch::Prefetch;
 
 /// In which layouts the matrices of a model are.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Layouts {
     /// Name of the packed layout and tensor type, number of matrices, bytes; `None` for rows as in the file.
     pub kinds: Vec<(TypeId, Option<&'static str>, usize, usize)>,
+    /// How far ahead of products of one token memory is asked for.
+    pub prefetch: Prefetch,
 }
 
 impl Layouts {
@@ -37,6 +40,9 @@ impl fmt::Display for Layouts {
             let name = name.unwrap_or("rows as in the file");
             let comma = if i > 0 { ", " } else { "" };
             write!(f, "{comma}{count} {ty} as {name} ({mb:.1} MB)")?;
+        }
+        if self.kinds.iter().any(|kind| kind.1.is_some()) {
+            write!(f, "; {}", self.prefetch)?;
         }
         Ok(())
     }

@@ -238,6 +238,14 @@ impl Matrix {
         }
     }
 
+    /// The matrix in its packed layout, where it has one.
+    pub fn as_packed(&self) -> Option<&PackedMatrix> {
+        match &self.weights {
+            Weights::Packed(packed) => Some(packed),
+            _ => None,
+        }
+    }
+
     /// Name of the layout and the bytes it takes; rows as in the file have none.
     pub fn layout(&self) -> (Option<&'static str>, usize) {
         match &self.weights {

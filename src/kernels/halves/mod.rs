@@ -113,10 +113,11 @@ pub fn dots(
     }
     assert!(words.len() >= size([quads, BLOCK]), "words too short");
     // SAFETY: the words of `quads` rows of lines are there, as just checked.
-    unsafe { dots_at::<false>(isa, words.as_ptr(), quads, coefs, out, out_stride) }
+    unsafe { dots_at::<false>(isa, words.as_ptr(), quads, coefs, 0, out, out_stride) }
 }
 
 /// [`dots`] over the bytes of words, little endian; `BRAIN` ones are bfloats, and their coefficients are times [`BRAIN_SCALE`].
+/// With one row, the bytes `ahead` bytes behind those in work are asked for; 0 leaves that to the processor.
 ///
 /// # Panics
 /// When a slice is too short.
@@ -125,6 +126,7 @@ pub fn dots_of_bytes<const BRAIN: bool>(
     words: &[u8],
     quads: usize,
     coefs: Coefficients<'_>,
+    ahead: usize,
     out: &mut [f32],
     out_stride: usize,
 ) {
@@ -136,7 +138,17 @@ pub fn dots_of_bytes<const BRAIN: bool>(
         "words too short"
     );
     // SAFETY: the bytes of `quads` rows of lines are there, as just checked; a line is read from any address.
-    unsafe { dots_at::<BRAIN>(isa, words.as_ptr().cast(), quads, coefs, out, out_stride) }
+    unsafe {
+        dots_at::<BRAIN>(
+            isa,
+            words.as_ptr().cast(),
+            quads,
+            coefs,
+            ahead,
+            out,
+            out_stride,
+        )
+    }
 }
 
 /// # Safety
@@ -146,6 +158,7 @@ unsafe fn dots_at<const BRAIN: bool>(
     words: *const Line,
     quads: usize,
     coefs: Coefficients<'_>,
+    ahead: usize,
     out: &mut [f32],
     out_stride: usize,
 ) {
@@ -164,6 +177,7 @@ unsafe fn dots_at<const BRAIN: bool>(
         coefs: coefs.data.as_ptr(),
         coef_stride: coefs.stride,
         rows: coefs.rows,
+        ahead: ahead / size_of::<Line>(),
         target: sums::Rounded {
             out: out.as_mut_ptr(),
             stride: out_stride,
@@ -245,6 +259,7 @@ pub fn accumulate(
         coefs: coefs.data.as_ptr(),
         coef_stride: coefs.stride,
         rows: coefs.rows,
+        ahead: 0,
         target: sums::InPlace {
             acc: acc.as_mut_ptr(),
             stride: acc_stride,

@@ -10,8 +10,8 @@ use crate::arch::x86_64::halves::{Avx2, Avx512};
 use crate::simd::Doubles;
 use crate::{Isa, Level};
 
-/// Lines to ask for in advance. With one row the loop waits for nothing but memory and the processor runs
-/// ahead far enough by itself; with more it does not.
+/// Lines to ask for in advance where there is more than one row. With one the loop waits for nothing but memory, and whether
+/// the processor runs ahead far enough by itself depends on the processor.
 const AHEAD: usize = 32;
 
 /// Words of some tiles.
@@ -24,6 +24,8 @@ struct Words {
     quads: usize,
     /// Lines from one tile to the next.
     tile: usize,
+    /// Lines to ask for in advance where there is one row; 0 asks for none.
+    ahead: usize,
 }
 
 /// Adds the words `from..to` of steps to `L` lines by `R` rows of sums.
@@ -51,6 +53,8 @@ unsafe fn add_block<S: Doubles, const L: usize, const R: usize, const BRAIN: boo
                     x[l] = S::words(line);
                     if R > 1 {
                         S::prefetch(line.wrapping_add(AHEAD));
+                    } else if words.ahead > 0 {
+                        S::prefetch(line.wrapping_add(words.ahead));
                     }
                 }
                 macro_rules! step {
@@ -145,6 +149,8 @@ pub struct Call<T, const BRAIN: bool> {
     pub coefs: *const f64,
     pub coef_stride: usize,
     pub rows: usize,
+    /// Lines to ask for in advance where there is one row; 0 asks for none.
+    pub ahead: usize,
     pub target: T,
 }
 
@@ -213,6 +219,7 @@ impl<T: Target, const BRAIN: bool> Call<T, BRAIN> {
                     stride,
                     quads: self.quads,
                     tile: self.quads * self.lines,
+                    ahead: self.ahead,
                 };
                 let mut line = 0;
                 while line < stride {

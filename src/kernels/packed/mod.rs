@@ -54,15 +54,22 @@ pub struct Layout {
     pub act_bytes: fn(n: usize) -> usize,
     /// `arrange(act, n, out)`: one encoded activation row to the order in which the kernel reads it.
     pub arrange: fn(act: &[u8], n: usize, out: &mut [u8]),
-    /// `multiply(group, acts, n, tokens, out)`: `out[t * rows + lane]` = dot of the lane's row and token t, with
-    /// the bits of `dot_ref` (a NaN stays a NaN). `acts` is `tokens` arranged rows, 64-byte aligned.
-    pub multiply: fn(group: &[u8], acts: &[u8], n: usize, tokens: usize, out: &mut [f32]),
+    /// The product.
+    pub multiply: Multiply,
     /// Tokens of one call beyond which more gain nothing. Outputs are stored after every call; in small
     /// portions the stores hide behind the next.
     pub tile: usize,
     /// What to make of a group before several tokens are multiplied with it.
     pub expansion: Option<Expansion>,
 }
+
+/// `multiply(group, acts, n, tokens, ahead, out)`: `out[t * rows + lane]` = dot of the lane's row and token t, with the bits
+/// of `dot_ref` (a NaN stays a NaN). `acts` is `tokens` arranged rows, 64-byte aligned.
+///
+/// The bytes that lie `ahead` bytes behind those in work are asked for, past the end of the group too; 0 leaves that to
+/// the processor. It changes no bit.
+pub type Multiply =
+    fn(group: &[u8], acts: &[u8], n: usize, tokens: usize, ahead: usize, out: &mut [f32]);
 
 /// Another layout of the same weights, with the same activations, that is faster once they are unpacked.
 pub struct Expansion {
@@ -99,7 +106,7 @@ struct Scratch {
 }
 
 /// The products of one group and `tokens` arranged rows `acts`, a few tokens at a time:
-/// `put(t, out)` gets the outputs from token t on, `[tokens of this portion][rows]`.
+/// `put(t, out)` gets the outputs from token t on, `[tokens of this portion][rows]`. `ahead`: see [`Multiply`].
 ///
 /// # Panics
 /// When lengths do not fit.
@@ -109,8 +116,11 @@ pub fn multiply_group(
     acts: &[u8],
     n: usize,
     tokens: usize,
+    ahead: usize,
     mut put: impl FnMut(usize, &[f32]),
 ) {
+    // More tokens keep the processor busy enough with what it has.
+    let ahead = if tokens == 1 { ahead } else { 0 };
     SCRATCH.with_borrow_mut(|Scratch { tile, expanded }| {
         let (layout, group) = match &layout.expansion {
             Some(e) if tokens >= e.from => {
@@ -125,7 +135,7 @@ pub fn multiply_group(
         for acts in acts.chunks(layout.tile * act_bytes) {
             let tokens = acts.len() / act_bytes;
             tile.resize(layout.rows * tokens, 0.0);
-            (layout.multiply)(group, acts, n, tokens, tile);
+            (layout.multiply)(group, acts, n, tokens, ahead, tile);
             put(first, tile);
             first += tokens;
         }

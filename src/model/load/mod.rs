@@ -16,7 +16,8 @@ use super::{Config, Layouts, LoadOptions, ModelError};
 use crate::arch::{Arch, Extent, Role, Sizes, Tensor};
 use crate::ops::matmul::Matrix;
 use crate::ops::norm::{Kind, Norm};
-use crate::ops::product::SharedArena;
+use crate::ops::product::packed::PackedMatrix;
+use crate::ops::product::{SharedArena, prefetch};
 
 pub use ends::{ends, sections};
 pub use projections::Stacked;
@@ -57,6 +58,8 @@ pub struct Loader<'a> {
     in_cache: bool,
     /// What became of the matrices.
     layouts: Layouts,
+    /// Those that are packed.
+    packed: Vec<PackedMatrix>,
 }
 
 impl<'a> Loader<'a> {
@@ -89,6 +92,7 @@ impl<'a> Loader<'a> {
             arena: SharedArena::default(),
             in_cache: weights <= CACHE,
             layouts: Layouts::default(),
+            packed: Vec::new(),
         }
     }
 
@@ -118,6 +122,12 @@ impl<'a> Loader<'a> {
         }
         if self.problems.is_empty() {
             self.problems.extend(self.adapters.unused());
+        }
+        if self.problems.is_empty() {
+            match prefetch::choose(&self.packed) {
+                Ok(chosen) => self.layouts.prefetch = chosen,
+                Err(problem) => self.problems.push(problem),
+            }
         }
         if self.problems.is_empty() {
             Ok(self.layouts)
@@ -232,6 +242,7 @@ impl<'a> Loader<'a> {
         };
         if rows > 0 {
             self.layouts.count(&matrix);
+            self.packed.extend(matrix.as_packed().cloned());
         }
         matrix
     }

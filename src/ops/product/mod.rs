@@ -7,6 +7,7 @@ use crate::kernels::packed::Arena;
 
 pub mod bitplane;
 pub mod packed;
+pub mod prefetch;
 pub mod widely;
 
 /// Memory that matrices take from when they are packed.

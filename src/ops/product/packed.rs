@@ -5,6 +5,7 @@ use std::io;
 use rayon::prelude::*;
 use trine_formats::gguf::Blob;
 
+use super::prefetch;
 use crate::kernels::packed::{Arena, Layout, multiply_group};
 use crate::pool::{self, Parts};
 
@@ -62,6 +63,18 @@ impl PackedMatrix {
         self.layout
     }
 
+    /// Weights of a row.
+    pub fn cols(&self) -> usize {
+        self.cols
+    }
+
+    /// Runs of whole groups of about `bytes` bytes, with the matrix they are of.
+    pub fn pieces(&self, bytes: usize) -> impl Iterator<Item = (&PackedMatrix, &[u8])> {
+        let groups = bytes.div_ceil(self.group_bytes.max(1));
+        let pieces = self.data.chunks_exact(groups * self.group_bytes.max(1));
+        pieces.map(move |piece| (self, piece))
+    }
+
     /// Bytes in memory.
     pub fn bytes(&self) -> usize {
         self.data.len()
@@ -104,7 +117,10 @@ pub fn multiply_all(jobs: &mut [Job<'_>], tokens: usize) {
     }
     let outs: Vec<_> = jobs
         .iter_mut()
-        .map(|j| (j.w, j.acts, j.scale, Parts::new(&mut *j.out)))
+        .map(|j| {
+            let ahead = prefetch::ahead(j.w.layout);
+            (j.w, j.acts, j.scale, ahead, Parts::new(&mut *j.out))
+        })
         .collect();
     pool::for_each(tasks.len(), |i| {
         let Task {
@@ -112,7 +128,7 @@ pub fn multiply_all(jobs: &mut [Job<'_>], tokens: usize) {
             groups,
             tokens,
         } = &tasks[i];
-        let (w, acts, scale, out) = &outs[*job];
+        let (w, acts, scale, ahead, out) = &outs[*job];
         let (lanes, act_bytes) = (w.layout.rows, (w.layout.act_bytes)(w.cols));
         let acts = &acts[tokens.start * act_bytes..tokens.end * act_bytes];
         for g in groups.clone() {
@@ -124,6 +140,7 @@ pub fn multiply_all(jobs: &mut [Job<'_>], tokens: usize) {
                 acts,
                 w.cols,
                 tokens.len(),
+                *ahead,
                 |first, tile| {
                     for (t, tile) in (tokens.start + first..).zip(tile.chunks_exact(lanes)) {
                         let at = t * w.rows;

@@ -44,6 +44,7 @@ Examples:
   rbench --synthetic llama:700m:TQ2_0 --save m.gguf     kept as a file; llama.cpp can load it too
   rbench --batched -m model.gguf -npl 1,2,4,8           several texts at once, as a server runs them
   rbench --batched -m model.gguf -npp 8,128 -npl 1,8    and a step of 8 texts beside a prompt of 8 tokens
+  rbench --compare-llama build/bin -m model.gguf        beside llama-bench of that build, in turns
   rbench --roofline -m model.gguf                       how near the speed is to what memory allows
   rbench --serve http://127.0.0.1:8080 --clients 1,4,16 a server with 1, 4 and 16 clients, each of which asks again
   rbench --serve http://127.0.0.1:8080 --rate 0.5,1,2   and with requests at random times, so many a second
@@ -70,7 +71,8 @@ a dashed one, of this run and of those of --beside.
   TYPE   a file type of rquantize; each tensor gets the type that rquantize would give it. TQ1_0, TQ2_0,
          Q2_0, I2_S, TL1 and TL2 are made from ternary weights, others are when -ternary is added: F16-ternary;
          of fairy2i the number of stages, W1 to W4: fairy2i:7b:W2
-TRINE_ISA=scalar|avx2|avx512 chooses the instruction set."
+TRINE_ISA=scalar|avx2|avx512 chooses the instruction set, TRINE_PREFETCH=BYTES how far ahead of products of one token memory is
+asked for; without it that is measured while a model loads."
 )]
 pub struct Args {
     /// Models, GGUF files; any shard of split ones
@@ -161,6 +163,11 @@ pub struct Args {
     /// Set each speed beside what memory and multipliers of this machine allow
     #[arg(long)]
     pub roofline: bool,
+
+    /// Run llama-bench of this build of llama.cpp in turns, on the same file with the same settings, and set the speeds side by side:
+    /// their medians, that of the ratios of each turn, and their range. -r is the number of turns
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["roofline", "batched", "kernels", "serve", "no_warmup"])]
+    pub compare_llama: Option<PathBuf>,
 
     /// Run several texts at once: -npl of them, each with a prompt of -npp tokens and -ntg tokens after it
     #[arg(long, conflicts_with_all = ["roofline", "n_prompt", "n_gen", "prompt_gen", "n_depth"])]

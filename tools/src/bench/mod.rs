@@ -2,6 +2,7 @@
 
 pub mod args;
 mod batched;
+mod compare;
 mod describe;
 mod grid;
 mod kernels;
@@ -39,7 +40,9 @@ pub fn run(args: &Args) -> Result<()> {
     // Weights are made up and packed by as many threads as the most that are measured.
     threads::start(args.threads.iter().max().copied())?;
     let subjects = Subject::all(args)?;
-    if args.batched {
+    if let Some(dir) = &args.compare_llama {
+        compare::run(args, dir, &subjects, &mut out)?;
+    } else if args.batched {
         batched::run(args, &subjects, &mut out)?;
     } else if args.roofline {
         roofline::run(args, &subjects, &mut out)?;

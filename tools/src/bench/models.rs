@@ -68,7 +68,7 @@ pub fn run(args: &Args, subjects: &[Subject], out: &mut dyn Write) -> Result<()>
                         note!("rbench: {name}, {threads} threads, {}: {what}", test.name());
                     }
                 };
-                let samples = measure(&model, &pool, test, args, &say)?;
+                let samples = measure(&model, &pool, test, args.repetitions, args, &say)?;
                 let record = Record {
                     file: &name,
                     model: &description,
@@ -86,7 +86,7 @@ pub fn run(args: &Args, subjects: &[Subject], out: &mut dyn Write) -> Result<()>
     Ok(())
 }
 
-/// Seconds of every repetition of `test`; `say` is told what happens.
+/// Seconds of every one of the `repetitions` of `test`; `say` is told what happens.
 ///
 /// # Errors
 /// The model refuses the tokens.
@@ -94,6 +94,7 @@ pub fn measure(
     model: &Model,
     pool: &Pool,
     test: &Test,
+    repetitions: usize,
     args: &Args,
     say: &dyn Fn(&str),
 ) -> Result<Vec<f64>> {
@@ -109,9 +110,9 @@ pub fn measure(
         run.truncate(0);
     }
     run.prompt(test.depth, test.batch)?;
-    let mut samples = Vec::with_capacity(args.repetitions);
-    for i in 0..args.repetitions {
-        say(&format!("{} of {}", i + 1, args.repetitions));
+    let mut samples = Vec::with_capacity(repetitions);
+    for i in 0..repetitions {
+        say(&format!("{} of {repetitions}", i + 1));
         let left = run.truncate(test.depth);
         run.prompt(test.depth - left, test.batch)?;
         let start = Instant::now();

@@ -119,7 +119,8 @@ pub fn run(args: &Args, subjects: &[Subject], out: &mut dyn Write) -> Result<()>
             };
             for test in &tests {
                 let before = measure();
-                let samples = models::measure(&model, &pool, test, args, &|_| ())?;
+                let samples =
+                    models::measure(&model, &pool, test, args.repetitions, args, &|_| ())?;
                 let after = measure();
                 let mean = |f: fn(&Limits) -> f64| (f(&before) + f(&after)) / 2.0;
                 let limits = Limits {

@@ -284,3 +284,65 @@ fn nothing_is_left_of_a_file_that_cannot_be_kept() {
     );
     assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
 }
+
+/// A program by the name of llama-bench that writes `text` and notes how it was called.
+#[cfg(unix)]
+fn pretend_llama_bench(dir: &Path, text: &str) {
+    use std::os::unix::fs::PermissionsExt;
+    let program = dir.join("llama-bench");
+    let called = dir.join("called");
+    let script = format!("#!/bin/sh\necho \"$@\" >>{}\n{text}\n", called.display());
+    fs::write(&program, script).unwrap();
+    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+}
+
+#[cfg(unix)]
+#[test]
+fn llama_bench_runs_in_turns_with_the_same_settings() {
+    let dir = tempdir().unwrap();
+    let model = dir.path().join("model.gguf");
+    save("llama:tiny:TQ2_0", &model);
+    let answer = r#"echo '[{"build_commit": "abc", "avg_ts": 0.5}]'"#;
+    pretend_llama_bench(dir.path(), answer);
+    let (build, model) = (dir.path().to_str().unwrap(), model.to_str().unwrap());
+    let args = ["--compare-llama", build, "-m", model, "-t", "1", "-r", "3"];
+    let sizes = ["-p", "5", "-n", "2", "-d", "4", "-o", "json"];
+    let rows: Value = serde_json::from_str(&stdout(&[&args[..], &sizes].concat())).unwrap();
+    let rows = rows.as_array().unwrap();
+    assert_eq!(rows.len(), 2);
+    for (row, test) in rows.iter().zip(["pp5 @ d4", "tg2 @ d4"]) {
+        assert_eq!(row["test"], test);
+        assert_eq!(row["llama_build_commit"], "abc");
+        assert_eq!(row["llama_samples_ts"].as_array().unwrap().len(), 3);
+        let number = |name: &str| row[name].as_f64().unwrap();
+        assert_eq!(number("llama_median_ts"), 0.5);
+        assert!(number("least_ratio") <= number("median_ratio"));
+        assert!(number("median_ratio") <= number("greatest_ratio"));
+        let ours = row["samples_ts"][0].as_f64().unwrap();
+        assert!(number("least_ratio") <= ours / 0.5 && ours / 0.5 <= number("greatest_ratio"));
+    }
+    let called = fs::read_to_string(dir.path().join("called")).unwrap();
+    let common = format!("-m {model} -o json -t 1 -d 4 -b 2048 -ub 512 -r 1");
+    let want = [
+        format!("{common} -p 5 -n 0\n").repeat(3),
+        format!("{common} -p 0 -n 2\n").repeat(3),
+    ];
+    assert_eq!(called, want.concat());
+}
+
+#[cfg(unix)]
+#[test]
+fn a_llama_bench_that_is_missing_or_fails_is_named() {
+    let dir = tempdir().unwrap();
+    let model = dir.path().join("model.gguf");
+    save("llama:tiny:TQ2_0", &model);
+    let (build, model) = (dir.path().to_str().unwrap(), model.to_str().unwrap());
+    let args = ["--compare-llama", build, "-m", model, "-p", "1", "-n", "0"];
+    assert!(error(&args).contains("has no llama-bench, nor has its bin"));
+    pretend_llama_bench(dir.path(), "echo 'it is broken' >&2; exit 3");
+    assert!(error(&args).contains("fails: it is broken"));
+    pretend_llama_bench(dir.path(), "echo words");
+    assert!(error(&args).contains("writes no JSON"));
+    let made_up = ["--compare-llama", build, "--synthetic", "llama:tiny:TQ2_0"];
+    assert!(error(&made_up).contains("--save FILE keeps it"));
+}

@@ -20,15 +20,15 @@ use trine_formats::types::TypeId;
 use trine_formats::types::num::f16_to_f32;
 use trine_formats::types::{Part, TypeInfo, info};
 
-use super::check;
+use super::{check, prefetch};
 use crate::packed::{Encoding, Layout};
 
 /// Rows of a group.
-const ROWS: usize = 16;
+pub(super) const ROWS: usize = 16;
 
 /// The block step: what is added to the row's sum.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum PackedStep {
+pub(super) enum PackedStep {
     /// `(isum * dw) * dx`
     SumFirst,
     /// `(dw * dx) * isum`
@@ -38,7 +38,7 @@ enum PackedStep {
 }
 
 /// How a type's blocks are laid out.
-trait Block32 {
+pub(super) trait Block32 {
     /// What is known of the type.
     const INFO: TypeInfo;
     /// Bytes of a block of one row in the file.
@@ -57,6 +57,8 @@ trait Block32 {
     const LINES: usize = 4;
     /// What an unsigned code exceeds its value by.
     const BIAS: i32;
+    /// The largest unsigned code.
+    const MAX: u8;
     /// Values of the nibbles plus the bias; in order where there is no table.
     const TABLE: Option<[u8; 16]> = None;
     const STEP: PackedStep;
@@ -78,30 +80,33 @@ trait Block32 {
     };
 }
 
-struct Q8_0;
-struct Q4_0;
-struct Q4_1;
-struct Q5_0;
-struct Q5_1;
-struct Iq4Nl;
-struct Mxfp4;
+pub(super) struct Q8_0;
+pub(super) struct Q4_0;
+pub(super) struct Q4_1;
+pub(super) struct Q5_0;
+pub(super) struct Q5_1;
+pub(super) struct Iq4Nl;
+pub(super) struct Mxfp4;
 
 impl Block32 for Q8_0 {
     const INFO: TypeInfo = info::Q8_0;
     const LINES: usize = 8;
     const BIAS: i32 = 128;
+    const MAX: u8 = 255;
     const STEP: PackedStep = PackedStep::ScaleFirst;
 }
 
 impl Block32 for Q4_0 {
     const INFO: TypeInfo = info::Q4_0;
     const BIAS: i32 = 8;
+    const MAX: u8 = 15;
     const STEP: PackedStep = PackedStep::SumFirst;
 }
 
 impl Block32 for Q4_1 {
     const INFO: TypeInfo = info::Q4_1;
     const BIAS: i32 = 0;
+    const MAX: u8 = 15;
     const STEP: PackedStep = PackedStep::PlusOffset;
 }
 
@@ -109,6 +114,7 @@ impl Block32 for Q5_0 {
     const INFO: TypeInfo = info::Q5_0;
     const FIFTH_AT: Option<usize> = Some(info::Q5_0.at(Part::HighBits));
     const BIAS: i32 = 16;
+    const MAX: u8 = 31;
     const STEP: PackedStep = PackedStep::ScaleFirst;
 }
 
@@ -116,12 +122,14 @@ impl Block32 for Q5_1 {
     const INFO: TypeInfo = info::Q5_1;
     const FIFTH_AT: Option<usize> = Some(info::Q5_1.at(Part::HighBits));
     const BIAS: i32 = 0;
+    const MAX: u8 = 31;
     const STEP: PackedStep = PackedStep::PlusOffset;
 }
 
 impl Block32 for Iq4Nl {
     const INFO: TypeInfo = info::IQ4_NL;
     const BIAS: i32 = 128;
+    const MAX: u8 = 255;
     const TABLE: Option<[u8; 16]> = Some(Self::INFO.raised_codebook(128));
     const STEP: PackedStep = PackedStep::ScaleFirst;
 }
@@ -131,11 +139,12 @@ impl Block32 for Mxfp4 {
     const INFO: TypeInfo = info::MXFP4;
     const SCALE_BYTES: usize = 1;
     const BIAS: i32 = 12;
+    const MAX: u8 = 24;
     const TABLE: Option<[u8; 16]> = Some(Self::INFO.raised_codebook(12));
     const STEP: PackedStep = PackedStep::ScaleFirst;
 }
 
-const fn layout<B: Block32>(name: &'static str, acts: &'static str) -> Layout {
+pub(super) const fn layout<B: Block32>(name: &'static str, acts: &'static str) -> Layout {
     Layout {
         name,
         dense: false,
@@ -205,7 +214,7 @@ fn pack<B: Block32>(w: &[u8], n: usize, out: &mut [u8]) -> bool {
 
 /// An arranged block of a token: 32 int8, scale f32, start of the accumulator i32 (minus the bias times the sum
 /// of the int8), sum term f32 of Q8_1, 4 bytes of nothing.
-const RECORD: usize = 48;
+pub(super) const RECORD: usize = 48;
 
 fn arrange<B: Block32>(act: &[u8], n: usize, out: &mut [u8]) {
     let q_at = if B::ACT == TypeId::Q8_1 { 4 } else { 2 };
@@ -284,14 +293,21 @@ unsafe fn scales<B: Block32>(block: *const u8) -> __m512 {
     _mm512_castsi512_ps(_mm512_mask_mov_epi32(normal, small, denormal))
 }
 
-fn multiply<B: Block32>(group: &[u8], acts: &[u8], n: usize, tokens: usize, out: &mut [f32]) {
+fn multiply<B: Block32>(
+    group: &[u8],
+    acts: &[u8],
+    n: usize,
+    tokens: usize,
+    ahead: usize,
+    out: &mut [f32],
+) {
     let p = const { &layout::<B>("32-blocks x16", "") };
     check(p, group, acts, n, tokens, out);
     // SAFETY: `layouts` hands the layout out only for an `Isa` with these instructions;
     // `check` has compared all lengths.
     unsafe {
         if tokens == 1 {
-            one::<B>(group, acts, out);
+            one::<B>(group, acts, ahead, out);
         } else {
             many::<B>(group, acts, acts.len() / tokens.max(1), out);
         }
@@ -344,10 +360,11 @@ unsafe fn offsets<B: Block32>(block: *const u8) -> __m512 {
 }
 
 #[target_feature(enable = "avx512f,avx512bw,avx512vnni")]
-unsafe fn one<B: Block32>(group: &[u8], act: &[u8], out: &mut [f32]) {
+unsafe fn one<B: Block32>(group: &[u8], act: &[u8], ahead: usize, out: &mut [f32]) {
     let mut sum = _mm512_setzero_ps();
     for (block, record) in group.chunks_exact(B::PACKED).zip(act.chunks_exact(RECORD)) {
         let block = block.as_ptr();
+        prefetch(block, B::PACKED, ahead);
         // SAFETY: a whole block and a whole record.
         unsafe {
             let codes = unpack::<B>(block);

@@ -24,7 +24,7 @@ use trine_formats::types::num::{bf16_to_f32, f16_to_f32};
 
 use super::check;
 use crate::halves::{self, BRAIN_SCALE, Coefficients, LANES, SCALE, STEPS};
-use crate::packed::{Encoding, Layout};
+use crate::packed::{Encoding, Layout, Multiply};
 use crate::{Isa, Level};
 
 /// Bytes of a row of words.
@@ -34,7 +34,7 @@ const TOKENS: usize = 20;
 /// Bytes of the exponents.
 const HEAD: usize = 64;
 
-const fn f16(multiply: fn(&[u8], &[u8], usize, usize, &mut [f32])) -> Layout {
+const fn f16(multiply: Multiply) -> Layout {
     Layout {
         name: "f16 x32",
         dense: false,
@@ -51,7 +51,7 @@ const fn f16(multiply: fn(&[u8], &[u8], usize, usize, &mut [f32])) -> Layout {
     }
 }
 
-const fn bf16(multiply: fn(&[u8], &[u8], usize, usize, &mut [f32])) -> Layout {
+const fn bf16(multiply: Multiply) -> Layout {
     Layout {
         name: "bf16 x32",
         dense: false,
@@ -266,6 +266,7 @@ fn multiply_f16<const AVX512: bool>(
     acts: &[u8],
     n: usize,
     tokens: usize,
+    ahead: usize,
     out: &mut [f32],
 ) {
     check(&F16, group, acts, n, tokens, out);
@@ -276,6 +277,7 @@ fn multiply_f16<const AVX512: bool>(
             group,
             n.div_ceil(STEPS),
             coefs,
+            ahead,
             out,
             LANES,
         );
@@ -287,6 +289,7 @@ fn multiply_bf16<const AVX512: bool>(
     acts: &[u8],
     n: usize,
     tokens: usize,
+    ahead: usize,
     out: &mut [f32],
 ) {
     check(&BF16, group, acts, n, tokens, out);
@@ -307,6 +310,7 @@ fn multiply_bf16<const AVX512: bool>(
                 words,
                 n.div_ceil(STEPS),
                 coefs,
+                ahead,
                 out,
                 LANES,
             );

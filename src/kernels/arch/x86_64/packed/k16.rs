@@ -22,11 +22,11 @@ use std::arch::x86_64::*;
 use trine_formats::types::TypeId;
 use trine_formats::types::{Part, info};
 
-use super::check;
 use super::lanes::{
     BLOCK, CHAINS, Q8_K, ROWS, TILE, Tile, broadcast, by_lane, count_rows, dpwssd, finish, scales,
     step, store,
 };
+use super::{check, prefetch};
 use crate::packed::{Encoding, Layout};
 
 /// Arranged activations of a block begin with the quants by lane and the sums of each two neighbours of them that share
@@ -157,7 +157,7 @@ fn pack<C: CodesOf16>(w: &[u8], n: usize, out: &mut [u8]) -> bool {
 }
 
 /// An odd number of cache lines: rows of a tile then do not fall on the same few sets of the cache.
-fn act_bytes<C: CodesOf16>(n: usize) -> usize {
+pub(super) fn act_bytes<C: CodesOf16>(n: usize) -> usize {
     let lines = n / BLOCK * (C::ACT / 64);
     64 * (lines | 1)
 }
@@ -191,7 +191,14 @@ fn arrange_block<C: CodesOf16>(act: &[u8; Q8_K], out: &mut [u8]) {
     C::arrange(out);
 }
 
-fn multiply<C: CodesOf16>(group: &[u8], acts: &[u8], n: usize, tokens: usize, out: &mut [f32]) {
+fn multiply<C: CodesOf16>(
+    group: &[u8],
+    acts: &[u8],
+    n: usize,
+    tokens: usize,
+    ahead: usize,
+    out: &mut [f32],
+) {
     check(const { &layout::<C>() }, group, acts, n, tokens, out);
     let stride = act_bytes::<C>(n);
     for (acts, out) in acts.chunks(TILE * stride).zip(out.chunks_mut(TILE * ROWS)) {
@@ -205,7 +212,7 @@ fn multiply<C: CodesOf16>(group: &[u8], acts: &[u8], n: usize, tokens: usize, ou
         // `check` has compared all lengths.
         unsafe {
             match (out.len() / ROWS, C::EXPANDED) {
-                (1, _) => one::<C>(w, acts, out),
+                (1, _) => one::<C>(w, acts, ahead, out),
                 (tokens, Some((many, product))) if tokens >= many => product(w, acts, out),
                 _ => tile::<C>(w, acts, out),
             }
@@ -287,12 +294,13 @@ unsafe fn lane_sum<C: CodesOf16>(h: &Head, codes: &[__m512i; 8], y: *const u8) -
 }
 
 #[target_feature(enable = "avx512f,avx512bw,avx512vnni")]
-unsafe fn one<C: CodesOf16>(w: *const u8, acts: Acts, out: &mut [f32]) {
+unsafe fn one<C: CodesOf16>(w: *const u8, acts: Acts, ahead: usize, out: &mut [f32]) {
     let mut chains = [_mm512_setzero_ps(); CHAINS];
     for b in 0..acts.blocks {
         // SAFETY: block b is there, of the activations too, as `check` saw.
         unsafe {
             let y = acts.at.add(C::ACT * b);
+            prefetch(w.add(at::<C>(b).1), C::BYTES, ahead);
             let (h, parts) = head::<C>(w, b);
             let dy = _mm512_castsi512_ps(broadcast(y.add(SCALE)));
             let d = _mm512_mul_ps(h.d, dy);

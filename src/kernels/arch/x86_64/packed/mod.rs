@@ -1,10 +1,13 @@
 //! Kernels of the packed layouts.
 
+use std::arch::x86_64::{_MM_HINT_T1, _mm_prefetch};
+
 use trine_formats::types::TypeId;
 
 use crate::packed::{Encoding, Layout};
 use crate::{Isa, Level, MAX_COLUMNS, size};
 
+mod avx2;
 mod block32;
 mod half;
 mod k16;
@@ -47,6 +50,21 @@ pub(crate) fn layouts(ty: TypeId, isa: Isa) -> &'static [&'static Layout] {
         (Level::Avx512, TypeId::MXFP4) => list![block32::MXFP4_X16],
         (Level::Avx512, TypeId::F16) => list![half::F16],
         (Level::Avx512, TypeId::BF16) => list![half::BF16],
+        (Level::Avx2, TypeId::TQ1_0) => list![avx2::t2::TQ1_0],
+        (Level::Avx2, TypeId::TQ2_0) => list![avx2::t2::TQ2_0],
+        (Level::Avx2, TypeId::I2_S) => list![avx2::t2::I2_S],
+        (Level::Avx2, TypeId::TL1 | TypeId::TL2) => list![avx2::t2::TL],
+        (Level::Avx2, TypeId::Q3_K) => list![avx2::k16::Q3_K],
+        (Level::Avx2, TypeId::Q6_K) => list![avx2::k16::Q6_K],
+        (Level::Avx2, TypeId::Q4_K) => list![avx2::q4_k::Q4_K],
+        (Level::Avx2, TypeId::Q5_K) => list![avx2::q4_k::Q5_K],
+        (Level::Avx2, TypeId::Q8_0) => list![avx2::block32::Q8_0_X16],
+        (Level::Avx2, TypeId::Q4_0) => list![avx2::block32::Q4_0_X16],
+        (Level::Avx2, TypeId::Q4_1) => list![avx2::block32::Q4_1_X16],
+        (Level::Avx2, TypeId::Q5_0) => list![avx2::block32::Q5_0_X16],
+        (Level::Avx2, TypeId::Q5_1) => list![avx2::block32::Q5_1_X16],
+        (Level::Avx2, TypeId::IQ4_NL) => list![avx2::block32::IQ4_NL_X16],
+        (Level::Avx2, TypeId::MXFP4) => list![avx2::block32::MXFP4_X16],
         (Level::Avx2, TypeId::F16) => list![half::F16_AVX2],
         (Level::Avx2, TypeId::BF16) => list![half::BF16_AVX2],
         _ => list![],
@@ -78,6 +96,21 @@ fn check(p: &Layout, group: &[u8], acts: &[u8], n: usize, tokens: usize, out: &[
         "{}: alignment",
         p.name
     );
+}
+
+/// Asks for the `bytes` bytes that lie `ahead` bytes behind `p` to be brought into the second-level cache; 0 asks for
+/// nothing.
+///
+/// A load that misses keeps its dependent instructions waiting in the scheduler, which is full long before memory
+/// has as many requests as it could serve; a prefetch waits for nothing.
+#[inline(always)]
+fn prefetch(p: *const u8, bytes: usize, ahead: usize) {
+    if ahead > 0 {
+        for line in (0..bytes).step_by(64) {
+            // SAFETY: every x86-64 processor has the instruction, which takes any address.
+            unsafe { _mm_prefetch::<_MM_HINT_T1>(p.wrapping_add(ahead + line).cast()) };
+        }
+    }
 }
 
 /// Dword `i` of `bytes`.

@@ -21,10 +21,10 @@ use std::arch::x86_64::*;
 use trine_formats::types::TypeId;
 use trine_formats::types::{Part, info};
 
-use super::check;
 use super::lanes::{
     BLOCK, Q8_K, ROWS, broadcast, count_rows, dpwssd, dpwssd_at, load, scales, unroll,
 };
+use super::{check, prefetch};
 use crate::packed::{Encoding, Layout};
 
 /// Offsets in a block of the file.
@@ -106,7 +106,7 @@ fn arrange(act: &[u8], n: usize, out: &mut [u8]) {
     }
 }
 
-fn multiply(group: &[u8], acts: &[u8], n: usize, tokens: usize, out: &mut [f32]) {
+fn multiply(group: &[u8], acts: &[u8], n: usize, tokens: usize, ahead: usize, out: &mut [f32]) {
     check(&Q2_K, group, acts, n, tokens, out);
     let act = act_bytes(n);
     for (acts, out) in acts.chunks(8 * act).zip(out.chunks_mut(8 * ROWS)) {
@@ -116,14 +116,14 @@ fn multiply(group: &[u8], acts: &[u8], n: usize, tokens: usize, out: &mut [f32])
         unsafe {
             match out.len() / ROWS {
                 0 => {}
-                1 => tile::<1>(group, y, act, out),
-                2 => tile::<2>(group, y, act, out),
-                3 => tile::<3>(group, y, act, out),
-                4 => tile::<4>(group, y, act, out),
-                5 => tile::<5>(group, y, act, out),
-                6 => tile::<6>(group, y, act, out),
-                7 => tile::<7>(group, y, act, out),
-                _ => tile::<8>(group, y, act, out),
+                1 => tile::<1>(group, y, act, ahead, out),
+                2 => tile::<2>(group, y, act, ahead, out),
+                3 => tile::<3>(group, y, act, ahead, out),
+                4 => tile::<4>(group, y, act, ahead, out),
+                5 => tile::<5>(group, y, act, ahead, out),
+                6 => tile::<6>(group, y, act, ahead, out),
+                7 => tile::<7>(group, y, act, ahead, out),
+                _ => tile::<8>(group, y, act, ahead, out),
             }
         }
     }
@@ -209,12 +209,19 @@ unsafe fn add_pair(acc: __m512i, lines: &[__m512i; 4], scales: __m512i, y: *cons
 
 /// The product with T tokens: as many as have room in the registers and share the unpacked codes.
 #[target_feature(enable = "avx512f,avx512bw,avx512vnni")]
-unsafe fn tile<const T: usize>(group: &[u8], acts: *const u8, act: usize, out: &mut [f32]) {
+unsafe fn tile<const T: usize>(
+    group: &[u8],
+    acts: *const u8,
+    act: usize,
+    ahead: usize,
+    out: &mut [f32],
+) {
     let mut chains = [_mm512_setzero_ps(); T];
     for (b, block) in group.as_chunks::<BYTES>().0.iter().enumerate() {
         // SAFETY: block b of the activations of all tokens is there, as `check` saw.
         unsafe {
             let (w, y) = (block.as_ptr(), acts.add(ACT * b));
+            prefetch(w, BYTES, ahead);
             let head = head(w);
             let mut sums = [head.start; T];
             for set in 0..4 {

@@ -27,7 +27,7 @@ pub(super) static Q3_K: Layout = layout::<Q3K>();
 /// Where the starts of the integers of the chains are in the arranged activations, i32.
 const STARTS: usize = SCALE + 4;
 
-struct Q3K;
+pub(super) struct Q3K;
 
 impl CodesOf16 for Q3K {
     const NAME: &'static str = "q3_k x16";

@@ -26,30 +26,30 @@ use std::arch::x86_64::*;
 use trine_formats::types::TypeId;
 use trine_formats::types::{Part, info};
 
-use super::check;
 use super::lanes::{
     BLOCK, CHAINS, Q8_K, ROWS, TILE, Tile, broadcast, by_lane, count_rows, dpwssd, dpwssd_at,
     finish, load, scales, step, store, unroll,
 };
+use super::{check, prefetch};
 use crate::packed::{Encoding, Layout};
 
 /// d, dmin and packed scales of a block of the file.
 const FILE_HEADER: usize = 16;
 /// Offsets in a block of the group.
-const DMIN: usize = 32;
-const SCALES: usize = 64;
-const CODES: usize = 256;
+pub(super) const DMIN: usize = 32;
+pub(super) const SCALES: usize = 64;
+pub(super) const CODES: usize = 256;
 const _: () = assert!(CODES == ROWS * FILE_HEADER);
 
 /// Arranged activations of a block: the quants by lane, the sums of each 32 as two i16 that add up to
 /// them, the scale.
-const ACT: usize = 320;
-const SUMS: usize = 256;
-const REST: usize = 272;
-const SCALE: usize = 288;
+pub(super) const ACT: usize = 320;
+pub(super) const SUMS: usize = 256;
+pub(super) const REST: usize = 272;
+pub(super) const SCALE: usize = 288;
 
 /// A type's codes.
-trait CodesOf32 {
+pub(super) trait CodesOf32 {
     const NAME: &'static str;
     /// Bytes of a block of the file.
     const FILE: usize;
@@ -70,8 +70,8 @@ trait CodesOf32 {
     unsafe fn unpack(part: *const u8) -> [[__m512i; 2]; 4];
 }
 
-struct Q4K;
-struct Q5K;
+pub(super) struct Q4K;
+pub(super) struct Q5K;
 
 impl CodesOf32 for Q4K {
     const NAME: &'static str = "q4_k x16";
@@ -144,11 +144,11 @@ impl CodesOf32 for Q5K {
     }
 }
 
-const fn bytes<C: CodesOf32>() -> usize {
+pub(super) const fn bytes<C: CodesOf32>() -> usize {
     ROWS * C::FILE
 }
 
-const fn layout<C: CodesOf32>() -> Layout {
+pub(super) const fn layout<C: CodesOf32>() -> Layout {
     Layout {
         name: C::NAME,
         dense: false,
@@ -196,7 +196,7 @@ fn pack<C: CodesOf32>(w: &[u8], n: usize, out: &mut [u8]) -> bool {
 }
 
 /// An odd number of cache lines: rows of a tile then do not fall on the same few sets of the cache.
-fn act_bytes(n: usize) -> usize {
+pub(super) fn act_bytes(n: usize) -> usize {
     let lines = n / BLOCK * (ACT / 64);
     64 * (lines | 1)
 }
@@ -216,6 +216,11 @@ fn arrange_block(act: &[u8; Q8_K], out: &mut [u8; ACT]) {
     for (out, q) in out.as_chunks_mut().0.iter_mut().zip(quants) {
         store(out, q);
     }
+    arrange_sums(act, out);
+}
+
+/// The part of the arranged activations behind the quants.
+pub(super) fn arrange_sums(act: &[u8; Q8_K], out: &mut [u8; ACT]) {
     for (j, sums) in act[info::Q8_K.at(Part::Sums)..]
         .as_chunks::<4>()
         .0
@@ -232,13 +237,20 @@ fn arrange_block(act: &[u8; Q8_K], out: &mut [u8; ACT]) {
     out[SCALE..][..4].copy_from_slice(&act[..4]);
 }
 
-fn multiply<C: CodesOf32>(group: &[u8], acts: &[u8], n: usize, tokens: usize, out: &mut [f32]) {
+fn multiply<C: CodesOf32>(
+    group: &[u8],
+    acts: &[u8],
+    n: usize,
+    tokens: usize,
+    ahead: usize,
+    out: &mut [f32],
+) {
     check(const { &layout::<C>() }, group, acts, n, tokens, out);
     let act = act_bytes(n);
     if tokens == 1 {
         // SAFETY: `layouts` hands the layout out only for an `Isa` with these instructions;
         // `check` has compared all lengths.
-        unsafe { one::<C>(group, acts.as_ptr(), out) };
+        unsafe { one::<C>(group, acts.as_ptr(), ahead, out) };
         return;
     }
     for (acts, out) in acts.chunks(TILE * act).zip(out.chunks_mut(TILE * ROWS)) {
@@ -340,10 +352,11 @@ unsafe fn subtract_mins(minus: __m512, h: &Header, y: *const u8, dy: __m512) -> 
 }
 
 #[target_feature(enable = "avx512f,avx512bw,avx512vnni")]
-unsafe fn one<C: CodesOf32>(group: &[u8], acts: *const u8, out: &mut [f32]) {
+unsafe fn one<C: CodesOf32>(group: &[u8], acts: *const u8, ahead: usize, out: &mut [f32]) {
     let mut chains = [_mm512_setzero_ps(); CHAINS];
     let mut minus = _mm512_setzero_ps();
     for (b, block) in group.chunks_exact(bytes::<C>()).enumerate() {
+        prefetch(block.as_ptr(), bytes::<C>(), ahead);
         // SAFETY: block b of the activations is there, as `check` saw.
         unsafe {
             let y = acts.add(ACT * b);

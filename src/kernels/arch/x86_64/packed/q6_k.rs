@@ -11,7 +11,7 @@ use crate::packed::Layout;
 
 pub(super) static Q6_K: Layout = layout::<Q6K>();
 
-struct Q6K;
+pub(super) struct Q6K;
 
 impl CodesOf16 for Q6K {
     const NAME: &'static str = "q6_k x16";

@@ -28,7 +28,7 @@ use std::arch::x86_64::*;
 use trine_formats::types::TypeId;
 use trine_formats::types::{Part, info};
 
-use super::{check, dword};
+use super::{check, dword, prefetch};
 use crate::packed::{Encoding, Layout};
 use crate::ternary::{self, Quantizer};
 
@@ -85,8 +85,10 @@ const fn whole_row(quantizer: Quantizer, acts: &'static str) -> Layout {
     }
 }
 
-pub(super) static I2_S: Layout = whole_row(Quantizer::Floored, "int8, floored");
-pub(super) static TL: Layout = whole_row(Quantizer::Exact, "int8");
+pub(super) const I2_S_LAYOUT: Layout = whole_row(Quantizer::Floored, "int8, floored");
+pub(super) const TL_LAYOUT: Layout = whole_row(Quantizer::Exact, "int8");
+pub(super) static I2_S: Layout = I2_S_LAYOUT;
+pub(super) static TL: Layout = TL_LAYOUT;
 
 /// Rows of whole 256-blocks whose planes lie as in TQ2_0: what the base-3 layout of a type with one scale expands to.
 pub(super) static ROWS_X256: Layout = Layout {
@@ -99,8 +101,8 @@ pub(super) static ROWS_X256: Layout = Layout {
     acts: "int8 x256",
     act_bytes: |n| 64 + n.next_multiple_of(256),
     arrange: arrange_int8,
-    multiply: |group, acts, n, tokens, out| {
-        multiply_rows::<false>(group, acts, n.next_multiple_of(256), tokens, out);
+    multiply: |group, acts, n, tokens, ahead, out| {
+        multiply_rows::<false>(group, acts, n.next_multiple_of(256), tokens, ahead, out);
     },
     tile: TILE,
     expansion: None,
@@ -182,7 +184,14 @@ pub(super) fn arrange_int8(act: &[u8], n: usize, out: &mut [u8]) {
     padding.fill(0);
 }
 
-pub(super) fn multiply_tq2_0(group: &[u8], acts: &[u8], n: usize, tokens: usize, out: &mut [f32]) {
+pub(super) fn multiply_tq2_0(
+    group: &[u8],
+    acts: &[u8],
+    n: usize,
+    tokens: usize,
+    ahead: usize,
+    out: &mut [f32],
+) {
     check(&TQ2_0, group, acts, n, tokens, out);
     let act = act_bytes_q8_k(n);
     for (acts, out) in acts.chunks(4 * act).zip(out.chunks_mut(4 * ROWS)) {
@@ -190,8 +199,8 @@ pub(super) fn multiply_tq2_0(group: &[u8], acts: &[u8], n: usize, tokens: usize,
         // `check` has compared all lengths.
         unsafe {
             match out.len() / ROWS {
-                1 => blocks_once::<1>(group, acts, n, act, out),
-                2 => blocks_once::<2>(group, acts, n, act, out),
+                1 => blocks_once::<1>(group, acts, n, act, ahead, out),
+                2 => blocks_once::<2>(group, acts, n, act, 0, out),
                 3 => blocks_by_planes::<3>(group, acts, n, act, out),
                 _ => blocks_by_planes::<4>(group, acts, n, act, out),
             }
@@ -205,6 +214,7 @@ pub(super) fn multiply_rows<const REVERSED: bool>(
     acts: &[u8],
     n: usize,
     tokens: usize,
+    ahead: usize,
     out: &mut [f32],
 ) {
     check(&TL, group, acts, n, tokens, out);
@@ -214,8 +224,8 @@ pub(super) fn multiply_rows<const REVERSED: bool>(
         // `check` has compared all lengths.
         unsafe {
             match out.len() / ROWS {
-                1 => rows_once::<1, REVERSED>(group, acts, act, out),
-                2 => rows_once::<2, REVERSED>(group, acts, act, out),
+                1 => rows_once::<1, REVERSED>(group, acts, act, ahead, out),
+                2 => rows_once::<2, REVERSED>(group, acts, act, 0, out),
                 3 => rows_by_planes::<3, REVERSED>(group, acts, act, out),
                 _ => rows_by_planes::<4, REVERSED>(group, acts, act, out),
             }
@@ -431,11 +441,13 @@ unsafe fn blocks_once<const T: usize>(
     acts: &[u8],
     n: usize,
     act_bytes: usize,
+    ahead: usize,
     out: &mut [f32],
 ) {
     let acts: [Act; T] = std::array::from_fn(|t| Act::new(&acts[t * act_bytes..][..act_bytes], n));
     let mut sums = [[_mm512_setzero_ps(); 2]; T];
     for (b, block) in group.chunks_exact(BLOCK).enumerate() {
+        prefetch(block.as_ptr(), BLOCK, ahead);
         let mut acc = [[[_mm512_setzero_si512(); 2]; PLANES]; T];
         // SAFETY: block b of the group and of the activations are there, as `check` saw.
         unsafe {
@@ -516,6 +528,7 @@ unsafe fn rows_once<const T: usize, const REVERSED: bool>(
     group: &[u8],
     acts: &[u8],
     act_bytes: usize,
+    ahead: usize,
     out: &mut [f32],
 ) {
     let mut acc = [[[_mm512_setzero_si512(); 2]; PLANES]; T];
@@ -523,6 +536,7 @@ unsafe fn rows_once<const T: usize, const REVERSED: bool>(
         // SAFETY: unit u of the group and of the activations are there, as `check` saw.
         unsafe {
             let w = group.as_ptr().add(u * UNIT_BYTES);
+            prefetch(w, UNIT_BYTES, ahead);
             let q = std::array::from_fn(|t| acts.as_ptr().add(t * act_bytes + 64 + UNIT * u));
             unit_once::<T, REVERSED>(w, q, &mut acc);
         }

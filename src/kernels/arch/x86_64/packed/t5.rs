@@ -27,7 +27,7 @@ use trine_formats::types::TypeId;
 use trine_formats::types::info;
 
 use super::t2::{self, Act, Halves, PLANES, ROWS, SCALES, UNIT_BYTES, load};
-use super::{check, dword};
+use super::{check, dword, prefetch};
 use crate::AlignedBytes;
 use crate::packed::{Encoding, Expansion, Layout};
 use crate::ternary::Quantizer;
@@ -449,31 +449,46 @@ fn expand_rows(group: &[u8], two_bit: &mut [u8]) {
     }
 }
 
-fn multiply_blocks(group: &[u8], acts: &[u8], n: usize, tokens: usize, out: &mut [f32]) {
+fn multiply_blocks(
+    group: &[u8],
+    acts: &[u8],
+    n: usize,
+    tokens: usize,
+    ahead: usize,
+    out: &mut [f32],
+) {
     check(&TQ1_0, group, acts, n, tokens, out);
     let act = t2::act_bytes_q8_k(n);
     for (act, out) in acts.chunks(act).zip(out.chunks_mut(ROWS)) {
         // SAFETY: `layouts` hands the layout out only for an `Isa` with these instructions;
         // `check` has compared all lengths.
-        unsafe { blocks_once(group, act, n, out) }
+        unsafe { blocks_once(group, act, n, ahead, out) }
     }
 }
 
-fn multiply_rows(group: &[u8], acts: &[u8], n: usize, tokens: usize, out: &mut [f32]) {
+fn multiply_rows(
+    group: &[u8],
+    acts: &[u8],
+    n: usize,
+    tokens: usize,
+    ahead: usize,
+    out: &mut [f32],
+) {
     check(&TL, group, acts, n, tokens, out);
     for (act, out) in acts.chunks((TL.act_bytes)(n)).zip(out.chunks_mut(ROWS)) {
         // SAFETY: `layouts` hands the layout out only for an `Isa` with these instructions;
         // `check` has compared all lengths.
-        unsafe { row_once(group, act, out) }
+        unsafe { row_once(group, act, ahead, out) }
     }
 }
 
 #[target_feature(enable = "avx512f,avx512bw,avx512vbmi,avx512vnni")]
-unsafe fn blocks_once(group: &[u8], act: &[u8], n: usize, out: &mut [f32]) {
+unsafe fn blocks_once(group: &[u8], act: &[u8], n: usize, ahead: usize, out: &mut [f32]) {
     let lookup = Lookup::new();
     let act = Act::new(act, n);
     let mut sums = [_mm512_setzero_ps(); 2];
     for (b, from) in group.chunks_exact(BLOCK).enumerate() {
+        prefetch(from.as_ptr(), BLOCK, ahead);
         let mut acc = [[_mm512_setzero_si512(); 2]; PLANES];
         // SAFETY: block b of the group and of the activations are there, as `check` saw.
         unsafe {
@@ -495,10 +510,11 @@ unsafe fn blocks_once(group: &[u8], act: &[u8], n: usize, out: &mut [f32]) {
 }
 
 #[target_feature(enable = "avx512f,avx512bw,avx512vbmi,avx512vnni")]
-unsafe fn row_once(group: &[u8], act: &[u8], out: &mut [f32]) {
+unsafe fn row_once(group: &[u8], act: &[u8], ahead: usize, out: &mut [f32]) {
     let lookup = Lookup::new();
     let mut acc = [[_mm512_setzero_si512(); 2]; PLANES];
     for (b, from) in group.chunks_exact(DIGITS).enumerate() {
+        prefetch(from.as_ptr(), DIGITS, ahead);
         // SAFETY: `from` is a whole block of 13 chunks, and `check` has seen 256 activations for each after the first 64 bytes.
         unsafe {
             block(

@@ -1,0 +1,311 @@
+//! Q6_K and Q3_K for AVX2: the bytes of [`k16`], eight rows at a time.
+//!
+//! As with few tokens on AVX-512: `maddubs` multiplies codes with activations, an addition takes back what the excess
+//! of the codes over the weights makes of the activations, and one `madd` applies two scales.
+
+use std::arch::x86_64::*;
+
+use trine_formats::types::{Part, info};
+
+use super::super::k16::{self, Acts, CodesOf16, SCALE, act_bytes, at};
+use super::super::lanes::{BLOCK, CHAINS, Q8_K, ROWS, TILE};
+use super::super::q3_k::Q3K;
+use super::super::q6_k::Q6K;
+use super::super::{check, prefetch};
+use super::lanes::{Kernel, PartSums, Tile, Token, VECTORS, by_lane, part_sum};
+use super::{broadcast_float, halves, load};
+use crate::packed::Layout;
+
+/// A type's codes, eight rows at a time.
+trait CodesOf16x8: CodesOf16 {
+    /// The scales of vector v, line g: 4g .. 4g + 3 as bytes.
+    ///
+    /// # Safety
+    /// The block is readable; the processor has AVX2.
+    unsafe fn bytes(block: *const u8, v: usize) -> [__m256i; 4];
+
+    /// The codes of the units of a part.
+    ///
+    /// # Safety
+    /// The eight rows of the part's lines are readable; the processor has AVX2.
+    unsafe fn codes(part: *const u8) -> [__m256i; 8];
+}
+
+/// Bits of the mask from `a`, the others from `b`.
+#[inline]
+#[target_feature(enable = "avx2")]
+fn select(mask: __m256i, a: __m256i, b: __m256i) -> __m256i {
+    _mm256_or_si256(_mm256_and_si256(mask, a), _mm256_andnot_si256(mask, b))
+}
+
+impl CodesOf16x8 for Q6K {
+    #[inline]
+    #[target_feature(enable = "avx2")]
+    unsafe fn bytes(block: *const u8, v: usize) -> [__m256i; 4] {
+        // SAFETY: a block begins with four lines of scales.
+        [0, 1, 2, 3].map(|g| unsafe { load(block.add(64 * g + 32 * v)) })
+    }
+
+    #[inline]
+    #[target_feature(enable = "avx2")]
+    unsafe fn codes(part: *const u8) -> [__m256i; 8] {
+        let low6 = _mm256_set1_epi8(0x3F);
+        let mut codes = [low6; 8];
+        for h in 0..2 {
+            // SAFETY: the caller's part has six lines.
+            let lines = [0, 1, 2].map(|k| unsafe { load(part.add(64 * (3 * h + k))) });
+            for (k, line) in lines.into_iter().enumerate() {
+                codes[3 * h + k] = _mm256_and_si256(line, low6);
+            }
+            let upper = select(
+                _mm256_set1_epi8(0x30),
+                _mm256_srli_epi16::<2>(lines[0]),
+                _mm256_srli_epi16::<4>(lines[1]),
+            );
+            let all = select(
+                _mm256_set1_epi8(0x3C),
+                upper,
+                _mm256_srli_epi16::<6>(lines[2]),
+            );
+            codes[6 + h] = _mm256_and_si256(all, low6);
+        }
+        codes
+    }
+}
+
+impl CodesOf16x8 for Q3K {
+    #[inline]
+    #[target_feature(enable = "avx2")]
+    unsafe fn bytes(block: *const u8, v: usize) -> [__m256i; 4] {
+        // SAFETY: a block begins with three lines of scales.
+        let [a, b, c] = [0, 1, 2].map(|k| unsafe { load(block.add(64 * k + 32 * v)) });
+        let (low4, upper) = (_mm256_set1_epi8(15), _mm256_set1_epi8(0x30));
+        let join = |low, high| {
+            let code = _mm256_or_si256(_mm256_and_si256(low, low4), _mm256_and_si256(high, upper));
+            _mm256_sub_epi8(code, _mm256_set1_epi8(32))
+        };
+        [
+            join(a, _mm256_slli_epi16::<4>(c)),
+            join(b, _mm256_slli_epi16::<2>(c)),
+            join(_mm256_srli_epi16::<4>(a), c),
+            join(_mm256_srli_epi16::<4>(b), _mm256_srli_epi16::<2>(c)),
+        ]
+    }
+
+    #[inline]
+    #[target_feature(enable = "avx2")]
+    unsafe fn codes(part: *const u8) -> [__m256i; 8] {
+        // SAFETY: the caller's part has three lines.
+        let [a, b, c] = [0, 1, 2].map(|k| unsafe { load(part.add(64 * k)) });
+        let (low, high) = (_mm256_set1_epi8(0x07), _mm256_set1_epi8(0x38));
+        let six = select(
+            _mm256_set1_epi8(0b110 << 3),
+            _mm256_srli_epi16::<2>(a),
+            _mm256_srli_epi16::<4>(b),
+        );
+        let seven = select(
+            _mm256_set1_epi8(0b100 << 3),
+            _mm256_srli_epi16::<1>(b),
+            _mm256_srli_epi16::<3>(c),
+        );
+        [
+            _mm256_and_si256(a, low),
+            _mm256_and_si256(b, low),
+            _mm256_and_si256(c, low),
+            _mm256_and_si256(a, high),
+            _mm256_and_si256(b, high),
+            _mm256_and_si256(c, high),
+            _mm256_and_si256(six, high),
+            _mm256_and_si256(seven, high),
+        ]
+    }
+}
+
+const fn layout<C: CodesOf16x8>() -> Layout {
+    Layout {
+        arrange: arrange::<C>,
+        multiply: multiply::<C>,
+        ..k16::layout::<C>()
+    }
+}
+
+pub(in super::super) static Q6_K: Layout = layout::<Q6K>();
+pub(in super::super) static Q3_K: Layout = layout::<Q3K>();
+
+fn arrange<C: CodesOf16>(act: &[u8], n: usize, out: &mut [u8]) {
+    assert_eq!(act.len(), n / BLOCK * Q8_K, "activation row");
+    let blocks = act.as_chunks::<Q8_K>().0;
+    for (act, out) in blocks.iter().zip(out.chunks_exact_mut(C::ACT)) {
+        let (quants, rest) = out.split_at_mut(BLOCK);
+        let quants = &mut quants.as_chunks_mut().0[0];
+        let codes = &act[info::Q8_K.at(Part::Codes)..].as_chunks().0[0];
+        // SAFETY: `layouts` hands the layout out only for an `Isa` with these instructions.
+        unsafe {
+            by_lane(codes, quants);
+            corrections::<C>(quants, &mut rest.as_chunks_mut().0[0]);
+        }
+        out[SCALE..][..4].copy_from_slice(&act[..4]);
+        C::arrange(out);
+    }
+}
+
+/// The sums of each two neighbours times what the codes of their unit exceed the weights by, negated.
+#[target_feature(enable = "avx2")]
+fn corrections<C: CodesOf16>(quants: &[u8; BLOCK], out: &mut [u8; BLOCK]) {
+    // A dword per unit; a vector has one l.
+    let mut excess = [[32u8; 4]; 8];
+    excess[..C::LOW].fill([C::OFFSET as u8; 4]);
+    for (q, out) in quants.chunks_exact(32).zip(out.chunks_exact_mut(32)) {
+        // SAFETY: 32 bytes each.
+        unsafe {
+            let excess = load(excess.as_flattened().as_ptr());
+            let sums = _mm256_maddubs_epi16(excess, load(q.as_ptr()));
+            let negated = _mm256_sub_epi16(_mm256_setzero_si256(), sums);
+            _mm256_storeu_si256(out.as_mut_ptr().cast(), negated);
+        }
+    }
+}
+
+fn multiply<C: CodesOf16x8>(
+    group: &[u8],
+    acts: &[u8],
+    n: usize,
+    tokens: usize,
+    ahead: usize,
+    out: &mut [f32],
+) {
+    check(const { &layout::<C>() }, group, acts, n, tokens, out);
+    let stride = act_bytes::<C>(n);
+    for (acts, out) in acts.chunks(TILE * stride).zip(out.chunks_mut(TILE * ROWS)) {
+        let acts = Acts {
+            at: acts.as_ptr(),
+            blocks: n / BLOCK,
+            stride,
+        };
+        let w = group.as_ptr();
+        // SAFETY: `layouts` hands the layout out only for an `Isa` with these instructions; `check` has compared all
+        // lengths.
+        unsafe {
+            if out.len() == ROWS {
+                one::<C>(w, acts, ahead, out);
+            } else {
+                tile::<C>(w, acts, out);
+            }
+        }
+    }
+}
+
+/// The power of two that chains' integers are multiplied with on the way.
+const fn times<C: CodesOf16>() -> i32 {
+    (32 / C::OFFSET).ilog2().cast_signed()
+}
+
+/// What a block's head says of eight rows.
+struct Head {
+    d: __m256,
+    /// Scales 2J and 2J + 1 as i16, times what units before `LOW` lack.
+    scales: [__m256i; 8],
+}
+
+/// Bytes 2k and 2k + 1 of each dword as the upper bytes of its i16.
+#[inline]
+#[target_feature(enable = "avx2")]
+fn pair(v: __m256i, k: i8) -> __m256i {
+    let bytes = |row: i8| {
+        let at = 4 * row + 2 * k;
+        i32::from_le_bytes([-1, at, -1, at + 1].map(i8::cast_unsigned))
+    };
+    let bytes = _mm_setr_epi32(bytes(0), bytes(1), bytes(2), bytes(3));
+    _mm256_shuffle_epi8(v, _mm256_broadcastsi128_si256(bytes))
+}
+
+/// The head of vector v of block b, and where its parts are.
+///
+/// # Safety
+/// The processor has AVX2 and F16C; the group has this block.
+#[inline]
+#[target_feature(enable = "avx2,f16c")]
+unsafe fn head<C: CodesOf16x8>(w: *const u8, b: usize, v: usize) -> (Head, *const u8) {
+    let (d, block) = at::<C>(b);
+    // SAFETY: the caller's group has this block.
+    let (d, bytes) = unsafe { (halves(w.add(d + 16 * v)), C::bytes(w.add(block), v)) };
+    let mut scales = [_mm256_setzero_si256(); 8];
+    for (two, bytes) in scales.as_chunks_mut::<2>().0.iter_mut().zip(bytes) {
+        *two = [0, 1].map(|k| _mm256_srai_epi16::<8>(pair(bytes, k)));
+    }
+    let shift = _mm_cvtsi32_si128(const { times::<C>() });
+    for scales in &mut scales[..C::LOW] {
+        *scales = _mm256_sll_epi16(*scales, shift);
+    }
+    (
+        Head { d, scales },
+        w.wrapping_add(block + C::CODES + 32 * v),
+    )
+}
+
+/// Takes a chain a step further: its integer, less the power of two, times the scales.
+#[inline]
+#[target_feature(enable = "avx2")]
+fn step<C: CodesOf16>(token: &mut Token, l: usize, sum: __m256i) {
+    let shift = _mm_cvtsi32_si128(const { times::<C>() });
+    token.step(l, _mm256_sra_epi32(sum, shift));
+}
+
+#[target_feature(enable = "avx2,f16c")]
+unsafe fn one<C: CodesOf16x8>(w: *const u8, acts: Acts, ahead: usize, out: &mut [f32]) {
+    let mut rows = [Token::new(), Token::new()];
+    for b in 0..acts.blocks {
+        // SAFETY: block b is there, of the activations too, as `check` saw.
+        unsafe {
+            let y = acts.at.add(C::ACT * b);
+            let dy = broadcast_float(y.add(SCALE));
+            prefetch(w.add(at::<C>(b).1), C::BYTES, ahead);
+            let heads = [head::<C>(w, b, 0), head::<C>(w, b, 1)];
+            for ((head, _), token) in heads.iter().zip(&mut rows) {
+                token.d = _mm256_mul_ps(head.d, dy);
+            }
+            for l in 0..CHAINS {
+                for ((head, parts), token) in heads.iter().zip(&mut rows) {
+                    let codes = C::codes(parts.add(64 * C::PART_LINES * l));
+                    let sum = part_sum::<true>(&head.scales, &codes, y.add(32 * l));
+                    step::<C>(token, l, sum);
+                }
+            }
+        }
+    }
+    for (token, out) in rows.iter().zip(out.chunks_exact_mut(8)) {
+        token.finish(out);
+    }
+}
+
+#[target_feature(enable = "avx2,f16c")]
+unsafe fn tile<C: CodesOf16x8>(w: *const u8, acts: Acts, out: &mut [f32]) {
+    let mut tile = Tile::new();
+    for v in 0..VECTORS {
+        let tile = tile.start(out.len() / ROWS);
+        for b in 0..acts.blocks {
+            // SAFETY: block b is there, of all activations too, as `check` saw.
+            unsafe {
+                let y = acts.at.add(C::ACT * b);
+                let (head, parts) = head::<C>(w, b, v);
+                for (t, token) in tile.iter_mut().enumerate() {
+                    let dy = broadcast_float(y.add(acts.stride * t + SCALE));
+                    token.d = _mm256_mul_ps(head.d, dy);
+                }
+                for l in 0..CHAINS {
+                    let codes = C::codes(parts.add(64 * C::PART_LINES * l));
+                    by_tokens!(t in tile.len(), T => {
+                        let y = y.add(acts.stride * t + 32 * l);
+                        let sums: [_; T] = Kernel::corrected(&head.scales, &codes, y, acts.stride);
+                        for (token, sum) in tile[t..].iter_mut().zip(sums) {
+                            step::<C>(token, l, sum);
+                        }
+                    });
+                }
+            }
+        }
+        for (token, out) in tile.iter().zip(out.chunks_exact_mut(ROWS)) {
+            token.finish(&mut out[8 * v..]);
+        }
+    }
+}

@@ -1,0 +1,439 @@
+//! 2-bit ternary codes for AVX2: the bytes of [`t2`], a vector of 32 being dword c of eight rows.
+//!
+//! One or two tokens: codes are masked in place, planes 0 and 2 as 0 .. 3, planes 1 and 3 as four times that, and
+//! `maddubs` sums in 16 bits: each of its results is at most 2 * 12 * 128 = 3072 in magnitude, so the eight
+//! of four chunks fit. Then the former are multiplied by 4, and everything is taken back by a shift at the end.
+//!
+//! More tokens: a unit is unpacked once to bytes in the first-level cache, `[dword k][32 rows][4]`, and all tokens
+//! run over it, 16 rows x 4 tokens at a time: eight accumulators of 16 bits, which take the 32 results
+//! of a unit, 768 each at most. The float sums of the tokens stay in memory.
+
+use std::arch::x86_64::*;
+use std::mem::MaybeUninit;
+
+use trine_formats::types::{Part, info};
+
+use super::super::t2::{self, Act, BLOCK, PLANES, ROWS, SCALES, UNIT, UNIT_BYTES};
+use super::super::{check, dword, prefetch};
+use super::{broadcast, broadcast_float, halves, load, store};
+use crate::packed::Layout;
+
+/// Tokens of a call: their sums and activations of a block stay in the first-level cache beside the bytes.
+const TILE: usize = 32;
+/// Vectors of 32 rows.
+const VECTORS: usize = ROWS / 8;
+/// Dwords of a unit of one row, unpacked.
+const DWORDS: usize = UNIT / 4;
+
+const TQ2_0_LAYOUT: Layout = Layout {
+    multiply: multiply_tq2_0,
+    tile: TILE,
+    ..t2::TQ2_0_LAYOUT
+};
+
+pub(in super::super) static TQ2_0: Layout = TQ2_0_LAYOUT;
+/// TQ1_0 in two bits: without a permutation of bytes, five digits to a byte take more instructions than they save bytes.
+pub(in super::super) static TQ1_0: Layout = Layout {
+    pack: |w, n, out| {
+        let blocks = w.as_chunks::<{ info::TQ1_0.bytes }>().0;
+        let two_bits: Vec<[u8; info::TQ2_0.bytes]> = blocks.iter().map(two_bits).collect();
+        t2::pack_tq2_0(two_bits.as_flattened(), n, out)
+    },
+    ..TQ2_0_LAYOUT
+};
+pub(in super::super) static I2_S: Layout = Layout {
+    multiply: multiply_rows,
+    tile: TILE,
+    ..t2::I2_S_LAYOUT
+};
+pub(in super::super) static TL: Layout = Layout {
+    multiply: multiply_rows,
+    tile: TILE,
+    ..t2::TL_LAYOUT
+};
+
+/// A block of TQ1_0 as the block of TQ2_0 of the same weights. Digit t of a byte is `(3 (b 3^t mod 256)) / 256`.
+fn two_bits(block: &[u8; info::TQ1_0.bytes]) -> [u8; info::TQ2_0.bytes] {
+    let (digits, scale) = block.split_at(info::TQ1_0.at(Part::Scale));
+    let mut codes = [0; 256];
+    // 32 bytes of five digits, 16 of five, 4 of four; a digit of all bytes of a run before the next.
+    let (first, rest) = digits.split_at(32);
+    let (second, third) = rest.split_at(16);
+    let mut to = codes.as_mut_slice();
+    for (run, count) in [(first, 5), (second, 5), (third, 4)] {
+        let mut power = 1u8;
+        for _ in 0..count {
+            let (now, later) = to.split_at_mut(run.len());
+            for (code, byte) in now.iter_mut().zip(run) {
+                *code = ((u16::from(byte.wrapping_mul(power)) * 3) >> 8) as u8;
+            }
+            power *= 3;
+            to = later;
+        }
+    }
+    let mut out = [0; info::TQ2_0.bytes];
+    for (out, codes) in out.chunks_exact_mut(32).zip(codes.as_chunks::<128>().0) {
+        for (i, out) in out.iter_mut().enumerate() {
+            *out = codes[i] | codes[32 + i] << 2 | codes[64 + i] << 4 | codes[96 + i] << 6;
+        }
+    }
+    out[info::TQ2_0.at(Part::Scale)..].copy_from_slice(scale);
+    out
+}
+
+fn multiply_tq2_0(
+    group: &[u8],
+    acts: &[u8],
+    n: usize,
+    tokens: usize,
+    ahead: usize,
+    out: &mut [f32],
+) {
+    check(&TQ2_0, group, acts, n, tokens, out);
+    let stride = t2::act_bytes_q8_k(n);
+    for (acts, out) in acts.chunks(TILE * stride).zip(out.chunks_mut(TILE * ROWS)) {
+        // SAFETY: `layouts` hands the layout out only for an `Isa` with these instructions; `check` has compared all
+        // lengths.
+        unsafe {
+            match out.len() / ROWS {
+                1 => few_blocks::<1, 4>(group, acts, n, stride, ahead, out),
+                2 => few_blocks::<2, 2>(group, acts, n, stride, 0, out),
+                _ => many_blocks(group, acts, n, stride, out),
+            }
+        }
+    }
+}
+
+fn multiply_rows(
+    group: &[u8],
+    acts: &[u8],
+    n: usize,
+    tokens: usize,
+    ahead: usize,
+    out: &mut [f32],
+) {
+    check(&TL, group, acts, n, tokens, out);
+    let stride = (TL.act_bytes)(n);
+    for (acts, out) in acts.chunks(TILE * stride).zip(out.chunks_mut(TILE * ROWS)) {
+        // SAFETY: `layouts` hands the layout out only for an `Isa` with these instructions; `check` has compared all
+        // lengths.
+        unsafe {
+            match out.len() / ROWS {
+                1 => few_rows::<1, 4>(group, acts, stride, ahead, out),
+                2 => few_rows::<2, 2>(group, acts, stride, 0, out),
+                _ => many_rows(group, acts, stride, out),
+            }
+        }
+    }
+}
+
+/// Integer sums of 32 rows.
+type Sums = [__m256i; VECTORS];
+
+/// The activation dword of plane s of chunk c, or of the planes the other way round.
+const fn place<const REVERSED: bool>(s: usize, c: usize) -> usize {
+    if REVERSED { 8 * (3 - s) + c } else { 8 * s + c }
+}
+
+/// Pairs of 16-bit sums, times `by`, added to 32-bit ones.
+#[inline]
+#[target_feature(enable = "avx2")]
+fn widen(sum: __m256i, pairs: __m256i, by: i16) -> __m256i {
+    _mm256_add_epi32(sum, _mm256_madd_epi16(pairs, _mm256_set1_epi16(by)))
+}
+
+/// Adds four times the sums of one unit, read once, `V` vectors at a time.
+///
+/// # Safety
+/// The processor has AVX2; `w` points at a unit, each of `q` at its 128 activations.
+#[inline]
+#[target_feature(enable = "avx2")]
+unsafe fn add_unit<const T: usize, const V: usize, const REVERSED: bool>(
+    w: *const u8,
+    q: [*const u8; T],
+    sums: &mut [Sums; T],
+) {
+    let (low, second) = (_mm256_set1_epi8(3), _mm256_set1_epi8(12));
+    for first in (0..VECTORS).step_by(V) {
+        for chunks in [0, 4] {
+            let zero = _mm256_setzero_si256();
+            let (mut plain, mut fourfold) = ([[zero; V]; T], [[zero; V]; T]);
+            for c in chunks..chunks + 4 {
+                let y: [[__m256i; PLANES]; T] = std::array::from_fn(|t| {
+                    let at = |s| q[t].wrapping_add(4 * place::<REVERSED>(s, c));
+                    // SAFETY: a unit has 32 dwords of activations.
+                    std::array::from_fn(|s| unsafe { broadcast(at(s)) })
+                });
+                for v in 0..V {
+                    // SAFETY: a unit has eight chunks of four vectors.
+                    let x = unsafe { load(w.add(128 * c + 32 * (first + v))) };
+                    let high = _mm256_srli_epi16::<4>(x);
+                    let planes = [
+                        _mm256_and_si256(x, low),
+                        _mm256_and_si256(x, second),
+                        _mm256_and_si256(high, low),
+                        _mm256_and_si256(high, second),
+                    ];
+                    for t in 0..T {
+                        let add = |sum, s: usize| {
+                            _mm256_add_epi16(sum, _mm256_maddubs_epi16(planes[s], y[t][s]))
+                        };
+                        plain[t][v] = add(add(plain[t][v], 0), 2);
+                        fourfold[t][v] = add(add(fourfold[t][v], 1), 3);
+                    }
+                }
+            }
+            for t in 0..T {
+                for v in 0..V {
+                    let sum = widen(sums[t][first + v], plain[t][v], 4);
+                    sums[t][first + v] = widen(sum, fourfold[t][v], 1);
+                }
+            }
+        }
+    }
+}
+
+/// `acc + isum * (dy * dw)`, every operation rounded by itself.
+///
+/// # Safety
+/// The processor has AVX2 and F16C; `scales` points at eight f16.
+#[inline]
+#[target_feature(enable = "avx2,f16c")]
+unsafe fn block_step(acc: __m256, isum: __m256i, dy: __m256, scales: *const u8) -> __m256 {
+    // SAFETY: the caller points at eight f16 scales.
+    let d = _mm256_mul_ps(dy, unsafe { halves(scales) });
+    _mm256_add_ps(acc, _mm256_mul_ps(_mm256_cvtepi32_ps(isum), d))
+}
+
+#[target_feature(enable = "avx2,f16c")]
+unsafe fn few_blocks<const T: usize, const V: usize>(
+    group: &[u8],
+    acts: &[u8],
+    n: usize,
+    stride: usize,
+    ahead: usize,
+    out: &mut [f32],
+) {
+    let acts: [Act; T] = std::array::from_fn(|t| Act::new(&acts[t * stride..][..stride], n));
+    let mut totals = [[_mm256_setzero_ps(); VECTORS]; T];
+    for (b, block) in group.chunks_exact(BLOCK).enumerate() {
+        prefetch(block.as_ptr(), BLOCK, ahead);
+        let mut sums = [[_mm256_setzero_si256(); VECTORS]; T];
+        // SAFETY: block b of the group and of the activations are there, as `check` saw.
+        unsafe {
+            for u in 0..2 {
+                let w = block.as_ptr().add(SCALES + u * UNIT_BYTES);
+                let q = acts.map(|act| act.q.add(256 * b + UNIT * u));
+                add_unit::<T, V, false>(w, q, &mut sums);
+            }
+            for t in 0..T {
+                let sum = broadcast(acts[t].sums.add(b).cast());
+                let dy = broadcast_float(acts[t].scales.add(b).cast());
+                for v in 0..VECTORS {
+                    let isum = _mm256_sub_epi32(_mm256_srai_epi32::<2>(sums[t][v]), sum);
+                    let scales = block.as_ptr().add(16 * v);
+                    totals[t][v] = block_step(totals[t][v], isum, dy, scales);
+                }
+            }
+        }
+    }
+    put(&totals, out);
+}
+
+#[target_feature(enable = "avx2")]
+unsafe fn few_rows<const T: usize, const V: usize>(
+    group: &[u8],
+    acts: &[u8],
+    stride: usize,
+    ahead: usize,
+    out: &mut [f32],
+) {
+    let mut totals = [[_mm256_setzero_si256(); VECTORS]; T];
+    for (u, unit) in group.chunks_exact(UNIT_BYTES).enumerate() {
+        prefetch(unit.as_ptr(), UNIT_BYTES, ahead);
+        let mut sums = [[_mm256_setzero_si256(); VECTORS]; T];
+        // SAFETY: unit u of the activations is there, as `check` saw.
+        unsafe {
+            let q = std::array::from_fn(|t| acts.as_ptr().add(t * stride + 64 + UNIT * u));
+            add_unit::<T, V, true>(unit.as_ptr(), q, &mut sums);
+        }
+        for (total, sum) in totals
+            .as_flattened_mut()
+            .iter_mut()
+            .zip(sums.as_flattened())
+        {
+            *total = _mm256_add_epi32(*total, _mm256_srai_epi32::<2>(*sum));
+        }
+    }
+    for (t, out) in out.chunks_exact_mut(ROWS).enumerate() {
+        for (total, out) in totals[t].iter().zip(out.chunks_exact_mut(8)) {
+            store(out, row_step(*total, &acts[t * stride..]));
+        }
+    }
+}
+
+/// `((f32) D - (f32) S) / a`.
+#[inline]
+#[target_feature(enable = "avx2")]
+fn row_step(d: __m256i, act: &[u8]) -> __m256 {
+    let a = f32::from_le_bytes(dword(act, 0));
+    let sum = i32::from_le_bytes(dword(act, 1)) as f32;
+    let difference = _mm256_sub_ps(_mm256_cvtepi32_ps(d), _mm256_set1_ps(sum));
+    _mm256_div_ps(difference, _mm256_set1_ps(a))
+}
+
+/// Writes the sums of T tokens.
+#[inline]
+#[target_feature(enable = "avx2")]
+fn put<const T: usize>(totals: &[[__m256; VECTORS]; T], out: &mut [f32]) {
+    for (total, out) in totals.as_flattened().iter().zip(out.chunks_exact_mut(8)) {
+        store(out, *total);
+    }
+}
+
+/// The codes of up to two units as bytes: dword k of row r at `128 k + 4 r`.
+#[repr(C, align(64))]
+struct Bytes([MaybeUninit<u8>; 2 * UNIT_UNPACKED]);
+
+/// Bytes of a unit, unpacked.
+const UNIT_UNPACKED: usize = 4 * ROWS * DWORDS;
+
+impl Bytes {
+    #[inline(always)]
+    fn new() -> Bytes {
+        Bytes([MaybeUninit::uninit(); 2 * UNIT_UNPACKED])
+    }
+
+    /// Unpacks unit u.
+    ///
+    /// # Safety
+    /// The processor has AVX2; `w` points at a unit; `u` is 0 or 1.
+    #[inline]
+    #[target_feature(enable = "avx2")]
+    unsafe fn fill<const REVERSED: bool>(&mut self, u: usize, w: *const u8) {
+        let low = _mm256_set1_epi8(3);
+        let to = self.0[UNIT_UNPACKED * u..][..UNIT_UNPACKED].as_mut_ptr();
+        for c in 0..8 {
+            for v in 0..VECTORS {
+                // SAFETY: a unit has eight chunks of four vectors; the bytes of its planes are 32 dwords of 32 rows.
+                unsafe {
+                    let x = load(w.add(128 * c + 32 * v));
+                    let planes = [
+                        x,
+                        _mm256_srli_epi16::<2>(x),
+                        _mm256_srli_epi16::<4>(x),
+                        _mm256_srli_epi16::<6>(x),
+                    ];
+                    for (s, plane) in planes.into_iter().enumerate() {
+                        let to = to.add(128 * place::<REVERSED>(s, c) + 32 * v);
+                        _mm256_store_si256(to.cast(), _mm256_and_si256(plane, low));
+                    }
+                }
+            }
+        }
+    }
+
+    /// The sums of rows `16 h ..` over `units` units with the activations at `q` and at every `stride` bytes after it.
+    ///
+    /// # Safety
+    /// The processor has AVX2, as many units were filled, and their activations are readable.
+    #[inline]
+    #[target_feature(enable = "avx2")]
+    unsafe fn multiply<const T: usize>(
+        &self,
+        units: usize,
+        h: usize,
+        q: *const u8,
+        stride: usize,
+    ) -> [[__m256i; 2]; T] {
+        let mut sums = [[_mm256_setzero_si256(); 2]; T];
+        for (u, unit) in self.0.chunks_exact(UNIT_UNPACKED).take(units).enumerate() {
+            let mut pairs = [[_mm256_setzero_si256(); 2]; T];
+            let w = unit.as_ptr().cast::<u8>();
+            for k in 0..DWORDS {
+                // SAFETY: 32 dwords of 32 rows, and 32 of activations.
+                unsafe {
+                    let w = w.add(128 * k + 64 * h);
+                    let w = [load(w), load(w.add(32))];
+                    for (t, pairs) in pairs.iter_mut().enumerate() {
+                        let y = broadcast(q.add(stride * t + UNIT * u + 4 * k));
+                        for (pairs, w) in pairs.iter_mut().zip(w) {
+                            *pairs = _mm256_add_epi16(*pairs, _mm256_maddubs_epi16(w, y));
+                        }
+                    }
+                }
+            }
+            for (sums, pairs) in sums.as_flattened_mut().iter_mut().zip(pairs.as_flattened()) {
+                *sums = widen(*sums, *pairs, 1);
+            }
+        }
+        sums
+    }
+}
+
+#[target_feature(enable = "avx2,f16c")]
+unsafe fn many_blocks(group: &[u8], acts: &[u8], n: usize, stride: usize, out: &mut [f32]) {
+    let tokens = out.len() / ROWS;
+    let first = Act::new(&acts[..stride], n);
+    let mut bytes = Bytes::new();
+    out.fill(0.0);
+    for (b, block) in group.chunks_exact(BLOCK).enumerate() {
+        let block = block.as_ptr();
+        // SAFETY: block b of the group and of the activations of all tokens are there, as `check` saw.
+        unsafe {
+            bytes.fill::<false>(0, block.add(SCALES));
+            bytes.fill::<false>(1, block.add(SCALES + UNIT_BYTES));
+            by_tokens!(t in tokens, T => for h in 0..2 {
+                let q = first.q.add(256 * b + stride * t);
+                let sums = bytes.multiply::<T>(2, h, q, stride);
+                for (i, sums) in sums.iter().enumerate() {
+                    let at = stride * (t + i);
+                    let sum = broadcast(first.sums.add(b).byte_add(at).cast());
+                    let dy = broadcast_float(first.scales.add(b).byte_add(at).cast());
+                    let out = &mut out[ROWS * (t + i) + 16 * h..][..16];
+                    for (v, isum) in sums.iter().enumerate() {
+                        let total = _mm256_loadu_ps(out.as_ptr().add(8 * v));
+                        let scales = block.add(32 * h + 16 * v);
+                        let isum = _mm256_sub_epi32(*isum, sum);
+                        store(&mut out[8 * v..], block_step(total, isum, dy, scales));
+                    }
+                }
+            });
+        }
+    }
+}
+
+#[target_feature(enable = "avx2")]
+unsafe fn many_rows(group: &[u8], acts: &[u8], stride: usize, out: &mut [f32]) {
+    let tokens = out.len() / ROWS;
+    let mut bytes = Bytes::new();
+    // The integer sums are kept where the outputs will be.
+    out.fill(f32::from_bits(0));
+    for (i, two) in group.chunks(2 * UNIT_BYTES).enumerate() {
+        // SAFETY: these units of the activations of all tokens are there, as `check` saw; outputs are 32 per token.
+        unsafe {
+            for (u, unit) in two.chunks_exact(UNIT_BYTES).enumerate() {
+                bytes.fill::<true>(u, unit.as_ptr());
+            }
+            by_tokens!(t in tokens, T => for h in 0..2 {
+                let q = acts.as_ptr().add(stride * t + 64 + 2 * UNIT * i);
+                let sums = bytes.multiply::<T>(two.len() / UNIT_BYTES, h, q, stride);
+                for (i, sums) in sums.iter().enumerate() {
+                    let out = out[ROWS * (t + i) + 16 * h..][..16].as_mut_ptr();
+                    for (v, sum) in sums.iter().enumerate() {
+                        let at = out.add(8 * v).cast::<__m256i>();
+                        let total = _mm256_add_epi32(_mm256_loadu_si256(at), *sum);
+                        _mm256_storeu_si256(at, total);
+                    }
+                }
+            });
+        }
+    }
+    for (act, out) in acts.chunks_exact(stride).zip(out.chunks_exact_mut(ROWS)) {
+        for out in out.chunks_exact_mut(8) {
+            // SAFETY: eight sums.
+            let sum = unsafe { _mm256_loadu_si256(out.as_ptr().cast()) };
+            store(out, row_step(sum, act));
+        }
+    }
+}

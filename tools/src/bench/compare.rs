@@ -1,0 +1,209 @@
+//! Sets each speed beside llama.cpp's own: its llama-bench runs in turns with this program, on the same file.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, Result, bail};
+use serde_json::{Map, Value, json};
+use trine::Isa;
+use trine::model::Model;
+
+use super::Subject;
+use super::args::Args;
+use super::describe::Description;
+use super::grid::{self, Test};
+use super::models::{measure, start_pool, thread_counts};
+use super::output::{Cell, Line, Table, backend, object};
+use crate::args::threads;
+use crate::provenance::processor;
+use crate::stats::Summary;
+use crate::version;
+
+/// llama.cpp's program for one measurement.
+struct LlamaBench {
+    program: PathBuf,
+}
+
+impl LlamaBench {
+    /// The program in the folder `dir` of a build, or in its `bin`.
+    ///
+    /// # Errors
+    /// There is none.
+    fn find(dir: &Path) -> Result<LlamaBench> {
+        let name = format!("llama-bench{}", std::env::consts::EXE_SUFFIX);
+        let places = [dir.join(&name), dir.join("bin").join(&name)];
+        match places.into_iter().find(|place| place.is_file()) {
+            Some(program) => Ok(LlamaBench { program }),
+            None => bail!(
+                "'{}' has no {name}, nor has its bin: give the folder of a build of llama.cpp",
+                dir.display()
+            ),
+        }
+    }
+
+    /// Tokens per second of `test`, and the commit that the program says it was built from.
+    ///
+    /// # Errors
+    /// The program fails, or says something else.
+    fn measure(&self, file: &Path, threads: usize, test: &Test) -> Result<(f64, String)> {
+        let numbers = [
+            ("-t", threads),
+            ("-d", test.depth),
+            ("-b", test.batch),
+            ("-ub", test.ubatch),
+            ("-r", 1),
+        ];
+        let mut command = Command::new(&self.program);
+        command.arg("-m").arg(file).args(["-o", "json"]);
+        for (flag, number) in numbers {
+            command.args([flag, &number.to_string()]);
+        }
+        match (test.prompt, test.generated) {
+            (p, 0) => command.args(["-p", &p.to_string(), "-n", "0"]),
+            (0, g) => command.args(["-p", "0", "-n", &g.to_string()]),
+            (p, g) => command.args(["-p", "0", "-n", "0", "-pg", &format!("{p},{g}")]),
+        };
+        let output = command
+            .stdin(Stdio::null())
+            .output()
+            .with_context(|| format!("cannot run '{}'", self.program.display()))?;
+        let said = || {
+            let error = String::from_utf8_lossy(&output.stderr);
+            let last = error.lines().rfind(|line| !line.trim().is_empty());
+            last.unwrap_or("it says nothing").to_owned()
+        };
+        if !output.status.success() {
+            bail!("'{}' fails: {}", self.program.display(), said());
+        }
+        let rows: Value = serde_json::from_slice(&output.stdout)
+            .with_context(|| format!("'{}' writes no JSON: {}", self.program.display(), said()))?;
+        let row = &rows[0];
+        let commit = row["build_commit"].as_str().unwrap_or("unknown").to_owned();
+        match row["avg_ts"].as_f64() {
+            Some(speed) => Ok((speed, commit)),
+            None => bail!("'{}' names no avg_ts", self.program.display()),
+        }
+    }
+}
+
+/// What was measured of one test.
+struct Record<'a> {
+    file: &'a str,
+    model: &'a Description,
+    isa: Isa,
+    repack: bool,
+    threads: usize,
+    test: &'a Test,
+    commit: &'a str,
+    /// Tokens per second of every turn: ours, theirs.
+    turns: &'a [(f64, f64)],
+}
+
+impl Record<'_> {
+    fn line(&self) -> Line {
+        let ours: Vec<f64> = self.turns.iter().map(|turn| turn.0).collect();
+        let theirs: Vec<f64> = self.turns.iter().map(|turn| turn.1).collect();
+        let ratios: Vec<f64> = self.turns.iter().map(|turn| turn.0 / turn.1).collect();
+        let [our, their, ratio] = [&ours, &theirs, &ratios].map(|all| Summary::of(all).median);
+        let least = ratios.iter().copied().fold(f64::INFINITY, f64::min);
+        let greatest = ratios.iter().copied().fold(0.0, f64::max);
+        let cells: Vec<Cell> = vec![
+            ("model", 28, false, self.model.kind.clone()),
+            ("backend", 10, false, backend(self.isa, self.repack)),
+            ("threads", 7, true, self.threads.to_string()),
+            ("test", 14, true, self.test.name()),
+            ("t/s", 9, true, format!("{our:.2}")),
+            ("llama.cpp", 9, true, format!("{their:.2}")),
+            ("ratio", 6, true, format!("{ratio:.2}")),
+            (
+                "of all turns",
+                14,
+                true,
+                format!("{least:.2} .. {greatest:.2}"),
+            ),
+        ];
+        let fields: Map<String, Value> = object([
+            ("version", json!(version::VERSION)),
+            ("build_commit", json!(version::COMMIT)),
+            ("llama_build_commit", json!(self.commit)),
+            ("cpu_info", json!(processor())),
+            ("model_filename", json!(self.file)),
+            ("model_type", json!(self.model.kind)),
+            ("isa", json!(self.isa.name())),
+            ("repack", json!(self.repack)),
+            ("n_threads", json!(self.threads)),
+            ("n_prompt", json!(self.test.prompt)),
+            ("n_gen", json!(self.test.generated)),
+            ("n_depth", json!(self.test.depth)),
+            ("test", json!(self.test.name())),
+            ("median_ts", json!(our)),
+            ("llama_median_ts", json!(their)),
+            ("median_ratio", json!(ratio)),
+            ("least_ratio", json!(least)),
+            ("greatest_ratio", json!(greatest)),
+            ("samples_ts", json!(ours)),
+            ("llama_samples_ts", json!(theirs)),
+        ]);
+        Line { cells, fields }
+    }
+}
+
+/// Runs everything in turns and writes the table.
+///
+/// # Errors
+/// No llama-bench in `dir`, or one that fails; a model that cannot be loaded; nothing to do; output that cannot be written.
+pub fn run(args: &Args, dir: &Path, subjects: &[Subject], out: &mut dyn Write) -> Result<()> {
+    let isa = Isa::from_env()?;
+    let llama = LlamaBench::find(dir)?;
+    let tests = grid::tests(args)?;
+    let counts = thread_counts(args, &[threads(None)]);
+    let mut table = Table::new(args.output, out)?;
+    for subject in subjects {
+        let name = subject.name();
+        let Subject::File(path) = subject else {
+            bail!("'{name}' is made up in memory: --save FILE keeps it for llama-bench");
+        };
+        let file = subject.open(args)?;
+        let description = Description::of(&file);
+        let options = args.load_options(isa);
+        let model = Model::load(&file, &options).with_context(|| format!("'{name}'"))?;
+        for &threads in &counts {
+            for test in &tests {
+                let mut turns = Vec::with_capacity(args.repetitions);
+                let mut commit = String::new();
+                for turn in 1..=args.repetitions {
+                    if args.progress {
+                        let of = args.repetitions;
+                        note!(
+                            "rbench: {name}, {threads} threads, {}: {turn} of {of}",
+                            test.name()
+                        );
+                    }
+                    // The threads of ours end with the pool, before the other program starts its own.
+                    let seconds = {
+                        let pool = start_pool(threads)?;
+                        measure(&model, &pool, test, 1, args, &|_| {})?
+                    };
+                    let ours = test.tokens() as f64 / seconds[0];
+                    let theirs = llama.measure(path, threads, test)?;
+                    commit = theirs.1;
+                    turns.push((ours, theirs.0));
+                }
+                let record = Record {
+                    file: &name,
+                    model: &description,
+                    isa,
+                    repack: !args.no_repack,
+                    threads,
+                    test,
+                    commit: &commit,
+                    turns: &turns,
+                };
+                table.row(&record.line())?;
+            }
+        }
+    }
+    table.finish()?;
+    Ok(())
+}

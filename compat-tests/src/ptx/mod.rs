@@ -5,7 +5,7 @@
 //! asynchronous copies that are read before they were waited for, bytes and registers that nobody wrote, addresses outside of
 //! buffers, shared memory accesses that cost more than they should, and `.aligned` instructions in a part of a warp.
 //!
-//! - [`Module::parse`] knows the instructions listed in `decode` and `scalar`; any other is an error that names it, so
+//! - [`Module::parse`] knows the instructions of `decode` and `scalar`; any other is an error that names it, so
 //!   that a new compiler cannot bring in one whose meaning nobody wrote down.
 //! - [`Device`] holds buffers, each in a range of addresses of its own, and launches kernels; [`Schedule`] says in which
 //!   order warps take their turns.
@@ -17,6 +17,7 @@
 //!
 //! Blocks run one after the other: kernels may not wait for one another's blocks. Source of all meanings: PTX ISA 9.0.
 
+mod access;
 mod block;
 mod collective;
 mod decode;

@@ -3,32 +3,13 @@
 
 use std::sync::OnceLock;
 
+use trine_compat_tests::inputs::Rng;
 use trine_compat_tests::ptx::{Argument, Device, Fault, Launch, Module, Report, Schedule};
 use trine_cuda::pack::activations::{self, Activations};
 use trine_cuda::pack::rows::{self, Rows};
 use trine_cuda::plan::{self, Plan, Split};
 use trine_cuda::ptx::ALL;
 use trine_formats::types::TypeId;
-
-/// Numbers that repeat late.
-pub struct Numbers(u64);
-
-impl Numbers {
-    pub fn new(seed: u64) -> Numbers {
-        Numbers(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
-    }
-
-    pub fn next(&mut self) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0 >> 8
-    }
-
-    pub fn bytes(&mut self, count: usize) -> Vec<u8> {
-        (0..count).map(|_| self.next() as u8).collect()
-    }
-}
 
 /// The parsed modules, by their names.
 fn modules() -> &'static [(&'static str, Module)] {
@@ -65,13 +46,13 @@ pub struct Product {
 impl Product {
     /// A product of random bytes, which make codes and scales of all kinds, NaN and infinities too.
     pub fn random(ty: TypeId, rows: usize, columns: usize, tokens: usize, seed: u64) -> Product {
-        let mut numbers = Numbers::new(seed);
+        let mut rng = Rng::new(seed);
         let bytes = |ty: TypeId| {
             let info = ty.info().expect("a type");
             info.row_bytes(columns as u64).expect("whole blocks") as usize
         };
-        let weights = numbers.bytes(rows * bytes(ty));
-        let acts = numbers.bytes(tokens * bytes(Self::act(ty)));
+        let weights = rng.bytes(rows * bytes(ty));
+        let acts = rng.bytes(tokens * bytes(Self::act(ty)));
         Product {
             ty,
             rows,
@@ -85,13 +66,11 @@ impl Product {
     /// A product of encoded floats around one, so that sums are numbers.
     pub fn usual(ty: TypeId, rows: usize, columns: usize, tokens: usize, seed: u64) -> Product {
         let mut product = Product::random(ty, rows, columns, tokens, seed);
-        let mut numbers = Numbers::new(!seed);
+        let mut rng = Rng::new(!seed);
         let mut encode = |ty: TypeId, out: &mut [u8], count: usize| {
             let info = ty.info().expect("a type");
             for row in out.chunks_exact_mut(out.len() / count) {
-                let x: Vec<f32> = (0..columns)
-                    .map(|_| (numbers.next() % 2001) as f32 / 1000.0 - 1.0)
-                    .collect();
+                let x: Vec<f32> = (0..columns).map(|_| 2.0 * rng.unit() - 1.0).collect();
                 info.encode.expect("an encoder")(&x, None, row);
             }
         };

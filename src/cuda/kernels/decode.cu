@@ -22,7 +22,7 @@ template <class T, int TILES> struct Unit {
   u32 scales[BLOCKS];
 
   // Loads what comes from the weights.
-  __device__ __forceinline__ void load(const uint4 *codes, const u32 *scale, int unit, int blocks, int lane) {
+  INLINE void load(const uint4 *codes, const u32 *scale, int unit, int blocks, int lane) {
 #pragma unroll
     for (int h = 0; h < HALVES; ++h)
       load_half<T>(w[h], codes, unit * HALVES + h, T::slabs(blocks), lane);
@@ -34,18 +34,20 @@ template <class T, int TILES> struct Unit {
   }
 
   // Multiplies with eight tokens from `token` on. `stride` is the distance of blocks in `to`.
-  __device__ __forceinline__ void multiply_tokens(float *to, u64 stride, const uint4 *quants, const float *scale,
-                                                  const int *sums, int token, int padded, int unit, int blocks,
-                                                  int groups, int lane) const {
+  INLINE void multiply_tokens(float *to, u64 stride, const uint4 *quants, const float *scale, const int *sums, int token,
+                              int padded, int unit, int blocks, int groups, int lane) const {
     int group = HALVES == 2 ? unit : unit / 2;
     const uint4 *q = quants + ((u64)(token + lane / 4) * groups + group) * 16 + lane % 4 * 4;
+    uint4 quarters[2 * HALVES];
+#pragma unroll
+    for (int i = 0; i < 2 * HALVES; ++i)
+      quarters[i] = q[(HALVES == 2 ? 0 : unit % 2 * 2) + i];
     int c[4];
 #pragma unroll
     for (int h = 0; h < HALVES; ++h) {
-      int half = HALVES == 2 ? h : unit % 2;
 #pragma unroll
       for (int s = 0; s < 4; ++s) {
-        uint4 b = q[2 * half + s / 2];
+        uint4 b = quarters[2 * h + s / 2];
         int j = BLOCKS == 1 ? 0 : s;
         int block = unit * BLOCKS + j;
         if (BLOCKS > 1 && block >= blocks)

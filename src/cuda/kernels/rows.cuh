@@ -9,17 +9,17 @@ struct Tq2_0 {
   static constexpr int SLABS = 1; // of half a group
   static constexpr int BLOCKS = 1; // of a group of 256 columns
   static constexpr bool SIGNED = false;
-  INLINE int slabs(int blocks) { return 2 * blocks; }
+  static INLINE int slabs(int blocks) { return 2 * blocks; }
   // Registers of A for product s (0..4) of half a group.
-  INLINE void a(u32 a[4], const uint4 w[SLABS], int s) {
+  static INLINE void a(u32 a[4], const uint4 w[SLABS], int s) {
     a[0] = w[0].x >> (2 * s) & 0x03030303;
     a[1] = w[0].y >> (2 * s) & 0x03030303;
     a[2] = w[0].z >> (2 * s) & 0x03030303;
     a[3] = w[0].w >> (2 * s) & 0x03030303;
   }
   // Where the sum of a block begins, so that codes count from their zero: 1.
-  INLINE int start(int sum) { return -sum; }
-  INLINE float product(int sum, float weight, float activation) {
+  static INLINE int start(int sum) { return -sum; }
+  static INLINE float product(int sum, float weight, float activation) {
     return __fmul_rn(__int2float_rn(sum), __fmul_rn(weight, activation));
   }
 };
@@ -29,15 +29,15 @@ struct Q8_0 {
   static constexpr int SLABS = 4;
   static constexpr int BLOCKS = 8;
   static constexpr bool SIGNED = true;
-  INLINE int slabs(int blocks) { return blocks; }
-  INLINE void a(u32 a[4], const uint4 w[SLABS], int s) {
+  static INLINE int slabs(int blocks) { return blocks; }
+  static INLINE void a(u32 a[4], const uint4 w[SLABS], int s) {
     a[0] = w[s].x;
     a[1] = w[s].y;
     a[2] = w[s].z;
     a[3] = w[s].w;
   }
-  INLINE int start(int) { return 0; }
-  INLINE float product(int sum, float weight, float activation) {
+  static INLINE int start(int) { return 0; }
+  static INLINE float product(int sum, float weight, float activation) {
     return __fmul_rn(__int2float_rn(sum), __fmul_rn(weight, activation));
   }
 };
@@ -47,8 +47,8 @@ struct Q4_0 {
   static constexpr int SLABS = 2;
   static constexpr int BLOCKS = 8;
   static constexpr bool SIGNED = false;
-  INLINE int slabs(int blocks) { return (blocks + 1) / 2; }
-  INLINE void a(u32 a[4], const uint4 w[SLABS], int s) {
+  static INLINE int slabs(int blocks) { return (blocks + 1) / 2; }
+  static INLINE void a(u32 a[4], const uint4 w[SLABS], int s) {
     u32 row = s % 2 == 0 ? w[s / 2].x : w[s / 2].z;
     u32 row8 = s % 2 == 0 ? w[s / 2].y : w[s / 2].w;
     a[0] = row & 0x0f0f0f0f;
@@ -56,8 +56,8 @@ struct Q4_0 {
     a[2] = row >> 4 & 0x0f0f0f0f;
     a[3] = row8 >> 4 & 0x0f0f0f0f;
   }
-  INLINE int start(int sum) { return -8 * sum; }
-  INLINE float product(int sum, float weight, float activation) {
+  static INLINE int start(int sum) { return -8 * sum; }
+  static INLINE float product(int sum, float weight, float activation) {
     return __fmul_rn(__fmul_rn(__int2float_rn(sum), weight), activation);
   }
 };

@@ -6,7 +6,8 @@ typedef unsigned short u16;
 typedef unsigned int u32;
 typedef unsigned long long u64;
 
-#define INLINE static __device__ __forceinline__
+// Not static: the name of shared memory in a static function has a hash of the source's folder in it.
+#define INLINE __device__ __forceinline__
 
 // 16 bytes of weights: each is read once, so no cache close to the processor is filled with them.
 INLINE uint4 load_weights(const uint4 *at) {
@@ -24,7 +25,7 @@ INLINE float half_value(u32 bits) {
   return value;
 }
 
-// c += a b for 16 x 32 and 32 x 8 bytes: A without signs.
+// c += a b for 16 x 32 and 32 x 8 bytes: A without signs. Volatile, so that it stays where the whole warp is.
 INLINE void multiply_unsigned(int c[4], const u32 a[4], u32 b0, u32 b1) {
   asm volatile("mma.sync.aligned.m16n8k32.row.col.s32.u8.s8.s32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
                : "+r"(c[0]), "+r"(c[1]), "+r"(c[2]), "+r"(c[3])

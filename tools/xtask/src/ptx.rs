@@ -54,6 +54,12 @@ pub fn run() -> Result<()> {
     for source in &sources {
         manifest += &format!("source {} {}\n", name(source)?, sha256(&fs::read(source)?));
     }
+    // A second place for the sources: what depends on the folder shows there.
+    let elsewhere = tools.join("elsewhere");
+    fs::create_dir_all(&elsewhere)?;
+    for source in &sources {
+        fs::copy(source, elsewhere.join(name(source)?))?;
+    }
     fs::create_dir_all(folder.join("ptx"))?;
     for source in sources
         .iter()
@@ -61,6 +67,12 @@ pub fn run() -> Result<()> {
     {
         let target = folder.join("ptx").join(name(source)?).with_extension("ptx");
         let text = compile(&tools, source)?;
+        let again = compile(&tools, &elsewhere.join(name(source)?))?;
+        ensure!(
+            text == again,
+            "{}: another folder gives other PTX",
+            source.display()
+        );
         fs::write(&target, &text)?;
         manifest += &format!("ptx {} {}\n", name(&target)?, sha256(text.as_bytes()));
         for arch in TARGETS {

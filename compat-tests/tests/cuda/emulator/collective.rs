@@ -2,7 +2,8 @@
 
 use half::f16;
 
-use super::{Numbers, run};
+use super::run;
+use trine_compat_tests::inputs::Rng;
 use trine_compat_tests::ptx::{Kind, Launch};
 
 /// Code that loads dwords `4 lane + i` of consecutive blocks of 512 bytes to registers `%r{first + i}`.
@@ -82,14 +83,14 @@ fn accumulator(lane: usize, i: usize) -> (usize, usize) {
 
 #[test]
 fn products_of_bytes_are_exact() {
-    let mut numbers = Numbers(1);
+    let mut rng = Rng::new(1);
     for (ty_a, ty_b) in [("u8", "s8"), ("s8", "s8"), ("u8", "u8"), ("s8", "u8")] {
         for round in 0..3 {
             // Random bytes, and the extremes of each type.
             let mut byte = |_| match round {
                 0 => 0x80,
                 1 => 0xff,
-                _ => numbers.next() as u8,
+                _ => rng.bits() as u8,
             };
             let a: Vec<[u8; 32]> = (0..16).map(|_| std::array::from_fn(&mut byte)).collect();
             let b: Vec<[u8; 32]> = (0..8).map(|_| std::array::from_fn(&mut byte)).collect();
@@ -135,8 +136,8 @@ fn products_of_bytes_are_exact() {
 }
 
 /// Small multiples of a power of two, whose products add up exactly.
-fn small(numbers: &mut Numbers) -> f32 {
-    (numbers.next() % 64) as f32 / 8.0 - 4.0
+fn small(rng: &mut Rng) -> f32 {
+    rng.below(64) as f32 / 8.0 - 4.0
 }
 
 fn bits(x: f32) -> u32 {
@@ -145,12 +146,12 @@ fn bits(x: f32) -> u32 {
 
 #[test]
 fn products_of_halves_add_up() {
-    let mut numbers = Numbers(2);
+    let mut rng = Rng::new(2);
     let a: Vec<[f32; 16]> = (0..16)
-        .map(|_| std::array::from_fn(|_| small(&mut numbers)))
+        .map(|_| std::array::from_fn(|_| small(&mut rng)))
         .collect();
     let b: Vec<[f32; 16]> = (0..8)
-        .map(|_| std::array::from_fn(|_| small(&mut numbers)))
+        .map(|_| std::array::from_fn(|_| small(&mut rng)))
         .collect();
     let mut input = fragment(16, halves_a, |row, k| bits(a[row][k]));
     input.extend(fragment(
@@ -181,22 +182,22 @@ fn products_of_halves_add_up() {
 fn sparse_products_take_what_the_metadata_says() {
     let pairs = [(0, 1), (0, 2), (0, 3), (1, 2), (1, 3), (2, 3)];
     for selector in 0..2 {
-        let mut numbers = Numbers(3 + selector);
+        let mut rng = Rng::new(3 + selector);
         let b: Vec<[f32; 32]> = (0..8)
-            .map(|_| std::array::from_fn(|_| small(&mut numbers)))
+            .map(|_| std::array::from_fn(|_| small(&mut rng)))
             .collect();
         let mut dense = vec![[0.0; 32]; 16];
         let mut kept = vec![[0.0; 16]; 16];
         // What lanes of the other selector hold is not looked at.
-        let mut metadata = vec![0xffff_ffff_u32; 32];
+        let mut metadata = [0xffff_ffff_u32; 32];
         for (row, group) in (0..16).flat_map(|row| (0..8).map(move |group| (row, group))) {
-            let (first, second) = pairs[numbers.next() as usize % 6];
+            let (first, second) = pairs[rng.below(6)];
             let lane = row % 8 * 4 + 2 * selector as usize + group / 4;
             let shift = row / 8 * 16 + group % 4 * 4;
             metadata[lane] &= !(15 << shift);
             metadata[lane] |= ((first | second << 2) as u32) << shift;
             for (i, at) in [first, second].into_iter().enumerate() {
-                kept[row][2 * group + i] = small(&mut numbers);
+                kept[row][2 * group + i] = small(&mut rng);
                 dense[row][4 * group + at] = kept[row][2 * group + i];
             }
         }

@@ -2,8 +2,10 @@
 
 mod collective;
 mod faults;
+mod floats;
+mod integers;
+mod lanes;
 mod launches;
-mod scalars;
 
 use trine_compat_tests::ptx::{Argument, Device, Fault, Launch, Module, Report};
 
@@ -49,17 +51,4 @@ fn run(
     let dwords = device.bytes(to).as_chunks::<4>().0;
     let dwords = dwords.iter().map(|b| u32::from_le_bytes(*b)).collect();
     Ok((dwords, report))
-}
-
-/// Numbers that repeat late.
-struct Numbers(u64);
-
-impl Numbers {
-    fn next(&mut self) -> u64 {
-        self.0 = self
-            .0
-            .wrapping_mul(6_364_136_223_846_793_005)
-            .wrapping_add(1_442_695_040_888_963_407);
-        self.0 ^ self.0 >> 29
-    }
 }

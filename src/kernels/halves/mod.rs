@@ -113,7 +113,10 @@ pub fn dots(
     }
     assert!(words.len() >= size([quads, BLOCK]), "words too short");
     // SAFETY: the words of `quads` rows of lines are there, as just checked.
-    unsafe { dots_at::<false>(isa, words.as_ptr(), quads, coefs, 0, out, out_stride) }
+    unsafe {
+        let ahead = sums::AHEAD * size_of::<Line>();
+        dots_at::<false>(isa, words.as_ptr(), quads, coefs, ahead, out, out_stride)
+    }
 }
 
 /// [`dots`] over the bytes of words, little endian; `BRAIN` ones are bfloats, and their coefficients are times [`BRAIN_SCALE`].
@@ -259,7 +262,7 @@ pub fn accumulate(
         coefs: coefs.data.as_ptr(),
         coef_stride: coefs.stride,
         rows: coefs.rows,
-        ahead: 0,
+        ahead: sums::AHEAD,
         target: sums::InPlace {
             acc: acc.as_mut_ptr(),
             stride: acc_stride,

@@ -10,9 +10,9 @@ use crate::arch::x86_64::halves::{Avx2, Avx512};
 use crate::simd::Doubles;
 use crate::{Isa, Level};
 
-/// Lines to ask for in advance where there is more than one row. With one the loop waits for nothing but memory, and whether
-/// the processor runs ahead far enough by itself depends on the processor.
-const AHEAD: usize = 32;
+/// Lines to ask for in advance where there is more than one row, and in the tiles of a cache, which are too short for the
+/// processor to run ahead by itself. How far it does in the long rows of weights depends on the processor.
+pub const AHEAD: usize = 32;
 
 /// Words of some tiles.
 #[derive(Clone, Copy)]

@@ -16,6 +16,7 @@ pub mod inputs;
 pub mod models;
 pub mod oracle;
 pub mod programs;
+pub mod ptx;
 pub mod samples;
 pub mod targets;
 

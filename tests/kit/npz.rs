@@ -8,9 +8,10 @@ pub struct Npz {
     arrays: HashMap<String, Array>,
 }
 
-/// One array in C order.
+/// One array; those of the other order than C's can be listed and not read.
 pub struct Array {
     dtype: String,
+    in_c_order: bool,
     /// Extents, the slowest first.
     pub shape: Vec<usize>,
     data: Vec<u8>,
@@ -64,6 +65,11 @@ impl Npz {
         self.array(name).numbers("<f4", f32::from_le_bytes)
     }
 
+    /// The bits of an array of half precision.
+    pub fn f16_bits(&self, name: &str) -> Vec<u16> {
+        self.array(name).numbers("<f2", u16::from_le_bytes)
+    }
+
     /// An array of double precision.
     pub fn f64(&self, name: &str) -> Vec<f64> {
         self.array(name).numbers("<f8", f64::from_le_bytes)
@@ -100,7 +106,6 @@ impl Array {
         assert_eq!(&npy[..8], b"\x93NUMPY\x01\0");
         let data = 10 + u16_at(npy, 8);
         let header = std::str::from_utf8(&npy[10..data]).unwrap();
-        assert!(header.contains("'fortran_order': False"), "{header}");
         let field = |start: &str, end: char| {
             let rest = &header[header.find(start).unwrap() + start.len()..];
             &rest[..rest.find(end).unwrap()]
@@ -108,6 +113,7 @@ impl Array {
         let shape = field("'shape': (", ')').split(',').map(str::trim);
         Array {
             dtype: field("'descr': '", '\'').to_owned(),
+            in_c_order: header.contains("'fortran_order': False"),
             shape: shape
                 .filter(|s| !s.is_empty())
                 .map(|s| s.parse().unwrap())
@@ -118,6 +124,7 @@ impl Array {
 
     fn numbers<const N: usize, T>(&self, dtype: &str, of: fn([u8; N]) -> T) -> Vec<T> {
         assert_eq!(self.dtype, dtype);
+        assert!(self.in_c_order, "an array in Fortran's order");
         let (numbers, []) = self.data.as_chunks::<N>() else {
             panic!("half a number")
         };

@@ -47,6 +47,7 @@ const FLOORS: &[&[Room]] = &[
     &[("kv",        &["src/kv"]),                       // pages of keys and values
       ("linalg",    &["src/linalg"])],                  // factors and inverses of symmetric matrices
     &[("kernels",   &["src/kernels"]),                  // rows, blocks and lanes
+      ("cuda",      &["src/cuda"]),                     // layouts, plans and PTX for NVIDIA GPUs
       ("pool",      &["src/pool"])],                    // threads
     &[("formats",   &["formats/src"]),                  // what bytes mean
       ("math",      &["src/kernels/math", "src/math"]), // elementary functions
@@ -80,7 +81,7 @@ const WORDS: &[Word] = &[
     },
     Word {
         starts: &["rayon", "crate::pool", "trine::pool", "std::thread::spawn", "std::thread::scope", "std::thread::Builder"],
-        place: Place::Never(&["src/kernels", "src/math", "formats/src"]),
+        place: Place::Never(&["src/kernels", "src/cuda", "src/math", "formats/src"]),
         why: "kernels and formats run in the thread of their caller",
     },
 ];
@@ -100,6 +101,7 @@ const UNSAFE: &[&str] = &[
 const CRATES: &[(&str, &str)] = &[
     ("trine_formats", "formats/src/lib.rs"),
     ("trine_kernels", "src/kernels/lib.rs"),
+    ("trine_cuda", "src/cuda/lib.rs"),
     ("trine", "src/lib.rs"),
     ("trine_tools", "tools/src/lib.rs"),
     ("trine_serve", "tools/serve/src/lib.rs"),

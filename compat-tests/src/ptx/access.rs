@@ -1,0 +1,137 @@
+//! What lanes do with memory: loads, stores, asynchronous copies.
+
+use super::fault::{Kind, Trouble};
+use super::instruction::{Address, Register, Source, Space, Word};
+use super::shared::wavefronts;
+use super::warp::{LANES, Surroundings, Warp, each};
+
+impl Warp<'_> {
+    /// The address that each lane of the mask asks for.
+    pub(super) fn addresses(
+        &self,
+        at: &Address,
+        mask: u32,
+        around: &Surroundings,
+    ) -> Result<Vec<(usize, u64)>, Trouble> {
+        let bases = self.operand(&at.base, mask, around.at)?;
+        let address = |lane: usize| (lane, bases[lane].wrapping_add_signed(at.offset));
+        Ok(each(mask).map(address).collect())
+    }
+
+    /// Counts the wavefronts of an access to shared memory, and finds those that take too many.
+    pub(super) fn banks(
+        &self,
+        addresses: &[(usize, u64)],
+        bytes: usize,
+        around: &mut Surroundings,
+    ) -> Result<(), Trouble> {
+        let found = wavefronts(addresses, bytes);
+        around.report.worst_wavefronts = around.report.worst_wavefronts.max(found);
+        let most = if bytes == 16 { 1 } else { around.wavefronts };
+        if found <= most {
+            return Ok(());
+        }
+        let what = format!("{found} wavefronts, where {most} are enough");
+        Err(Trouble::new(Kind::BankConflict, addresses[0].0, what))
+    }
+
+    pub(super) fn load(
+        &mut self,
+        (space, word): (Space, Word),
+        to: &[Register],
+        at: &Address,
+        mask: u32,
+        around: &mut Surroundings,
+    ) -> Result<(), Trouble> {
+        let addresses = self.addresses(at, mask, around)?;
+        let bytes = word.bytes * to.len();
+        if space == Space::Shared {
+            self.banks(&addresses, bytes, around)?;
+        }
+        let mut results = vec![[0; LANES]; to.len()];
+        for (lane, address) in addresses {
+            let now = self.stamp(around, lane);
+            let found = match space {
+                Space::Shared => around.shared.read(address, bytes, now),
+                Space::Global => around.memory.read(address, bytes, now),
+            };
+            let found = found.map_err(|(kind, what)| Trouble::new(kind, lane, what))?;
+            for (result, part) in results.iter_mut().zip(found.chunks_exact(word.bytes)) {
+                result[lane] = number(part, word);
+            }
+        }
+        for (to, result) in to.iter().zip(&results) {
+            self.put(*to, mask, result);
+        }
+        Ok(())
+    }
+
+    pub(super) fn store(
+        &mut self,
+        (space, word): (Space, Word),
+        from: &[Source],
+        at: &Address,
+        mask: u32,
+        around: &mut Surroundings,
+    ) -> Result<(), Trouble> {
+        let addresses = self.addresses(at, mask, around)?;
+        if space == Space::Shared {
+            self.banks(&addresses, word.bytes * from.len(), around)?;
+        }
+        let mut values = Vec::with_capacity(from.len());
+        for source in from {
+            values.push(self.operand(source, mask, around.at)?);
+        }
+        for (lane, address) in addresses {
+            let mut bytes = Vec::with_capacity(16);
+            for value in &values {
+                bytes.extend_from_slice(&value[lane].to_le_bytes()[..word.bytes]);
+            }
+            let now = self.stamp(around, lane);
+            let done = match space {
+                Space::Shared => around.shared.write(address, &bytes, now),
+                Space::Global => around.memory.write(address, &bytes, now),
+            };
+            done.map_err(|(kind, what)| Trouble::new(kind, lane, what))?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn copy(
+        &mut self,
+        bytes: usize,
+        (to, from): (&Address, &Address),
+        read: Option<Source>,
+        mask: u32,
+        around: &mut Surroundings,
+    ) -> Result<(), Trouble> {
+        let targets = self.addresses(to, mask, around)?;
+        let sources = self.addresses(from, mask, around)?;
+        self.banks(&targets, bytes, around)?;
+        let read = read.unwrap_or(Source::Constant(bytes as u64));
+        let read = self.operand(&read, mask, around.at)?;
+        for (&(lane, to), &(_, from)) in targets.iter().zip(&sources) {
+            let now = self.stamp(around, lane);
+            let wanted = (read[lane] as u32 as usize).min(bytes);
+            let trouble = |(kind, what)| Trouble::new(kind, lane, what);
+            let mut data = vec![0; bytes];
+            // Bytes that are not read may lie anywhere.
+            if wanted > 0 {
+                let found = around.memory.read(from, bytes, now).map_err(trouble)?;
+                data[..wanted].copy_from_slice(&found[..wanted]);
+            }
+            self.copies[lane]
+                .begin(around.shared, to, data, now)
+                .map_err(trouble)?;
+        }
+        Ok(())
+    }
+}
+
+/// Little-endian bytes as a register holds them.
+pub(super) fn number(bytes: &[u8], word: Word) -> u64 {
+    let negative = word.signed && bytes[bytes.len() - 1] >= 0x80;
+    let mut all = if negative { [0xff; 8] } else { [0; 8] };
+    all[..bytes.len()].copy_from_slice(bytes);
+    u64::from_le_bytes(all)
+}

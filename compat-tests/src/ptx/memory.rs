@@ -1,0 +1,111 @@
+//! Global memory: buffers that lie far apart.
+
+use super::fault::Kind;
+use super::shadow::{Shadow, Stamp};
+
+/// Addresses from here on are shared memory seen as generic ones.
+pub(super) const WINDOW: u64 = 1 << 60;
+/// The distance between the first bytes of two buffers.
+const DISTANCE: u64 = 1 << 40;
+
+/// A buffer.
+#[derive(Debug)]
+struct Range {
+    bytes: Vec<u8>,
+    /// Of a buffer that kernels write.
+    shadow: Option<Shadow>,
+}
+
+/// All buffers of a device.
+#[derive(Default, Debug)]
+pub(super) struct Memory {
+    ranges: Vec<Range>,
+}
+
+/// What an access finds, or the kind of fault and words.
+type Found<T> = Result<T, (Kind, String)>;
+
+impl Memory {
+    /// A buffer that kernels read.
+    pub(super) fn constant(&mut self, bytes: Vec<u8>) -> usize {
+        self.ranges.push(Range {
+            bytes,
+            shadow: None,
+        });
+        self.ranges.len() - 1
+    }
+
+    /// A buffer that kernels write. Its bytes count as written when `full`.
+    pub(super) fn variable(&mut self, bytes: Vec<u8>, full: bool) -> usize {
+        let shadow = Some(Shadow::new(bytes.len(), full));
+        self.ranges.push(Range { bytes, shadow });
+        self.ranges.len() - 1
+    }
+
+    /// The address of a buffer's first byte.
+    pub(super) fn address(buffer: usize) -> u64 {
+        (buffer as u64 + 1) * DISTANCE
+    }
+
+    /// The bytes of a buffer, and the first that was not written.
+    pub(super) fn bytes(&self, buffer: usize) -> (&[u8], Option<usize>) {
+        let range = &self.ranges[buffer];
+        let empty = range.shadow.as_ref().and_then(Shadow::first_empty);
+        (&range.bytes, empty)
+    }
+
+    /// The end of a launch.
+    pub(super) fn settle(&mut self) {
+        self.ranges
+            .iter_mut()
+            .filter_map(|r| r.shadow.as_mut())
+            .for_each(Shadow::settle);
+    }
+
+    /// The buffer that holds all of an access, and the place in it.
+    fn find(&self, address: u64, bytes: usize) -> Found<(usize, usize)> {
+        if !address.is_multiple_of(bytes as u64) {
+            let what = format!("address {address:#x} for {bytes} bytes");
+            return Err((Kind::Misaligned, what));
+        }
+        let (number, at) = (address / DISTANCE, (address % DISTANCE) as usize);
+        let buffer = usize::try_from(number).unwrap_or(0).wrapping_sub(1);
+        match self.ranges.get(buffer) {
+            Some(range) if at + bytes <= range.bytes.len() => Ok((buffer, at)),
+            Some(range) => Err((
+                Kind::OutOfBounds,
+                format!(
+                    "{bytes} bytes at {at} of buffer {buffer}, which has {}",
+                    range.bytes.len()
+                ),
+            )),
+            None => {
+                let what = format!("address {address:#x} is in no buffer");
+                Err((Kind::OutOfBounds, what))
+            }
+        }
+    }
+
+    /// Reads `bytes` bytes, a power of two.
+    pub(super) fn read(&mut self, address: u64, bytes: usize, now: Stamp) -> Found<&[u8]> {
+        let (buffer, at) = self.find(address, bytes)?;
+        let range = &mut self.ranges[buffer];
+        if let Some(shadow) = &mut range.shadow {
+            shadow.read(at, bytes, now)?;
+        }
+        Ok(&range.bytes[at..at + bytes])
+    }
+
+    /// Writes a power of two of bytes.
+    pub(super) fn write(&mut self, address: u64, bytes: &[u8], now: Stamp) -> Found<()> {
+        let (buffer, at) = self.find(address, bytes.len())?;
+        let range = &mut self.ranges[buffer];
+        let Some(shadow) = &mut range.shadow else {
+            let what = format!("buffer {buffer} is only to be read");
+            return Err((Kind::OutOfBounds, what));
+        };
+        shadow.write(at, bytes.len(), now)?;
+        range.bytes[at..at + bytes.len()].copy_from_slice(bytes);
+        Ok(())
+    }
+}

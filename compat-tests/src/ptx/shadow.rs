@@ -1,0 +1,221 @@
+//! Who wrote and read each byte of a memory, to find accesses that nothing orders.
+
+use super::fault::Kind;
+
+/// One thread at one time: accesses of two stamps are ordered by a barrier of the block or the warp between them, or
+/// because they are of one thread.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub(super) struct Stamp {
+    /// The block, from 1; 0 is nobody.
+    pub(super) block: u32,
+    /// How many barriers the block has passed.
+    pub(super) epoch: u32,
+    /// How many barriers of its own the warp has passed.
+    pub(super) turn: u32,
+    pub(super) thread: u16,
+}
+
+impl Stamp {
+    fn warp(self) -> u16 {
+        self.thread / 32
+    }
+
+    /// Whether this comes before `later`, whatever the order in which warps take their turns.
+    fn is_before(self, later: Stamp) -> bool {
+        self.block == 0
+            || self.block == later.block
+                && (self.epoch < later.epoch
+                    || self.thread == later.thread
+                    || self.warp() == later.warp() && self.turn < later.turn)
+    }
+}
+
+/// What a byte holds.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+enum State {
+    /// Nothing was written.
+    #[default]
+    Empty,
+    /// A copy is under way.
+    InFlight,
+    Full,
+}
+
+/// The history of a byte.
+#[derive(Clone, Copy, Default, Debug)]
+struct Cell {
+    state: State,
+    write: Stamp,
+    read: Stamp,
+    /// Other threads of the reader's warp, and threads of other warps, have read in its epoch too.
+    warp_reads: bool,
+    block_reads: bool,
+}
+
+impl Cell {
+    /// Whether all reads come before `later`.
+    fn reads_are_before(&self, later: Stamp) -> bool {
+        let same_epoch = self.read.block == later.block && self.read.epoch == later.epoch;
+        if self.block_reads && same_epoch {
+            return false;
+        }
+        let own = self.read.thread == later.thread && same_epoch;
+        if self.warp_reads && own {
+            return self.read.turn < later.turn;
+        }
+        self.read.is_before(later)
+    }
+}
+
+/// The histories of all bytes of a memory.
+#[derive(Default, Debug)]
+pub(super) struct Shadow {
+    cells: Vec<Cell>,
+    /// How many bytes share a history: a dword, until something smaller is used.
+    grain: usize,
+}
+
+/// Bytes of a dword.
+const DWORD: usize = 4;
+
+/// What an access finds.
+type Found = Result<(), (Kind, String)>;
+
+impl Shadow {
+    /// Bytes that nobody wrote, or that were there before.
+    pub(super) fn new(bytes: usize, full: bool) -> Shadow {
+        let state = if full { State::Full } else { State::Empty };
+        let cell = Cell {
+            state,
+            ..Cell::default()
+        };
+        let grain = if bytes.is_multiple_of(DWORD) {
+            DWORD
+        } else {
+            1
+        };
+        Shadow {
+            cells: vec![cell; bytes / grain],
+            grain,
+        }
+    }
+
+    /// The histories of some bytes.
+    fn cells(&mut self, at: usize, bytes: usize) -> &mut [Cell] {
+        if self.grain > 1 && (!at.is_multiple_of(DWORD) || !bytes.is_multiple_of(DWORD)) {
+            let each = self.cells.iter().flat_map(|&cell| [cell; DWORD]);
+            (self.cells, self.grain) = (each.collect(), 1);
+        }
+        &mut self.cells[at / self.grain..(at + bytes) / self.grain]
+    }
+
+    /// The first byte that nobody wrote.
+    pub(super) fn first_empty(&self) -> Option<usize> {
+        let cell = self.cells.iter().position(|c| c.state != State::Full)?;
+        Some(cell * self.grain)
+    }
+
+    /// Forgets who read and wrote; what was written stays written. The end of a launch orders everything.
+    pub(super) fn settle(&mut self) {
+        for cell in &mut self.cells {
+            *cell = Cell {
+                state: cell.state,
+                ..Cell::default()
+            };
+        }
+    }
+
+    /// A thread reads.
+    pub(super) fn read(&mut self, at: usize, bytes: usize, now: Stamp) -> Found {
+        let cells = self.cells(at, bytes);
+        let grain = bytes / cells.len().max(1);
+        for (i, cell) in cells.iter_mut().enumerate() {
+            let byte = at + i * grain;
+            match cell.state {
+                State::Full => {}
+                State::Empty => {
+                    return Err((Kind::Uninitialised, format!("byte {byte} was not written")));
+                }
+                State::InFlight => {
+                    let what = format!("a copy into byte {byte} was not waited for");
+                    return Err((Kind::InFlight, what));
+                }
+            }
+            if !cell.write.is_before(now) {
+                return Err(race(byte, "read", "written", cell.write, now));
+            }
+            let concurrent =
+                cell.read.block == now.block && cell.read.epoch == now.epoch && now.block != 0;
+            if !concurrent {
+                (cell.warp_reads, cell.block_reads) = (false, false);
+            } else if cell.read.warp() != now.warp() {
+                cell.block_reads = true;
+            } else if cell.read.turn < now.turn {
+                cell.warp_reads = false;
+            } else if cell.read.thread != now.thread {
+                cell.warp_reads = true;
+            }
+            // The latest turn counts: what comes after it comes after all reads of this warp.
+            cell.read = now;
+        }
+        Ok(())
+    }
+
+    /// A thread writes, at once or when a copy arrives.
+    fn overwrite(&mut self, at: usize, bytes: usize, now: Stamp, state: State) -> Found {
+        let cells = self.cells(at, bytes);
+        let grain = bytes / cells.len().max(1);
+        for (i, cell) in cells.iter_mut().enumerate() {
+            let byte = at + i * grain;
+            if cell.state == State::InFlight {
+                let what = format!(
+                    "byte {} is written while a copy into it is under way",
+                    at + i
+                );
+                return Err((Kind::Race, what));
+            }
+            if !cell.write.is_before(now) {
+                return Err(race(byte, "written", "written", cell.write, now));
+            }
+            if !cell.reads_are_before(now) {
+                return Err(race(byte, "written", "read", cell.read, now));
+            }
+            *cell = Cell {
+                state,
+                write: now,
+                ..Cell::default()
+            };
+        }
+        Ok(())
+    }
+
+    /// A thread writes.
+    pub(super) fn write(&mut self, at: usize, bytes: usize, now: Stamp) -> Found {
+        self.overwrite(at, bytes, now, State::Full)
+    }
+
+    /// A thread has a copy begun.
+    pub(super) fn begin_copy(&mut self, at: usize, bytes: usize, now: Stamp) -> Found {
+        self.overwrite(at, bytes, now, State::InFlight)
+    }
+
+    /// A thread has waited for its copy: for others it is written now.
+    pub(super) fn end_copy(&mut self, at: usize, bytes: usize, now: Stamp) {
+        for cell in self.cells(at, bytes) {
+            (cell.state, cell.write) = (State::Full, now);
+        }
+    }
+}
+
+fn race(byte: usize, now: &str, before: &str, other: Stamp, stamp: Stamp) -> (Kind, String) {
+    let place = if other.block == stamp.block {
+        String::new()
+    } else {
+        format!(" of block number {}", other.block - 1)
+    };
+    let what = format!(
+        "byte {byte} is {now} and was {before} by thread {}{place} with no barrier between",
+        other.thread
+    );
+    (Kind::Race, what)
+}

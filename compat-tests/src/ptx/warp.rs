@@ -1,0 +1,323 @@
+//! A warp: 32 lanes that execute the instruction of those that are furthest behind.
+
+use super::access::number;
+use super::device::{Coordinates, Report};
+use super::fault::{Kind, Trouble};
+use super::instruction::{Instruction, Op, Register, Source, Special};
+use super::memory::Memory;
+use super::module::Kernel;
+use super::shadow::Stamp;
+use super::shared::{Copies, Shared};
+
+/// Lanes of a warp.
+pub(super) const LANES: usize = 32;
+
+/// What a warp is doing.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum State {
+    Ready,
+    /// It waits for the other warps of its block.
+    AtBarrier,
+    Ended,
+}
+
+/// What surrounds a warp while it takes its turn.
+pub(super) struct Surroundings<'a> {
+    pub(super) memory: &'a mut Memory,
+    pub(super) shared: &'a mut Shared,
+    pub(super) report: &'a mut Report,
+    pub(super) arguments: &'a [u8],
+    pub(super) at: &'a Coordinates,
+    /// Barriers that the block has passed.
+    pub(super) epoch: u32,
+    /// The most wavefronts of an access of up to eight bytes a lane.
+    pub(super) wavefronts: usize,
+}
+
+/// A warp.
+pub(super) struct Warp<'k> {
+    pub(super) kernel: &'k Kernel,
+    pub(super) number: usize,
+    pub(super) state: State,
+    registers: Vec<[u64; LANES]>,
+    /// The lanes in which each register was written.
+    written: Vec<u32>,
+    /// Where all lanes stand that have not ended, or nothing while they are apart.
+    place: Option<usize>,
+    /// Where each lane stands while they are apart.
+    places: [usize; LANES],
+    /// The lanes that there are, and those that have not ended.
+    pub(super) lanes: u32,
+    alive: u32,
+    /// Barriers of the warp alone.
+    turn: u32,
+    pub(super) copies: Vec<Copies>,
+}
+
+/// The numbers of the lanes in a mask.
+pub(super) fn each(mask: u32) -> impl Iterator<Item = usize> {
+    (0..LANES).filter(move |lane| mask >> lane & 1 == 1)
+}
+
+impl<'k> Warp<'k> {
+    /// A warp of the first `lanes` lanes, at the kernel's beginning.
+    pub(super) fn new(kernel: &'k Kernel, number: usize, lanes: usize) -> Warp<'k> {
+        let lanes = u32::MAX >> (LANES - lanes);
+        Warp {
+            kernel,
+            number,
+            state: State::Ready,
+            registers: vec![[0; LANES]; kernel.registers],
+            written: vec![0; kernel.registers],
+            place: Some(0),
+            places: [0; LANES],
+            lanes,
+            alive: lanes,
+            turn: 0,
+            copies: (0..LANES).map(|_| Copies::default()).collect(),
+        }
+    }
+
+    /// The instruction that is next, and the lanes that execute it: those that are furthest behind.
+    fn front(&self) -> Option<(usize, u32)> {
+        if self.alive == 0 {
+            return None;
+        }
+        if let Some(place) = self.place {
+            return Some((place, self.alive));
+        }
+        let place = each(self.alive).map(|lane| self.places[lane]).min()?;
+        let there = each(self.alive).filter(|&lane| self.places[lane] == place);
+        Some((place, there.fold(0, |mask, lane| mask | 1 << lane)))
+    }
+
+    /// The instruction that is next.
+    pub(super) fn next(&self) -> Option<&'k Instruction> {
+        self.kernel.code.get(self.front()?.0)
+    }
+
+    /// Lets lanes go on: those of `jumping` at `target`, the others of `active` behind the instruction at `place`.
+    fn go_on(&mut self, place: usize, active: u32, jumping: u32, target: usize) {
+        let next = match jumping {
+            0 => Some(place + 1),
+            _ if jumping == active => Some(target),
+            _ => None,
+        };
+        if self.place.is_some() && next.is_some() {
+            self.place = next;
+            return;
+        }
+        if let Some(place) = self.place.take() {
+            self.places = [place; LANES];
+        }
+        for lane in each(active) {
+            let jumps = jumping >> lane & 1 == 1;
+            self.places[lane] = if jumps { target } else { place + 1 };
+        }
+        let mut all = each(self.alive).map(|lane| self.places[lane]);
+        let first = all.next();
+        self.place = first.filter(|&first| all.all(|place| place == first));
+    }
+
+    pub(super) fn stamp(&self, around: &Surroundings, lane: usize) -> Stamp {
+        Stamp {
+            block: around.at.number + 1,
+            epoch: around.epoch,
+            turn: self.turn,
+            thread: (LANES * self.number + lane) as u16,
+        }
+    }
+
+    /// Executes one instruction.
+    pub(super) fn step(&mut self, around: &mut Surroundings) -> Result<(), Trouble> {
+        let Some((place, active)) = self.front() else {
+            self.state = State::Ended;
+            return Ok(());
+        };
+        let Some(instruction) = self.kernel.code.get(place) else {
+            let what = "the kernel ends without a return";
+            return Err(Trouble::new(Kind::Launch, 0, what));
+        };
+        let mut mask = active;
+        if let Some((register, negated)) = instruction.guard {
+            let holds = self.operand(&Source::Register(register), active, around.at)?;
+            for lane in each(active) {
+                if (holds[lane] == 1) == negated {
+                    mask &= !(1 << lane);
+                }
+            }
+        }
+        around.report.count(place);
+        if let Op::Branch(target) = instruction.op {
+            self.go_on(place, active, mask, target);
+            return Ok(());
+        }
+        if let Op::Exit = instruction.op {
+            self.alive &= !mask;
+            if self.alive == 0 {
+                self.state = State::Ended;
+            }
+            self.go_on(place, active & !mask, 0, 0);
+            return Ok(());
+        }
+        self.go_on(place, active, 0, 0);
+        if mask == 0 {
+            return Ok(());
+        }
+        match &instruction.op {
+            Op::Barrier => {
+                self.whole(mask, self.lanes)?;
+                self.state = State::AtBarrier;
+                Ok(())
+            }
+            Op::WarpBarrier => {
+                self.whole(mask, self.lanes)?;
+                self.turn += 1;
+                Ok(())
+            }
+            op => self.execute(op, mask, around),
+        }
+    }
+
+    /// Checks that an instruction of the whole warp is executed by all of it.
+    pub(super) fn whole(&self, mask: u32, expected: u32) -> Result<(), Trouble> {
+        if mask == expected {
+            return Ok(());
+        }
+        let lane = (mask ^ expected).trailing_zeros() as usize;
+        let what = format!("executed by lanes {mask:#x} alone");
+        Err(Trouble::new(Kind::PartialWarp, lane, what))
+    }
+
+    fn execute(&mut self, op: &Op, mask: u32, around: &mut Surroundings) -> Result<(), Trouble> {
+        match op {
+            Op::Scalar { f, to, from } => {
+                let mut values = [[0; LANES]; 4];
+                for (values, source) in values.iter_mut().zip(from) {
+                    *values = self.operand(source, mask, around.at)?;
+                }
+                let [a, b, c, d] = &values;
+                // Lanes that take no part compute something too, which nobody keeps.
+                let results = std::array::from_fn(|lane| f([a[lane], b[lane], c[lane], d[lane]]));
+                self.put(*to, mask, &results);
+                Ok(())
+            }
+            Op::Join { to, from, bits } => {
+                let mut results = [0; LANES];
+                for (i, part) in from.iter().enumerate() {
+                    let parts = self.operand(part, mask, around.at)?;
+                    for (result, part) in results.iter_mut().zip(parts) {
+                        *result |= (part & (u64::MAX >> (64 - bits))) << (i * bits);
+                    }
+                }
+                self.put(*to, mask, &results);
+                Ok(())
+            }
+            Op::Part { to, from, bits } => {
+                let values = self.operand(from, mask, around.at)?;
+                for (i, to) in to.iter().enumerate() {
+                    let part = values.map(|v| v >> (i * bits) & (u64::MAX >> (64 - bits)));
+                    if let Some(to) = to {
+                        self.put(*to, mask, &part);
+                    }
+                }
+                Ok(())
+            }
+            Op::Argument { word, to, at } => {
+                for (i, to) in to.iter().enumerate() {
+                    let at = at + i * word.bytes;
+                    let value = number(&around.arguments[at..at + word.bytes], *word);
+                    self.put(*to, mask, &[value; LANES]);
+                }
+                Ok(())
+            }
+            Op::Load {
+                space,
+                word,
+                to,
+                at,
+            } => self.load((*space, *word), to, at, mask, around),
+            Op::Store {
+                space,
+                word,
+                from,
+                at,
+            } => self.store((*space, *word), from, at, mask, around),
+            Op::Copy {
+                bytes,
+                to,
+                from,
+                read,
+            } => self.copy(*bytes, (to, from), *read, mask, around),
+            Op::Commit => {
+                each(mask).for_each(|lane| self.copies[lane].commit());
+                Ok(())
+            }
+            Op::WaitGroup(left) => {
+                for lane in each(mask) {
+                    let now = self.stamp(around, lane);
+                    self.copies[lane].wait(around.shared, *left, now);
+                }
+                Ok(())
+            }
+            Op::WaitAll => {
+                for lane in each(mask) {
+                    let now = self.stamp(around, lane);
+                    self.copies[lane].wait_all(around.shared, now);
+                }
+                Ok(())
+            }
+            Op::Fence => Ok(()),
+            op => self.together(op, mask, around),
+        }
+    }
+
+    /// An operand of all lanes; that of each lane of the mask is known.
+    pub(super) fn operand(
+        &self,
+        source: &Source,
+        mask: u32,
+        at: &Coordinates,
+    ) -> Result<[u64; LANES], Trouble> {
+        Ok(match *source {
+            Source::Register(register) => {
+                let open = mask & !self.written[register];
+                if open != 0 {
+                    let lane = open.trailing_zeros() as usize;
+                    let what = "a register that was not written";
+                    return Err(Trouble::new(Kind::Uninitialised, lane, what));
+                }
+                self.registers[register]
+            }
+            Source::Constant(bits) => [bits; LANES],
+            Source::Dynamic => [at.dynamic; LANES],
+            Source::Special(special) => std::array::from_fn(|lane| self.special(special, lane, at)),
+        })
+    }
+
+    /// A coordinate of a lane.
+    fn special(&self, special: Special, lane: usize, at: &Coordinates) -> u64 {
+        let [x, y, _] = at.threads.map(|n| n as usize);
+        let thread = LANES * self.number + lane;
+        match special {
+            Special::Thread(0) => (thread % x) as u64,
+            Special::Thread(1) => (thread / x % y) as u64,
+            Special::Thread(_) => (thread / (x * y)) as u64,
+            Special::Threads(axis) => at.threads[axis].into(),
+            Special::Block(axis) => at.block[axis].into(),
+            Special::Blocks(axis) => at.blocks[axis].into(),
+            Special::Lane => lane as u64,
+        }
+    }
+
+    /// Writes a register in the lanes of a mask.
+    pub(super) fn put(&mut self, to: Register, mask: u32, values: &[u64; LANES]) {
+        let register = &mut self.registers[to];
+        if mask == u32::MAX {
+            *register = *values;
+        } else {
+            each(mask).for_each(|lane| register[lane] = values[lane]);
+        }
+        self.written[to] |= mask;
+    }
+}

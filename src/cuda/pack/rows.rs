@@ -1,0 +1,220 @@
+//! Weight rows for the exact kernels: 16 rows side by side, so that what a lane loads is a fragment of `mma.m16n8k32`.
+//!
+//! A row is taken as dwords, as they stand in the blocks of the file without the scales. Sixteen rows are a tile, eight
+//! dwords of each of its rows a slab of 128 dwords, and slabs follow one another along the row:
+//!
+//! ```text
+//! slab, dword 4 l + i  =  row g + 8 (i & 1), dword t + 4 (i >> 1)      lane l = 4 g + t, i = 0..4
+//! ```
+//!
+//! Lane `l` loads its 16 bytes at once, a warp 512 bytes in a row, and gets registers a0 to a3:
+//!
+//! | type | a slab is | register `i` |
+//! |---|---|---|
+//! | TQ2_0 and other ternary rows | half a block, four planes of 32 columns | `(dword i >> 2 plane) & 0x03030303` |
+//! | Q8_0 | a block | `dword i` |
+//! | Q4_0 | two blocks `b`, the second of zeros at the end of an odd number | `dword 2 b + i % 2 >> 4 (i / 2) & 0x0f0f0f0f` |
+//!
+//! Scales stand apart, sixteen for each block of a tile: rows 0, 8, 1, 9, … 7, 15, so that a lane finds those of rows `g` and
+//! `g + 8` in one dword. Rows that fill up the last tile are zeros.
+
+use trine_formats::types::ternary::{TernaryData, TernaryError};
+use trine_formats::types::{Part, TypeId, TypeInfo, info};
+
+use super::{PackError, Shape};
+use crate::fragment::ROWS;
+
+/// Dwords of a row that lie in one slab.
+pub const SLAB: usize = 8;
+/// Weights that make one block of two-bit codes.
+const TERNARY: usize = 256;
+
+/// A matrix of weights in tiles of 16 rows.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Rows {
+    /// Rows of the matrix; those that fill up the last tile are not counted.
+    pub rows: usize,
+    /// Weights per row.
+    pub columns: usize,
+    /// Codes: `[tile][slab][lane][4]`.
+    pub codes: Vec<u32>,
+    /// Scales in half precision: `[tile][block][16]`. Empty where one scale belongs to the whole tensor.
+    pub scales: Vec<u16>,
+}
+
+/// The dword of a slab that holds dword `d` (0..8) of row `r` (0..16).
+pub const fn place(r: usize, d: usize) -> usize {
+    let lane = 4 * (r % 8) + d % 4;
+    4 * lane + r / 8 + 2 * (d / 4)
+}
+
+/// The place of row `r`'s scale among the sixteen of a block.
+pub const fn scale_place(r: usize) -> usize {
+    2 * (r % 8) + r / 8
+}
+
+impl Rows {
+    /// Zeros: `dwords` of codes and `blocks` of scales for every row.
+    fn empty(shape: Shape, dwords: usize, blocks: usize) -> Result<Rows, PackError> {
+        let tiles = shape.rows.div_ceil(ROWS);
+        let slabs = dwords.div_ceil(SLAB);
+        let codes = shape.size([tiles, slabs, SLAB * ROWS])?;
+        let scales = shape.size([tiles, blocks, ROWS])?;
+        Ok(Rows {
+            rows: shape.rows,
+            columns: shape.columns,
+            codes: vec![0; codes],
+            scales: vec![0; scales],
+        })
+    }
+
+    /// Tiles of 16 rows.
+    pub fn tiles(&self) -> usize {
+        self.rows.div_ceil(ROWS)
+    }
+
+    /// Puts one row into its tile: its dwords and its scales.
+    fn put(
+        &mut self,
+        row: usize,
+        dwords: impl Iterator<Item = u32>,
+        scales: impl Iterator<Item = u16>,
+    ) {
+        let (tile, r, tiles) = (row / ROWS, row % ROWS, self.tiles());
+        let codes = self.codes.len() / tiles;
+        let codes = &mut self.codes[tile * codes..][..codes];
+        for (d, dword) in dwords.enumerate() {
+            codes[d / SLAB * SLAB * ROWS + place(r, d % SLAB)] = dword;
+        }
+        let of_tile = self.scales.len() / tiles;
+        let of_tile = &mut self.scales[tile * of_tile..][..of_tile];
+        for (block, scale) in scales.enumerate() {
+            of_tile[block * ROWS + scale_place(r)] = scale;
+        }
+    }
+}
+
+/// The half-precision scale of a block.
+fn scale_of(block: &[u8], at: usize) -> u16 {
+    u16::from_le_bytes([block[at], block[at + 1]])
+}
+
+/// Little-endian dwords.
+fn dwords(bytes: &[u8]) -> impl Iterator<Item = u32> {
+    let dwords = bytes.as_chunks::<4>().0;
+    dwords.iter().map(|b| u32::from_le_bytes(*b))
+}
+
+/// Lays out a matrix of a type with blocks: TQ2_0, TQ1_0, Q8_0 or Q4_0. `data` is the tensor as the file has it; TQ1_0
+/// gets the codes of TQ2_0, which stand for the same weights.
+///
+/// # Errors
+/// Another type, rows that are no whole blocks, data of another length, a matrix beyond all memory.
+pub fn blocks(ty: TypeId, data: &[u8], rows: usize, columns: usize) -> Result<Rows, PackError> {
+    let info = match ty {
+        TypeId::TQ1_0 => &info::TQ1_0,
+        TypeId::TQ2_0 => &info::TQ2_0,
+        TypeId::Q8_0 => &info::Q8_0,
+        TypeId::Q4_0 => &info::Q4_0,
+        _ => {
+            return Err(PackError::Type {
+                name: ty.to_string(),
+            });
+        }
+    };
+    let shape = Shape {
+        what: info.name,
+        rows,
+        columns,
+    };
+    let blocks = shape.blocks(info.block)?;
+    shape.expect(data.len(), shape.size([rows, blocks, info.bytes])?)?;
+    let trits = ty == TypeId::TQ1_0;
+    let of_block = if trits {
+        TERNARY / 16
+    } else {
+        (info.bytes - 2) / 4
+    };
+    let mut packed = Rows::empty(shape, shape.size([blocks, of_block])?, blocks)?;
+    if columns == 0 {
+        return Ok(packed);
+    }
+    let scale = info.at(Part::Scale);
+    // The scale is the first or the last part of a block, the codes are the rest of it.
+    let codes = if scale == 0 { 2..info.bytes } else { 0..scale };
+    for (row, data) in data.chunks_exact(blocks * info.bytes).enumerate() {
+        let each = || data.chunks_exact(info.bytes);
+        let scales = each().map(|block| scale_of(block, scale));
+        if trits {
+            let codes = each().flat_map(|block| planes(&trits_of(info, block, scale)));
+            packed.put(row, codes, scales);
+        } else {
+            let codes = each().flat_map(|block| dwords(&block[codes.clone()]));
+            packed.put(row, codes, scales);
+        }
+    }
+    Ok(packed)
+}
+
+/// The codes -1, 0, 1 of a TQ1_0 block: what it decodes to under a scale of one.
+fn trits_of(info: &TypeInfo, block: &[u8], scale: usize) -> [i8; TERNARY] {
+    /// One in half precision.
+    const ONE: [u8; 2] = [0x00, 0x3c];
+    let mut unit = block.to_vec();
+    unit[scale..scale + 2].copy_from_slice(&ONE);
+    let mut weights = [0.0; TERNARY];
+    if let Some(decode) = info.decode {
+        decode(&unit, &mut weights);
+    }
+    weights.map(|w| w as i8)
+}
+
+/// The 16 dwords of two-bit codes of a block as TQ2_0 has them: byte `m` of a half holds the codes `m`, `m + 32`, `m + 64`
+/// and `m + 96`, the lowest bits first.
+fn planes(codes: &[i8; TERNARY]) -> [u32; TERNARY / 16] {
+    std::array::from_fn(|d| {
+        let first = d / 8 * 128 + d % 8 * 4;
+        let byte = |j: usize| {
+            let code = |plane: usize| (codes[first + 32 * plane + j] + 1) as u8 & 3;
+            code(0) | code(1) << 2 | code(2) << 4 | code(3) << 6
+        };
+        u32::from_le_bytes([byte(0), byte(1), byte(2), byte(3)])
+    })
+}
+
+/// Lays out a matrix with one scale for the whole tensor (I2_S, TL1, TL2) as two-bit codes. Columns that fill up the last
+/// block of 256 have code 0, a weight of zero.
+///
+/// # Errors
+/// A code that stands for no weight, a matrix beyond all memory.
+pub fn ternary(data: &TernaryData) -> Result<Rows, TernaryRowsError> {
+    let (rows, columns) = (data.rows(), data.columns());
+    let shape = Shape {
+        what: "ternary rows",
+        rows,
+        columns,
+    };
+    let blocks = columns.div_ceil(TERNARY);
+    let mut packed = Rows::empty(shape, shape.size([blocks, TERNARY / 16])?, 0)?;
+    let mut codes = vec![0; blocks * TERNARY];
+    for row in 0..rows {
+        data.unpack_rows(row..row + 1, &mut codes[..columns])?;
+        let blocks = codes.as_chunks::<TERNARY>().0.iter();
+        packed.put(row, blocks.flat_map(planes), std::iter::empty());
+    }
+    Ok(packed)
+}
+
+/// Why a ternary matrix cannot be laid out.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum TernaryRowsError {
+    /// The layout.
+    #[error(transparent)]
+    Pack(#[from] PackError),
+    /// The data.
+    #[error(transparent)]
+    Data(#[from] TernaryError),
+}
+
+#[cfg(test)]
+mod tests;

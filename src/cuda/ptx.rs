@@ -1,0 +1,37 @@
+//! The kernels as PTX: what a driver is given, and what the tests execute.
+//!
+//! The text is made of `kernels/` by `cargo xtask ptx` and checked in; `ptx/MANIFEST` says of what and by what. It asks for
+//! PTX 7.4 and compute capability 8.0, so drivers from R470 on compile it for every later GPU.
+
+/// A file of PTX.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Text {
+    /// Its name, without `.ptx`.
+    pub name: &'static str,
+    /// What it says.
+    pub text: &'static str,
+}
+
+/// Products with few tokens.
+pub const DECODE: Text = Text {
+    name: "decode",
+    text: include_str!("ptx/decode.ptx"),
+};
+
+/// Products with many tokens.
+pub const PREFILL: Text = Text {
+    name: "prefill",
+    text: include_str!("ptx/prefill.ptx"),
+};
+
+/// Products of ternary matrices with one scale.
+pub const TERNARY: Text = Text {
+    name: "ternary",
+    text: include_str!("ptx/ternary.ptx"),
+};
+
+/// All of them.
+pub const ALL: [Text; 3] = [DECODE, PREFILL, TERNARY];
+
+/// What they were made of and by what, and what each kernel takes of a multiprocessor.
+pub const MANIFEST: &str = include_str!("ptx/MANIFEST");

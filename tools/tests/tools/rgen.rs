@@ -113,6 +113,11 @@ fn logits_have_the_hashes_of_the_reference_however_they_are_computed() {
         stdout(scalar.env("TRINE_ISA", "scalar").output().unwrap()),
         expected
     );
+    for ahead in ["0", "64", "8192", "1048576"] {
+        let mut command = rgen(&["--tokens", array, "-n", "0", "-ub", "1", "--logits-sha256"]);
+        let output = command.env("TRINE_PREFETCH", ahead).output().unwrap();
+        assert_eq!(stdout(output), expected, "{ahead} bytes ahead");
+    }
     // Generated tokens are evaluated too, but for the last one.
     let more = text(&[
         "--tokens",
@@ -244,6 +249,11 @@ fn mistakes_are_told_in_one_line() {
     }
     let e = error(rgen(&["-p", "x"]).env("TRINE_ISA", "sse9"));
     assert!(e.contains("TRINE_ISA"), "{e}");
+    let e = error(rgen(&["-p", "x"]).env("TRINE_PREFETCH", "far"));
+    assert!(
+        e.contains("TRINE_PREFETCH=\"far\" is no number of bytes"),
+        "{e}"
+    );
     for (model, expected) in [
         (missing.as_str(), "does not exist"),
         (folder, "is a directory"),

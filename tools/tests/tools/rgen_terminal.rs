@@ -114,6 +114,8 @@ fn a_pasted_text_is_one_message_and_is_remembered() {
         dir.path().join("talk.json").display()
     ));
     screen.until("2 messages are in");
+    // What is typed before the editor has the terminal again is thrown away.
+    screen.until("\x1b[1;32m> ");
     screen.press("\x04");
     assert_eq!(screen.end(), Some(0));
     let saved = fs::read_to_string(dir.path().join("talk.json")).unwrap();

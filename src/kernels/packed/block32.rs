@@ -18,7 +18,7 @@ use trine_formats::types::TypeId;
 use trine_formats::types::num::f16_to_f32;
 use trine_formats::types::{Part, TypeInfo, info};
 
-use super::dword;
+use super::{Encoding, Layout, Multiply, dword};
 
 /// Whether products take codes with a sign, as ARM's do; those of x86 take them without.
 const SIGNED: bool = cfg!(target_arch = "aarch64");
@@ -160,8 +160,30 @@ const fn signed_or_not(mut table: [u8; 16]) -> [u8; 16] {
     table
 }
 
+/// The layout of a type; `acts` names the arrangement of its activations.
+pub(crate) const fn layout<B: Block32>(
+    name: &'static str,
+    acts: &'static str,
+    multiply: Multiply,
+) -> Layout {
+    Layout {
+        name,
+        dense: false,
+        rows: ROWS,
+        encoding: Encoding::Type(B::ACT),
+        group_bytes: group_bytes::<B>,
+        pack: pack::<B>,
+        acts,
+        act_bytes,
+        arrange: arrange::<B>,
+        multiply,
+        tile: 32,
+        expansion: None,
+    }
+}
+
 /// Bytes of a group of rows of `n` weights.
-pub(crate) fn group_bytes<B: Block32>(n: usize) -> usize {
+fn group_bytes<B: Block32>(n: usize) -> usize {
     n / 32 * B::PACKED
 }
 
@@ -225,7 +247,7 @@ pub(crate) fn pack<B: Block32>(w: &[u8], n: usize, out: &mut [u8]) -> bool {
 /// of the int8), sum term f32 of Q8_1, 4 bytes of nothing.
 pub(crate) const RECORD: usize = 48;
 
-pub(crate) fn arrange<B: Block32>(act: &[u8], n: usize, out: &mut [u8]) {
+fn arrange<B: Block32>(act: &[u8], n: usize, out: &mut [u8]) {
     let q_at = if B::ACT == TypeId::Q8_1 { 4 } else { 2 };
     let bytes = q_at + 32;
     assert_eq!(act.len(), n / 32 * bytes, "activation row");

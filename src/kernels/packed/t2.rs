@@ -14,10 +14,10 @@
 //! TQ2_0 puts the 32 f16 scales of a 256-block before its two units (2112 bytes in all): in a place of
 //! their own they would be a second stream from memory, which costs more than half of the speed.
 
-use trine_formats::types::{Part, info};
+use trine_formats::types::{Part, TypeId, info, tq1_0};
 
-use super::dword;
-use crate::ternary;
+use super::{Encoding, Layout, Multiply, Pack, dword};
+use crate::ternary::{self, Quantizer};
 
 /// Rows of a group.
 pub(crate) const ROWS: usize = 32;
@@ -33,14 +33,60 @@ const BLOCK_ROW: usize = info::TQ2_0.bytes;
 pub(crate) const BLOCK: usize = SCALES + 2 * UNIT_BYTES;
 /// Bytes of a Q8_K block.
 const Q8_K: usize = info::Q8_K.bytes;
-/// Bytes of a group of TQ2_0.
-pub(crate) fn group_bytes_tq2_0(n: usize) -> usize {
-    n / 256 * BLOCK
+
+/// Blocks with scales, made by `pack`.
+pub(crate) const fn with_scales(pack: Pack, multiply: Multiply, tile: usize) -> Layout {
+    Layout {
+        name: "2-bit x32",
+        dense: false,
+        rows: ROWS,
+        encoding: Encoding::Type(TypeId::Q8_K),
+        group_bytes: group_bytes_tq2_0,
+        pack,
+        acts: "q8_k natural",
+        act_bytes: act_bytes_q8_k,
+        arrange: arrange_q8_k,
+        multiply,
+        tile,
+        expansion: None,
+    }
 }
 
-/// Bytes of a group of rows without block scales.
-pub(crate) fn group_bytes_rows(n: usize) -> usize {
-    n.div_ceil(UNIT) * UNIT_BYTES
+/// Rows without block scales, as I2_S has them.
+pub(crate) const fn i2_s(multiply: Multiply, tile: usize) -> Layout {
+    whole_rows(Quantizer::Floored, "int8, floored", multiply, tile)
+}
+
+/// Rows without block scales, as TL1 and TL2 have them.
+pub(crate) const fn tl(multiply: Multiply, tile: usize) -> Layout {
+    whole_rows(Quantizer::Exact, "int8", multiply, tile)
+}
+
+const fn whole_rows(
+    quantizer: Quantizer,
+    acts: &'static str,
+    multiply: Multiply,
+    tile: usize,
+) -> Layout {
+    Layout {
+        name: "2-bit x32",
+        dense: false,
+        rows: ROWS,
+        encoding: Encoding::Int8(quantizer),
+        group_bytes: |n| n.div_ceil(UNIT) * UNIT_BYTES,
+        pack: pack_rows,
+        acts,
+        act_bytes: act_bytes_int8,
+        arrange: arrange_int8,
+        multiply,
+        tile,
+        expansion: None,
+    }
+}
+
+/// Bytes of a group of TQ2_0.
+fn group_bytes_tq2_0(n: usize) -> usize {
+    n / 256 * BLOCK
 }
 
 /// One unit of up to 32 rows whose code bytes start at `at(row)`.
@@ -61,9 +107,8 @@ pub(crate) fn pack_tq2_0(w: &[u8], n: usize, out: &mut [u8]) -> bool {
 }
 
 /// TQ1_0, every digit as a code of two bits.
-#[cfg(target_arch = "aarch64")]
 pub(crate) fn pack_tq1_0(w: &[u8], n: usize, out: &mut [u8]) -> bool {
-    pack_blocks(w, n, out, trine_formats::types::tq1_0::to_tq2_0)
+    pack_blocks(w, n, out, tq1_0::to_tq2_0)
 }
 
 /// Up to [`ROWS`] rows of 256-blocks of `BYTES`, which `as_tq2_0` brings into the form of TQ2_0.

@@ -7,27 +7,8 @@ use std::arch::aarch64::*;
 
 use super::super::dot::{Dot, halves, load};
 use super::{FOUR, prefetch, store};
-use crate::packed::block32::{
-    Block32, PackedStep, RECORD, ROWS, act_bytes, arrange, group_bytes, pack,
-};
-use crate::packed::{Encoding, Layout, Multiply, check};
-
-const fn layout<B: Block32>(name: &'static str, acts: &'static str, multiply: Multiply) -> Layout {
-    Layout {
-        name,
-        dense: false,
-        rows: ROWS,
-        encoding: Encoding::Type(B::ACT),
-        group_bytes: group_bytes::<B>,
-        pack: pack::<B>,
-        acts,
-        act_bytes,
-        arrange: arrange::<B>,
-        multiply,
-        tile: 32,
-        expansion: None,
-    }
-}
+use crate::packed::block32::{Block32, PackedStep, RECORD, ROWS, layout};
+use crate::packed::{Layout, check};
 
 /// Four rows of a block: dword k of each in register k, their scales and their offsets.
 struct Rows {

@@ -15,20 +15,15 @@
 
 use std::arch::aarch64::*;
 
-use trine_formats::types::TypeId;
-
 use super::super::dot::{Dot, halves, load};
 use super::{FOUR, prefetch, store};
 use crate::packed::t2::{
-    Act, BLOCK, ROWS, SCALES, UNIT, UNIT_BYTES, act_bytes_int8, act_bytes_q8_k, arrange_int8,
-    arrange_q8_k, group_bytes_rows, group_bytes_tq2_0, pack_rows, pack_tq1_0, pack_tq2_0,
+    Act, BLOCK, ROWS, SCALES, UNIT, UNIT_BYTES, i2_s, pack_tq1_0, pack_tq2_0, tl, with_scales,
 };
-use crate::packed::{Encoding, Layout};
-use crate::packed::{Multiply, Pack, check, dword};
-use crate::ternary::Quantizer;
+use crate::packed::{Layout, check, dword};
 
 /// Tokens of a call: two of the largest tiles.
-const TILE: usize = 16;
+pub(super) const TILE: usize = 16;
 /// Bytes from a chunk of a unit to the next.
 pub(super) const CHUNK: usize = 4 * ROWS;
 /// Units whose sums stay in one set of registers when planes follow each other.
@@ -420,55 +415,15 @@ macro_rules! layouts {
                 unsafe { rows_of(group, acts, tokens, ahead, out) }
             }
 
-            pub(in super::super) static TQ2_0: Layout = with_scales(pack_tq2_0, multiply_blocks);
-            pub(in super::super) static TQ1_0: Layout = with_scales(pack_tq1_0, multiply_blocks);
-            pub(in super::super) static I2_S: Layout =
-                whole_rows(Quantizer::Floored, "int8, floored", multiply_rows);
-            pub(in super::super) static TL: Layout =
-                whole_rows(Quantizer::Exact, "int8", multiply_rows);
+            pub(in super::super) static TQ2_0: Layout =
+                with_scales(pack_tq2_0, multiply_blocks, TILE);
+            pub(in super::super) static TQ1_0: Layout =
+                with_scales(pack_tq1_0, multiply_blocks, TILE);
+            pub(in super::super) static I2_S: Layout = i2_s(multiply_rows, TILE);
+            pub(in super::super) static TL: Layout = tl(multiply_rows, TILE);
         }
     };
 }
 
 layouts!(neon, Neon, "neon");
 layouts!(dotprod, Dotprod, "neon,dotprod");
-
-/// Blocks with scales, made by `pack`.
-pub(super) const fn with_scales(pack: Pack, multiply: Multiply) -> Layout {
-    Layout {
-        name: "2-bit x32",
-        dense: false,
-        rows: ROWS,
-        encoding: Encoding::Type(TypeId::Q8_K),
-        group_bytes: group_bytes_tq2_0,
-        pack,
-        acts: "q8_k natural",
-        act_bytes: act_bytes_q8_k,
-        arrange: arrange_q8_k,
-        multiply,
-        tile: TILE,
-        expansion: None,
-    }
-}
-
-/// Rows without block scales.
-pub(super) const fn whole_rows(
-    quantizer: Quantizer,
-    acts: &'static str,
-    multiply: Multiply,
-) -> Layout {
-    Layout {
-        name: "2-bit x32",
-        dense: false,
-        rows: ROWS,
-        encoding: Encoding::Int8(quantizer),
-        group_bytes: group_bytes_rows,
-        pack: pack_rows,
-        acts,
-        act_bytes: act_bytes_int8,
-        arrange: arrange_int8,
-        multiply,
-        tile: TILE,
-        expansion: None,
-    }
-}

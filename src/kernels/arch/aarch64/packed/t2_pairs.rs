@@ -13,14 +13,13 @@
 use std::arch::aarch64::*;
 
 use super::super::dot::{halves, load, two_by_two};
-use super::t2::{CHUNK, dotprod, place, plane, row_step, whole_rows, with_scales};
+use super::t2::{CHUNK, TILE, dotprod, place, plane, row_step};
 use super::{FOUR, store};
 use crate::packed::t2::{
-    Act, BLOCK, ROWS, SCALES, UNIT, UNIT_BYTES, act_bytes_int8, act_bytes_q8_k, pack_tq1_0,
-    pack_tq2_0,
+    Act, BLOCK, ROWS, SCALES, UNIT, UNIT_BYTES, act_bytes_int8, act_bytes_q8_k, i2_s, pack_tq1_0,
+    pack_tq2_0, tl, with_scales,
 };
 use crate::packed::{Layout, check};
-use crate::ternary::Quantizer;
 
 /// Tokens of a tile.
 const TOKENS: usize = 16;
@@ -31,10 +30,10 @@ const COLUMNS: usize = 2 * UNIT;
 /// Registers of four rows in a group.
 const FOURS: usize = ROWS / FOUR;
 
-pub(super) static TQ2_0: Layout = with_scales(pack_tq2_0, multiply_blocks);
-pub(super) static TQ1_0: Layout = with_scales(pack_tq1_0, multiply_blocks);
-pub(super) static I2_S: Layout = whole_rows(Quantizer::Floored, "int8, floored", multiply_rows);
-pub(super) static TL: Layout = whole_rows(Quantizer::Exact, "int8", multiply_rows);
+pub(super) static TQ2_0: Layout = with_scales(pack_tq2_0, multiply_blocks, TILE);
+pub(super) static TQ1_0: Layout = with_scales(pack_tq1_0, multiply_blocks, TILE);
+pub(super) static I2_S: Layout = i2_s(multiply_rows, TILE);
+pub(super) static TL: Layout = tl(multiply_rows, TILE);
 
 /// Activations of [`COLUMNS`] columns: eight of the first token of a pair, the same eight of the second.
 struct Pairs<const P: usize>([[[i8; 16]; P]; COLUMNS / 8]);

@@ -7,27 +7,13 @@
 use std::arch::x86_64::*;
 
 use super::{check, prefetch};
-pub(super) use crate::packed::block32::{
-    Block32, Iq4Nl, Mxfp4, PackedStep, Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, RECORD, ROWS, act_bytes,
-    arrange, group_bytes, pack,
+use crate::packed::Layout;
+use crate::packed::block32::{
+    self, Block32, Iq4Nl, Mxfp4, PackedStep, Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, RECORD, ROWS,
 };
-use crate::packed::{Encoding, Layout};
 
-pub(super) const fn layout<B: Block32>(name: &'static str, acts: &'static str) -> Layout {
-    Layout {
-        name,
-        dense: false,
-        rows: ROWS,
-        encoding: Encoding::Type(B::ACT),
-        group_bytes: group_bytes::<B>,
-        pack: pack::<B>,
-        acts,
-        act_bytes,
-        arrange: arrange::<B>,
-        multiply: multiply::<B>,
-        tile: 32,
-        expansion: None,
-    }
+const fn layout<B: Block32>(name: &'static str, acts: &'static str) -> Layout {
+    block32::layout::<B>(name, acts, multiply::<B>)
 }
 
 pub(super) static Q8_0_X16: Layout = layout::<Q8_0>("q8_0 x16", "q8_0 bias 128");

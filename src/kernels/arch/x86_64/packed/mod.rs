@@ -34,7 +34,7 @@ pub(crate) fn layouts(ty: TypeId, isa: Isa) -> &'static [&'static Layout] {
         (Level::Avx512, TypeId::Q4_K) => list![q4_k::Q4_K],
         (Level::Avx512, TypeId::Q5_K) => list![q4_k::Q5_K],
         (Level::Avx512, TypeId::Q6_K) => list![q6_k::Q6_K],
-        (Level::Avx512, TypeId::TQ1_0) if vbmi => list![t5::TQ1_0, t5::TQ1_0_IN_CACHE],
+        (Level::Avx512, TypeId::TQ1_0) if vbmi => list![t5::TQ1_0, t2::TQ1_0],
         (Level::Avx512, TypeId::TQ2_0) if vbmi => list![t5::TQ2_0, t2::TQ2_0],
         (Level::Avx512, TypeId::TQ2_0) => list![t2::TQ2_0],
         (Level::Avx512, TypeId::I2_S) if vbmi => list![t5::I2_S, t2::I2_S],

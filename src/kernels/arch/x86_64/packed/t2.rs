@@ -14,12 +14,10 @@
 
 use std::arch::x86_64::*;
 
-use trine_formats::types::TypeId;
-
 use super::{check, dword, prefetch};
 pub(super) use crate::packed::t2::{
-    Act, BLOCK, ROWS, SCALES, UNIT, UNIT_BYTES, act_bytes_int8, act_bytes_q8_k, arrange_int8,
-    arrange_q8_k, group_bytes_rows, group_bytes_tq2_0, pack_rows, pack_tq2_0,
+    Act, BLOCK, ROWS, SCALES, UNIT, UNIT_BYTES, act_bytes_q8_k, arrange_int8, arrange_q8_k, i2_s,
+    pack_rows, pack_tq1_0, pack_tq2_0, tl, with_scales,
 };
 use crate::packed::{Encoding, Layout};
 use crate::ternary::Quantizer;
@@ -29,44 +27,11 @@ const TILE: usize = 16;
 /// Units whose sums stay in one set of accumulators when planes follow each other.
 const SEGMENT: usize = 8;
 
-pub(super) static TQ2_0: Layout = TQ2_0_LAYOUT;
-
-pub(super) const TQ2_0_LAYOUT: Layout = Layout {
-    name: "2-bit x32",
-    dense: false,
-    rows: ROWS,
-    encoding: Encoding::Type(TypeId::Q8_K),
-    group_bytes: group_bytes_tq2_0,
-    pack: pack_tq2_0,
-    acts: "q8_k natural",
-    act_bytes: act_bytes_q8_k,
-    arrange: arrange_q8_k,
-    multiply: multiply_tq2_0,
-    tile: TILE,
-    expansion: None,
-};
-
-const fn whole_row(quantizer: Quantizer, acts: &'static str) -> Layout {
-    Layout {
-        name: "2-bit x32",
-        dense: false,
-        rows: ROWS,
-        encoding: Encoding::Int8(quantizer),
-        group_bytes: group_bytes_rows,
-        pack: pack_rows,
-        acts,
-        act_bytes: act_bytes_int8,
-        arrange: arrange_int8,
-        multiply: multiply_rows::<true>,
-        tile: TILE,
-        expansion: None,
-    }
-}
-
-pub(super) const I2_S_LAYOUT: Layout = whole_row(Quantizer::Floored, "int8, floored");
-pub(super) const TL_LAYOUT: Layout = whole_row(Quantizer::Exact, "int8");
-pub(super) static I2_S: Layout = I2_S_LAYOUT;
-pub(super) static TL: Layout = TL_LAYOUT;
+pub(super) static TQ2_0: Layout = with_scales(pack_tq2_0, multiply_tq2_0, TILE);
+/// TQ1_0 as codes of two bits.
+pub(super) static TQ1_0: Layout = with_scales(pack_tq1_0, multiply_tq2_0, TILE);
+pub(super) static I2_S: Layout = i2_s(multiply_rows::<true>, TILE);
+pub(super) static TL: Layout = tl(multiply_rows::<true>, TILE);
 
 /// Rows of whole 256-blocks whose planes lie as in TQ2_0: what the base-3 layout of a type with one scale expands to.
 pub(super) static ROWS_X256: Layout = Layout {
@@ -102,7 +67,7 @@ pub(super) fn multiply_tq2_0(
         unsafe {
             match out.len() / ROWS {
                 1 => blocks_once::<1>(group, acts, n, act, ahead, out),
-                2 => blocks_once::<2>(group, acts, n, act, 0, out),
+                2 => blocks_once::<2>(group, acts, n, act, ahead, out),
                 3 => blocks_by_planes::<3>(group, acts, n, act, out),
                 _ => blocks_by_planes::<4>(group, acts, n, act, out),
             }
@@ -127,7 +92,7 @@ pub(super) fn multiply_rows<const REVERSED: bool>(
         unsafe {
             match out.len() / ROWS {
                 1 => rows_once::<1, REVERSED>(group, acts, act, ahead, out),
-                2 => rows_once::<2, REVERSED>(group, acts, act, 0, out),
+                2 => rows_once::<2, REVERSED>(group, acts, act, ahead, out),
                 3 => rows_by_planes::<3, REVERSED>(group, acts, act, out),
                 _ => rows_by_planes::<4, REVERSED>(group, acts, act, out),
             }

@@ -104,18 +104,6 @@ pub(super) static TQ2_0: Layout = with_scales("5 trits x32", pack_tq2_0);
 pub(super) static I2_S: Layout = whole_row(Quantizer::Floored, "int8 x256, floored");
 pub(super) static TL: Layout = whole_row(Quantizer::Exact, "int8 x256");
 
-/// TQ1_0 in the 2-bit layout.
-pub(super) static TQ1_0_IN_CACHE: Layout = Layout {
-    pack: |w, n, out| {
-        with_expanded(n / COLUMNS * BLOCK, |group| {
-            pack_tq1_0(w, n, group);
-            expand_blocks(group, out);
-        });
-        true
-    },
-    ..t2::TQ2_0_LAYOUT
-};
-
 fn pair(first: u8, second: u8) -> Option<u8> {
     let j = PAIRS.iter().position(|&p| p == (first, second))?;
     Some(j as u8)

@@ -9,10 +9,10 @@
 
 use std::arch::x86_64::*;
 
-use super::super::block32::{self, Block32, PackedStep, RECORD, ROWS};
 use super::super::{check, prefetch};
 use super::{broadcast, broadcast_float, halves, load, store};
 use crate::packed::Layout;
+use crate::packed::block32::{self, Block32, PackedStep, RECORD, ROWS};
 
 /// Vectors of eight of the 16 rows.
 const VECTORS: usize = 2;
@@ -22,8 +22,7 @@ type Codes = [[__m256i; VECTORS]; 8];
 const fn layout<B: Block32>(name: &'static str, acts: &'static str) -> Layout {
     Layout {
         pack: pack::<B>,
-        multiply: multiply::<B>,
-        ..block32::layout::<B>(name, acts)
+        ..block32::layout::<B>(name, acts, multiply::<B>)
     }
 }
 
@@ -57,7 +56,7 @@ fn pack<B: Block32>(w: &[u8], n: usize, out: &mut [u8]) -> bool {
             return false;
         }
     }
-    (block32::layout::<B>("", "").pack)(w, n, out)
+    block32::pack::<B>(w, n, out)
 }
 
 fn multiply<B: Block32>(

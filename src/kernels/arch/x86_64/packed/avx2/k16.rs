@@ -12,7 +12,7 @@ use super::super::lanes::{BLOCK, CHAINS, Q8_K, ROWS, TILE};
 use super::super::q3_k::Q3K;
 use super::super::q6_k::Q6K;
 use super::super::{check, prefetch};
-use super::lanes::{Kernel, PartSums, Tile, Token, VECTORS, by_lane, part_sum};
+use super::lanes::{Kernel, PartSums, Tile, Token, VECTORS, by_lane, part_sum, shuffle_dwords};
 use super::{broadcast_float, halves, load};
 use crate::packed::Layout;
 
@@ -207,18 +207,6 @@ struct Head {
     scales: [__m256i; 8],
 }
 
-/// Bytes 2k and 2k + 1 of each dword as the upper bytes of its i16.
-#[inline]
-#[target_feature(enable = "avx2")]
-fn pair(v: __m256i, k: i8) -> __m256i {
-    let bytes = |row: i8| {
-        let at = 4 * row + 2 * k;
-        i32::from_le_bytes([-1, at, -1, at + 1].map(i8::cast_unsigned))
-    };
-    let bytes = _mm_setr_epi32(bytes(0), bytes(1), bytes(2), bytes(3));
-    _mm256_shuffle_epi8(v, _mm256_broadcastsi128_si256(bytes))
-}
-
 /// The head of vector v of block b, and where its parts are.
 ///
 /// # Safety
@@ -231,7 +219,9 @@ unsafe fn head<C: CodesOf16x8>(w: *const u8, b: usize, v: usize) -> (Head, *cons
     let (d, bytes) = unsafe { (halves(w.add(d + 16 * v)), C::bytes(w.add(block), v)) };
     let mut scales = [_mm256_setzero_si256(); 8];
     for (two, bytes) in scales.as_chunks_mut::<2>().0.iter_mut().zip(bytes) {
-        *two = [0, 1].map(|k| _mm256_srai_epi16::<8>(pair(bytes, k)));
+        // The upper bytes of words, shifted down with their sign.
+        let scales = |k: i8| shuffle_dwords(bytes, [-1, 2 * k, -1, 2 * k + 1]);
+        *two = [0, 1].map(|k| _mm256_srai_epi16::<8>(scales(k)));
     }
     let shift = _mm_cvtsi32_si128(const { times::<C>() });
     for scales in &mut scales[..C::LOW] {

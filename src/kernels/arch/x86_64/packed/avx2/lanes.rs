@@ -76,6 +76,18 @@ impl Tile {
     }
 }
 
+/// Every dword made of bytes of its own, numbered from 0; -1 is a zero.
+#[inline]
+#[target_feature(enable = "avx2")]
+pub(super) fn shuffle_dwords(v: __m256i, bytes: [i8; 4]) -> __m256i {
+    let dword = |row: i8| {
+        let from = bytes.map(|byte| if byte < 0 { byte } else { 4 * row + byte });
+        i32::from_le_bytes(from.map(i8::cast_unsigned))
+    };
+    let order = _mm_setr_epi32(dword(0), dword(1), dword(2), dword(3));
+    _mm256_shuffle_epi8(v, _mm256_broadcastsi128_si256(order))
+}
+
 /// Writes the quants of a block in the order in which the kernels walk them: dword s of l, the elements
 /// 32s + l + 8i, at byte 32l + 4s.
 #[inline]

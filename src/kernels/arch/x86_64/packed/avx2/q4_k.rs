@@ -12,7 +12,7 @@ use super::super::q4_k::{
     self, ACT, CODES, CodesOf32, DMIN, Q4K, Q5K, REST, SCALE, SCALES, SUMS, act_bytes, bytes,
 };
 use super::super::{check, prefetch};
-use super::lanes::{Kernel, PartSums, Tile, Token, VECTORS, by_lane, part_sum};
+use super::lanes::{Kernel, PartSums, Tile, Token, VECTORS, by_lane, part_sum, shuffle_dwords};
 use super::{broadcast, broadcast_float, halves, load};
 use crate::packed::Layout;
 
@@ -125,22 +125,14 @@ struct Header {
 #[inline]
 #[target_feature(enable = "avx2")]
 fn both(v: __m256i, k: i8) -> __m256i {
-    let byte =
-        |row: i8| i32::from_le_bytes([4 * row + k, -1, 4 * row + k, -1].map(i8::cast_unsigned));
-    let bytes = _mm_setr_epi32(byte(0), byte(1), byte(2), byte(3));
-    _mm256_shuffle_epi8(v, _mm256_broadcastsi128_si256(bytes))
+    shuffle_dwords(v, [k, -1, k, -1])
 }
 
 /// Bytes 2k and 2k + 1 of each dword, as i16.
 #[inline]
 #[target_feature(enable = "avx2")]
 fn pair(v: __m256i, k: i8) -> __m256i {
-    let bytes = |row: i8| {
-        let at = 4 * row + 2 * k;
-        i32::from_le_bytes([at, -1, at + 1, -1].map(i8::cast_unsigned))
-    };
-    let bytes = _mm_setr_epi32(bytes(0), bytes(1), bytes(2), bytes(3));
-    _mm256_shuffle_epi8(v, _mm256_broadcastsi128_si256(bytes))
+    shuffle_dwords(v, [2 * k, -1, 2 * k + 1, -1])
 }
 
 /// The header of vector v.

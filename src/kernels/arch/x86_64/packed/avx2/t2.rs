@@ -11,8 +11,6 @@
 use std::arch::x86_64::*;
 use std::mem::MaybeUninit;
 
-use trine_formats::types::{Part, info};
-
 use super::super::t2::{self, Act, BLOCK, PLANES, ROWS, SCALES, UNIT, UNIT_BYTES};
 use super::super::{check, dword, prefetch};
 use super::{broadcast, broadcast_float, halves, load, store};
@@ -25,61 +23,11 @@ const VECTORS: usize = ROWS / 8;
 /// Dwords of a unit of one row, unpacked.
 const DWORDS: usize = UNIT / 4;
 
-const TQ2_0_LAYOUT: Layout = Layout {
-    multiply: multiply_tq2_0,
-    tile: TILE,
-    ..t2::TQ2_0_LAYOUT
-};
-
-pub(in super::super) static TQ2_0: Layout = TQ2_0_LAYOUT;
+pub(in super::super) static TQ2_0: Layout = t2::with_scales(t2::pack_tq2_0, multiply_tq2_0, TILE);
 /// TQ1_0 in two bits: without a permutation of bytes, five digits to a byte take more instructions than they save bytes.
-pub(in super::super) static TQ1_0: Layout = Layout {
-    pack: |w, n, out| {
-        let blocks = w.as_chunks::<{ info::TQ1_0.bytes }>().0;
-        let two_bits: Vec<[u8; info::TQ2_0.bytes]> = blocks.iter().map(two_bits).collect();
-        t2::pack_tq2_0(two_bits.as_flattened(), n, out)
-    },
-    ..TQ2_0_LAYOUT
-};
-pub(in super::super) static I2_S: Layout = Layout {
-    multiply: multiply_rows,
-    tile: TILE,
-    ..t2::I2_S_LAYOUT
-};
-pub(in super::super) static TL: Layout = Layout {
-    multiply: multiply_rows,
-    tile: TILE,
-    ..t2::TL_LAYOUT
-};
-
-/// A block of TQ1_0 as the block of TQ2_0 of the same weights. Digit t of a byte is `(3 (b 3^t mod 256)) / 256`.
-fn two_bits(block: &[u8; info::TQ1_0.bytes]) -> [u8; info::TQ2_0.bytes] {
-    let (digits, scale) = block.split_at(info::TQ1_0.at(Part::Scale));
-    let mut codes = [0; 256];
-    // 32 bytes of five digits, 16 of five, 4 of four; a digit of all bytes of a run before the next.
-    let (first, rest) = digits.split_at(32);
-    let (second, third) = rest.split_at(16);
-    let mut to = codes.as_mut_slice();
-    for (run, count) in [(first, 5), (second, 5), (third, 4)] {
-        let mut power = 1u8;
-        for _ in 0..count {
-            let (now, later) = to.split_at_mut(run.len());
-            for (code, byte) in now.iter_mut().zip(run) {
-                *code = ((u16::from(byte.wrapping_mul(power)) * 3) >> 8) as u8;
-            }
-            power *= 3;
-            to = later;
-        }
-    }
-    let mut out = [0; info::TQ2_0.bytes];
-    for (out, codes) in out.chunks_exact_mut(32).zip(codes.as_chunks::<128>().0) {
-        for (i, out) in out.iter_mut().enumerate() {
-            *out = codes[i] | codes[32 + i] << 2 | codes[64 + i] << 4 | codes[96 + i] << 6;
-        }
-    }
-    out[info::TQ2_0.at(Part::Scale)..].copy_from_slice(scale);
-    out
-}
+pub(in super::super) static TQ1_0: Layout = t2::with_scales(t2::pack_tq1_0, multiply_tq2_0, TILE);
+pub(in super::super) static I2_S: Layout = t2::i2_s(multiply_rows, TILE);
+pub(in super::super) static TL: Layout = t2::tl(multiply_rows, TILE);
 
 fn multiply_tq2_0(
     group: &[u8],
@@ -97,7 +45,7 @@ fn multiply_tq2_0(
         unsafe {
             match out.len() / ROWS {
                 1 => few_blocks::<1, 4>(group, acts, n, stride, ahead, out),
-                2 => few_blocks::<2, 2>(group, acts, n, stride, 0, out),
+                2 => few_blocks::<2, 2>(group, acts, n, stride, ahead, out),
                 _ => many_blocks(group, acts, n, stride, out),
             }
         }
@@ -120,7 +68,7 @@ fn multiply_rows(
         unsafe {
             match out.len() / ROWS {
                 1 => few_rows::<1, 4>(group, acts, stride, ahead, out),
-                2 => few_rows::<2, 2>(group, acts, stride, 0, out),
+                2 => few_rows::<2, 2>(group, acts, stride, ahead, out),
                 _ => many_rows(group, acts, stride, out),
             }
         }

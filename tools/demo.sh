@@ -4,7 +4,8 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-cargo build --release -p trine-tools
+# `--workspace`: what is built here is what `cargo test --release --workspace` needs, and not built again there.
+cargo build --release --workspace --bin rquantize --bin rgen --bin rperplexity
 bin=target/release
 model=testdata/models/trilm-wt-5.8m-F16.gguf
 out=target/demo/trilm-TQ2_0.gguf

@@ -7,6 +7,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod device;
 pub mod fragment;
 pub mod pack;
 pub mod plan;

@@ -58,12 +58,8 @@ pub trait Device {
     ///
     /// # Errors
     /// They end behind its end, or the device has failed.
-    fn upload(
-        &mut self,
-        to: &mut Self::Buffer,
-        at: usize,
-        bytes: &[u8],
-    ) -> Result<(), Self::Error>;
+    fn upload(&mut self, to: &mut Self::Buffer, at: usize, bytes: &[u8])
+    -> Result<(), Self::Error>;
 
     /// Starts a kernel with arguments in its order, each as large as the kernel's own.
     ///

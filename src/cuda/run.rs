@@ -41,6 +41,14 @@ pub enum RunError<E: Error + 'static> {
     Pass(String),
 }
 
+/// Where the tokens of a pass stand.
+struct Places {
+    /// Sequence and position of each.
+    of_tokens: Vec<[usize; 2]>,
+    /// Of each sequence behind them.
+    lengths: Vec<usize>,
+}
+
 /// A program with its memory on a device.
 pub struct Runner<D: Device> {
     device: D,
@@ -131,7 +139,7 @@ impl<D: Device> Runner<D> {
         wanted: &[usize],
         angles: &dyn Fn(usize, usize) -> Vec<(f32, f32)>,
     ) -> Result<Vec<f32>, RunError<D::Error>> {
-        let (places, lengths) = self.places(tokens)?;
+        let Places { of_tokens, lengths } = self.places(tokens)?;
         if let Some(&row) = wanted.iter().find(|&&row| row >= tokens.len()) {
             let count = tokens.len();
             return Err(RunError::Pass(format!(
@@ -144,16 +152,16 @@ impl<D: Device> Runner<D> {
             _ => self.program.calls(shape[0], shape[1])?,
         };
         self.fill(fixed::TOKENS, tokens.iter().map(|t| t.id.to_le_bytes()))?;
-        let of_places = places.iter().flat_map(|&[sequence, position]| {
+        let dwords = of_tokens.iter().flat_map(|&[sequence, position]| {
             [sequence, position].map(|n| (n as u32).to_le_bytes())
         });
-        self.fill(fixed::PLACES, of_places)?;
+        self.fill(fixed::PLACES, dwords)?;
         let rows = wanted.iter().map(|&row| (row as u32).to_le_bytes());
         self.fill(fixed::WANTED, rows)?;
         for kind in 0..self.program.rotations().len() {
             let (memory, pairs) = self.program.rotations()[kind];
-            let mut all = Vec::with_capacity(pairs * places.len() * 2);
-            for &[_, position] in &places {
+            let mut all = Vec::with_capacity(pairs * of_tokens.len() * 2);
+            for &[_, position] in &of_tokens {
                 let of_position = angles(kind, position);
                 if of_position.len() != pairs {
                     let found = of_position.len();
@@ -178,15 +186,12 @@ impl<D: Device> Runner<D> {
         Ok(numbers.iter().map(|b| f32::from_le_bytes(*b)).collect())
     }
 
-    /// Sequence and position of every token, and the lengths of the sequences behind them.
-    fn places(
-        &self,
-        tokens: &[Token],
-    ) -> Result<(Vec<[usize; 2]>, Vec<usize>), RunError<D::Error>> {
+    /// Where the tokens of a pass stand.
+    fn places(&self, tokens: &[Token]) -> Result<Places, RunError<D::Error>> {
         let Limits { context, .. } = self.program.limits();
         let vocabulary = self.program.vocabulary();
         let mut lengths = self.lengths.clone();
-        let mut places = Vec::with_capacity(tokens.len());
+        let mut of_tokens = Vec::with_capacity(tokens.len());
         for token in tokens {
             let (id, sequence) = (token.id, token.sequence);
             if id as usize >= vocabulary {
@@ -205,10 +210,10 @@ impl<D: Device> Runner<D> {
                     "sequence {sequence} has all of its {context} positions"
                 )));
             }
-            places.push([sequence, *length]);
+            of_tokens.push([sequence, *length]);
             *length += 1;
         }
-        Ok((places, lengths))
+        Ok(Places { of_tokens, lengths })
     }
 
     /// Writes dwords at the start of a memory.

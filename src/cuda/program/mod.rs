@@ -10,6 +10,7 @@ mod calls;
 mod matrix;
 mod memory;
 mod operation;
+mod place;
 mod record;
 
 use crate::pack::PackError;

@@ -3,8 +3,9 @@
 use trine_formats::types::TypeId;
 
 use super::matrix::{Matrix, Store, Weights};
-use super::memory::{Kind, Memory, Quants, Rows, Value, place, size};
+use super::memory::{Kind, Memory, Quants, Rows, Value, size};
 use super::operation::{Attend, Gate, Operation};
+use super::place::place;
 use super::{Limits, Program, ProgramError, fixed};
 
 /// What passes from one operation to the next: a row of floats for each token.

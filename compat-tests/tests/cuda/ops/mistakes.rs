@@ -174,7 +174,7 @@ fn in_attention() {
         "a difference of products"
     );
     assert!(
-        of(&|t| t.replace("0f3EFFFEDB", "0f3F000000")),
+        of(&|t| t.replace("0f3E2AAF33", "0f3F2AAF33")),
         "another exponential"
     );
     assert!(

@@ -104,7 +104,7 @@ fn architectures_have_the_bits_of_the_cpu_or_are_refused() {
             }
             Err(e) => panic!("{name}: {e}"),
         }
-        if is_long() || run.len() % SHORT == 0 {
+        if is_long() || run.len().is_multiple_of(SHORT) {
             let expected = models::logits_sha256(&model, &TOKENS).expect("logits");
             let found = hashes(&model, &TOKENS, &[2, 1], Schedule::InTurn);
             assert_eq!(found, expected, "{name}");

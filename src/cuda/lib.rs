@@ -1,13 +1,16 @@
 //! What an NVIDIA GPU needs to give the bits of trine's scalar definitions: where the elements of matrices lie in the
-//! registers of a warp, how the blocks of GGUF files are laid out for them, which kernel runs on which grid, and the
-//! kernels themselves as PTX.
+//! registers of a warp, how the blocks of GGUF files are laid out for them, which kernel runs on which grid, the
+//! kernels themselves as PTX, and a model's forward pass as a list of launches.
 //!
-//! Nothing here talks to a driver, and all of it is safe Rust that runs without a GPU. Weights are moved, never encoded again: a
+//! Nothing here talks to a driver: [`run`] carries launches out on whatever implements [`device::Device`]. All of it is safe Rust that runs without a GPU. Weights are moved, never encoded again: a
 //! layout holds the codes and scales of the file in another order, so what a kernel multiplies is what the file says.
 
 #![forbid(unsafe_code)]
 
+pub mod device;
 pub mod fragment;
 pub mod pack;
 pub mod plan;
+pub mod program;
 pub mod ptx;
+pub mod run;

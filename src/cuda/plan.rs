@@ -7,7 +7,7 @@ use thiserror::Error;
 use trine_formats::types::TypeId;
 
 use crate::fragment::{COLUMNS, ROWS};
-use crate::ptx::{DECODE, PREFILL, TERNARY, Text};
+use crate::ptx::{CHAINS, DECODE, PREFILL, TERNARY, Text};
 
 /// Warps that keep the largest GPUs busy: sixteen for each of 132 multiprocessors.
 const ENOUGH_WARPS: usize = 2112;
@@ -21,8 +21,8 @@ const MOST_BLOCKS: usize = 65535;
 const FEW: usize = 16;
 /// Rows and tokens of a block of threads of the kernels for many tokens, its threads, and its shared memory.
 const MANY: (usize, usize, u32, u32) = (64, 64, 256, 49152);
-/// Threads of a block that adds what parts have left.
-const ADDING: u32 = 256;
+/// Threads of a block that adds what parts have left, or that has one for each chain.
+const THREADS: u32 = 256;
 /// Bytes of an output.
 const OUTPUT: usize = 4;
 
@@ -133,11 +133,11 @@ impl Shape {
             module,
             kernel: kernel.to_owned(),
             blocks: [
-                self.axis(outputs.div_ceil(ADDING as usize), i32::MAX as usize)?,
+                self.axis(outputs.div_ceil(THREADS as usize), i32::MAX as usize)?,
                 1,
                 1,
             ],
-            threads: ADDING,
+            threads: THREADS,
             shared: 0,
         };
         Ok((launch, workspace.ok_or_else(|| self.too_large())?))
@@ -153,6 +153,22 @@ fn kernels(ty: TypeId) -> Option<(&'static str, usize, usize)> {
         TypeId::I2_S | TypeId::TL1 | TypeId::TL2 => Some(("ternary", 256, 256)),
         _ => None,
     }
+}
+
+/// The kernel of a type whose outputs have one thread for each chain of their definition: its name, the columns of a block, and the
+/// chains.
+fn chains(ty: TypeId) -> Option<(&'static str, usize, usize)> {
+    match ty {
+        TypeId::Q4_K => Some(("q4_k_product", 256, 8)),
+        TypeId::Q6_K => Some(("q6_k_product", 256, 8)),
+        TypeId::F16 => Some(("f16_product", 1, 1)),
+        _ => None,
+    }
+}
+
+/// Whether there are kernels that multiply by a type.
+pub fn multiplies(ty: TypeId) -> bool {
+    kernels(ty).is_some() || chains(ty).is_some()
 }
 
 /// How columns of `units` parts are shared for `tiles` tiles of rows: as many warps as keep a GPU busy, all of them with
@@ -178,9 +194,11 @@ pub fn split(tiles: usize, units: usize) -> Split {
 /// # Errors
 /// A type without kernels, a shape that is empty or larger than a grid.
 pub fn product(ty: TypeId, rows: usize, columns: usize, tokens: usize) -> Result<Plan, PlanError> {
-    let (_, _, unit) = kernels(ty).ok_or_else(|| PlanError::Type {
-        name: ty.to_string(),
-    })?;
+    let (_, _, unit) = kernels(ty)
+        .or_else(|| chains(ty))
+        .ok_or_else(|| PlanError::Type {
+            name: ty.to_string(),
+        })?;
     product_as(
         ty,
         (rows, columns, tokens),
@@ -190,7 +208,8 @@ pub fn product(ty: TypeId, rows: usize, columns: usize, tokens: usize) -> Result
 }
 
 /// A plan with columns shared as the caller wants. `few` chooses the kernels for few tokens, which take any number
-/// of them. Ternary matrices with one scale have but one kernel.
+/// of them. Ternary matrices with one scale, K-quants and half floats have but one kernel, and the columns of the latter are not
+/// shared.
 ///
 /// # Errors
 /// Those of [`product`].
@@ -205,7 +224,8 @@ pub fn product_as(
         columns,
         tokens,
     };
-    let (name, block, unit) = kernels(ty).ok_or_else(|| PlanError::Type {
+    let chains = chains(ty);
+    let (name, block, unit) = kernels(ty).or(chains).ok_or_else(|| PlanError::Type {
         name: ty.to_string(),
     })?;
     if rows == 0 || columns == 0 || tokens == 0 {
@@ -215,6 +235,26 @@ pub fn product_as(
     const MOST: usize = i32::MAX as usize - 256;
     if rows > MOST || columns > MOST || tokens > MOST {
         return Err(shape.too_large());
+    }
+    if let Some((name, _, chains)) = chains {
+        let threads = rows.checked_mul(chains).ok_or_else(|| shape.too_large())?;
+        let most = i32::MAX as usize / THREADS as usize;
+        let product = Launch {
+            module: CHAINS,
+            kernel: name.to_owned(),
+            blocks: [
+                shape.axis(threads.div_ceil(THREADS as usize), most)?,
+                shape.axis(tokens, MOST_BLOCKS)?,
+                1,
+            ],
+            threads: THREADS,
+            shared: 0,
+        };
+        return Ok(Plan {
+            product,
+            add: None,
+            workspace: 0,
+        });
     }
     let ternary = name == "ternary";
     if !few && !ternary {
@@ -358,8 +398,8 @@ mod tests {
                 .to_string()
         };
         assert_eq!(
-            refused(TypeId::Q6_K, 1, 256, 1),
-            "q6_K: no kernel for the GPU multiplies such weights"
+            refused(TypeId::Q5_K, 1, 256, 1),
+            "q5_K: no kernel for the GPU multiplies such weights"
         );
         assert_eq!(
             refused(TypeId::Q8_0, 0, 32, 1),

@@ -30,8 +30,46 @@ pub const TERNARY: Text = Text {
     text: include_str!("ptx/ternary.ptx"),
 };
 
-/// All of them.
-pub const ALL: [Text; 3] = [DECODE, PREFILL, TERNARY];
+/// Products of K-quants and of half floats.
+pub const CHAINS: Text = Text {
+    name: "chains",
+    text: include_str!("ptx/chains.ptx"),
+};
+
+/// Rows of tables, decoded.
+pub const EMBED: Text = Text {
+    name: "embed",
+    text: include_str!("ptx/embed.ptx"),
+};
+
+/// Norms, and sums and products of single elements.
+pub const NORM: Text = Text {
+    name: "norm",
+    text: include_str!("ptx/norm.ptx"),
+};
+
+/// Activations to quants.
+pub const QUANTIZE: Text = Text {
+    name: "quantize",
+    text: include_str!("ptx/quantize.ptx"),
+};
+
+/// Rotary embedding, keys and values, and attention over them.
+pub const ATTENTION: Text = Text {
+    name: "attention",
+    text: include_str!("ptx/attention.ptx"),
+};
+
+/// The functions of gates.
+pub const GATE: Text = Text {
+    name: "gate",
+    text: include_str!("ptx/gate.ptx"),
+};
+
+/// All of them, by name.
+pub const ALL: [Text; 9] = [
+    ATTENTION, CHAINS, DECODE, EMBED, GATE, NORM, PREFILL, QUANTIZE, TERNARY,
+];
 
 /// What they were made of and by what, and what each kernel takes of a multiprocessor.
 pub const MANIFEST: &str = include_str!("ptx/MANIFEST");

@@ -2,11 +2,14 @@
 //!
 //! What a description does not list is absent here; nothing is decided by an architecture's name.
 
+use trine_cuda::program::{ProgramError, Span};
+
 use super::config::Config;
 use super::feed_forward::FeedForward;
 use super::load::Loader;
 use super::mixer::Mixer;
 use super::pass::Pass;
+use super::recording::{Recording, missing, refuse};
 use crate::arch::rules::{Residual, Sum};
 use crate::ops;
 use crate::ops::norm::Norm;
@@ -135,6 +138,72 @@ impl Block {
         if let Some(y) = before.and_then(|before| ffn.apply_beside(&before, pass)) {
             ops::add(x, &y);
         }
+    }
+
+    /// Records [`Block::run`].
+    pub fn record<'a>(&'a self, x: Span, gpu: &mut Recording<'a>) -> Result<(), ProgramError> {
+        let Block {
+            attn_norm,
+            mixer,
+            attn_post_norm,
+            ffn_norm,
+            ffn,
+            ffn_post_norm,
+            parallel,
+            residual_scale: _,
+            skip,
+        } = self;
+        refuse(&[(skip.is_some(), "embeddings that are added behind blocks")])?;
+        let (Some(Mixer::Attention(attention)), Some(ffn)) = (mixer, ffn) else {
+            return missing(
+                "blocks without attention over heads, or without a feed-forward network",
+            );
+        };
+        let normed = gpu.norm(attn_norm.as_ref(), x)?;
+        let a = attention.record(normed, gpu)?;
+        self.record_finish(a, attn_post_norm.as_ref(), gpu)?;
+        let Some(sum) = parallel else {
+            gpu.recorder.add(x, a);
+            let normed = gpu.norm(ffn_norm.as_ref(), x)?;
+            let f = ffn.record(normed, gpu)?;
+            self.record_finish(f, ffn_post_norm.as_ref(), gpu)?;
+            gpu.recorder.add(x, f);
+            return Ok(());
+        };
+        let input = match ffn_norm {
+            Some(_) => gpu.norm(ffn_norm.as_ref(), x)?,
+            None => normed,
+        };
+        let f = ffn.record(input, gpu)?;
+        self.record_finish(f, ffn_post_norm.as_ref(), gpu)?;
+        match sum {
+            Sum::AttentionFirst => {
+                gpu.recorder.add(x, a);
+                gpu.recorder.add(x, f);
+            }
+            Sum::FeedForwardFirst => {
+                gpu.recorder.add(x, f);
+                gpu.recorder.add(x, a);
+            }
+            Sum::HalvesFirst => {
+                gpu.recorder.add(a, f);
+                gpu.recorder.add(x, a);
+            }
+        }
+        Ok(())
+    }
+
+    fn record_finish<'a>(
+        &self,
+        y: Span,
+        post_norm: Option<&'a Norm>,
+        gpu: &mut Recording<'a>,
+    ) -> Result<(), ProgramError> {
+        gpu.norm_in_place(post_norm, y)?;
+        if let Some(scale) = self.residual_scale {
+            gpu.recorder.scale(y, scale);
+        }
+        Ok(())
     }
 
     /// What is done with the result of either half before it is added.

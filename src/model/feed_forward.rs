@@ -1,10 +1,13 @@
 //! The feed-forward network of a block: dense, a mixture of experts, or both.
 
+use trine_cuda::program::{Gate, ProgramError, Span};
+
 use super::config::Config;
 use super::experts::{Mixture, bounded};
 use super::linear::Linear;
 use super::load::Loader;
 use super::pass::Pass;
+use super::recording::{Recording, missing, refuse};
 use crate::kernels::Floats;
 use crate::math::expf;
 use crate::ops;
@@ -111,6 +114,27 @@ impl FeedForward {
         y
     }
 
+    /// Records [`FeedForward::apply`].
+    pub fn record<'a>(&'a self, x: Span, gpu: &mut Recording<'a>) -> Result<Span, ProgramError> {
+        let FeedForward {
+            dense,
+            mixture,
+            chunks,
+            shared,
+            beside: _,
+            expert_norm,
+            activation: _,
+        } = self;
+        refuse(&[
+            (mixture.is_some() || expert_norm.is_some(), "experts"),
+            (shared.is_some() || chunks.is_some(), "shared experts"),
+        ])?;
+        match dense {
+            Some(dense) => dense.record(x, gpu),
+            None => missing("feed-forward networks without matrices"),
+        }
+    }
+
     /// What experts give that see the norm of the block's input, where they do.
     pub fn apply_beside(&self, before: &[f32], pass: &Pass<'_, '_>) -> Option<Floats> {
         let x = self.expert_norm.as_ref()?.apply(pass.isa(), before);
@@ -159,6 +183,42 @@ impl Dense {
             norm.apply_in_place(pass.isa(), &mut y);
         }
         self.down.apply_bias_first(&pass.rows(&y))
+    }
+}
+
+impl Dense {
+    /// Records [`Dense::apply`].
+    fn record<'a>(&'a self, x: Span, gpu: &mut Recording<'a>) -> Result<Span, ProgramError> {
+        let Dense {
+            up,
+            activation,
+            divisors,
+            sub_norm,
+            down,
+        } = self;
+        refuse(&[(divisors.is_some(), "divisors of activations")])?;
+        let function = match activation {
+            Activation::Silu => Gate::Silu,
+            Activation::Relu => Gate::Relu,
+            Activation::SquaredRelu => Gate::SquaredRelu,
+            other => return missing(format!("the activation {other:?}")),
+        };
+        let y = match up {
+            Up::Gated(both) => {
+                let [gate, up] = &**both;
+                let gate = gate.record_bias_first(x, gpu)?;
+                let up = up.record_bias_first(x, gpu)?;
+                gpu.recorder.gate(function, gate, Some(up));
+                gate
+            }
+            Up::Plain(up) => {
+                let y = up.record_bias_first(x, gpu)?;
+                gpu.recorder.gate(function, y, None);
+                y
+            }
+        };
+        gpu.norm_in_place(sub_norm.as_ref(), y)?;
+        down.record_bias_first(y, gpu)
     }
 }
 

@@ -1,6 +1,9 @@
 //! A projection: a matrix with the scale and the bias that some models have.
 
+use trine_cuda::program::{ProgramError, Span};
+
 use super::lora::LowRank;
+use super::recording::{Recording, refuse, stored};
 use crate::kernels::Floats;
 use crate::ops;
 use crate::ops::matmul::{Activations, Matrix, matmul};
@@ -52,6 +55,57 @@ impl Linear {
             l.multiply_scale(y);
         }
         ys
+    }
+
+    /// Records [`Linear::apply`].
+    pub fn record<'a>(&'a self, x: Span, gpu: &mut Recording<'a>) -> Result<Span, ProgramError> {
+        let y = self.record_product(x, gpu)?;
+        self.record_scale(y, gpu);
+        self.record_bias(y, gpu)?;
+        Ok(y)
+    }
+
+    /// Records [`Linear::apply_bias_first`].
+    pub fn record_bias_first<'a>(
+        &'a self,
+        x: Span,
+        gpu: &mut Recording<'a>,
+    ) -> Result<Span, ProgramError> {
+        let y = self.record_product(x, gpu)?;
+        self.record_bias(y, gpu)?;
+        self.record_scale(y, gpu);
+        Ok(y)
+    }
+
+    fn record_product<'a>(
+        &'a self,
+        x: Span,
+        gpu: &mut Recording<'a>,
+    ) -> Result<Span, ProgramError> {
+        let Linear {
+            tensor,
+            weight,
+            scale: _,
+            bias: _,
+            low_rank,
+        } = self;
+        refuse(&[(!low_rank.is_empty(), "adapters")])?;
+        // Only the later parts of a fused matrix have no name of their own.
+        let name = tensor.as_deref().unwrap_or("a part of a fused matrix");
+        gpu.recorder.product(stored(name, weight)?, x)
+    }
+
+    fn record_scale(&self, y: Span, gpu: &mut Recording<'_>) {
+        if let Some(s) = self.scale {
+            gpu.recorder.scale(y, s);
+        }
+    }
+
+    fn record_bias<'a>(&'a self, y: Span, gpu: &mut Recording<'a>) -> Result<(), ProgramError> {
+        match &self.bias {
+            Some(b) => gpu.recorder.add_row(y, b),
+            None => Ok(()),
+        }
     }
 
     fn products<const N: usize>(all: [&Linear; N], x: &Activations<'_>) -> [Floats; N] {

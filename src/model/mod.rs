@@ -14,6 +14,8 @@ mod lora;
 mod mixer;
 mod pass;
 mod path;
+mod program;
+mod recording;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -39,6 +41,7 @@ pub use layouts::Layouts;
 pub use lora::Adapter;
 pub use pass::PassOptions;
 pub use path::NumberPath;
+pub use program::{Angles, Recorded};
 
 /// Problems that a message spells out. One mistake, such as a wrong width, shows in every tensor of a
 /// model, and a line of a thousand of them tells less than its start.

@@ -238,6 +238,15 @@ impl Matrix {
         }
     }
 
+    /// All rows as the file has them, and the scale of the whole tensor, 1 without one; of types with one scale for the tensor the
+    /// rows of [`crate::kernels::ternary`]. `None` when the matrix is packed, in planes or widely linear.
+    pub fn stored(&self) -> Option<(&[u8], f32)> {
+        match &self.weights {
+            Weights::Rows { data, .. } => Some((data, self.scale.unwrap_or(1.0))),
+            Weights::Packed(_) | Weights::Planes(_) | Weights::Widely(_) => None,
+        }
+    }
+
     /// The matrix in its packed layout, where it has one.
     pub fn as_packed(&self) -> Option<&PackedMatrix> {
         match &self.weights {

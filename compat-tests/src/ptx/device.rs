@@ -14,6 +14,8 @@ pub struct Buffer(usize);
 pub enum Argument {
     /// The address of a buffer.
     Buffer(Buffer),
+    /// That of one of its bytes, counted from its start.
+    Place(Buffer, usize),
     /// 32 bits.
     U32(u32),
     /// 64 bits.
@@ -148,6 +150,24 @@ impl Device {
         bytes
     }
 
+    /// Writes bytes into a buffer from a place on, before the launches that follow.
+    ///
+    /// # Panics
+    /// When they end behind its end.
+    pub fn fill(&mut self, buffer: Buffer, at: usize, bytes: &[u8]) {
+        self.memory.fill(buffer.0, at, bytes);
+    }
+
+    /// `count` bytes of a buffer from a place on.
+    ///
+    /// # Panics
+    /// When they end behind its end, or not all of them were written.
+    pub fn some_bytes(&self, buffer: Buffer, at: usize, count: usize) -> &[u8] {
+        let (bytes, empty) = self.memory.some(buffer.0, at, count);
+        assert_eq!(empty, None, "the first byte of {buffer:?} nobody wrote");
+        bytes
+    }
+
     /// The numbers of a buffer.
     ///
     /// # Panics
@@ -228,6 +248,10 @@ fn arguments(kernel: &Kernel, given: &[Argument]) -> Result<Vec<u8>, String> {
     for (i, (given, &size)) in given.iter().zip(&kernel.arguments).enumerate() {
         let value = match *given {
             Argument::Buffer(buffer) => Memory::address(buffer.0).to_le_bytes().to_vec(),
+            Argument::Place(buffer, at) => {
+                let address = Memory::address(buffer.0) + at as u64;
+                address.to_le_bytes().to_vec()
+            }
             Argument::U32(value) => value.to_le_bytes().to_vec(),
             Argument::F32(value) => value.to_le_bytes().to_vec(),
             Argument::U64(value) => value.to_le_bytes().to_vec(),

@@ -54,6 +54,23 @@ impl Memory {
         (&range.bytes, empty)
     }
 
+    /// Writes bytes from outside, which count as written before all launches that follow.
+    pub(super) fn fill(&mut self, buffer: usize, at: usize, bytes: &[u8]) {
+        let range = &mut self.ranges[buffer];
+        range.bytes[at..at + bytes.len()].copy_from_slice(bytes);
+        if let Some(shadow) = &mut range.shadow {
+            shadow.fill(at, bytes.len());
+        }
+    }
+
+    /// Some bytes of a buffer, and the first of them that was not written.
+    pub(super) fn some(&self, buffer: usize, at: usize, count: usize) -> (&[u8], Option<usize>) {
+        let range = &self.ranges[buffer];
+        let shadow = range.shadow.as_ref();
+        let empty = shadow.and_then(|s| s.first_empty_in(at, count));
+        (&range.bytes[at..at + count], empty)
+    }
+
     /// The end of a launch.
     pub(super) fn settle(&mut self) {
         self.ranges

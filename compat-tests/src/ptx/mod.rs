@@ -22,6 +22,7 @@ mod block;
 mod collective;
 mod decode;
 mod device;
+mod driver;
 mod fault;
 mod instruction;
 pub mod lint;
@@ -36,5 +37,6 @@ mod token;
 mod warp;
 
 pub use device::{Argument, Buffer, Device, Launch, Report, Schedule};
+pub use driver::Emulated;
 pub use fault::{Fault, Kind, ParseError};
 pub use module::{Kernel, Module};

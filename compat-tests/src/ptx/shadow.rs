@@ -115,6 +115,23 @@ impl Shadow {
         Some(cell * self.grain)
     }
 
+    /// The first of some bytes that nobody wrote.
+    pub(super) fn first_empty_in(&self, at: usize, bytes: usize) -> Option<usize> {
+        let cells = &self.cells[at / self.grain..(at + bytes).div_ceil(self.grain)];
+        let cell = cells.iter().position(|c| c.state != State::Full)?;
+        Some((at / self.grain + cell) * self.grain)
+    }
+
+    /// Counts some bytes as written before anything that follows.
+    pub(super) fn fill(&mut self, at: usize, bytes: usize) {
+        for cell in self.cells(at, bytes) {
+            *cell = Cell {
+                state: State::Full,
+                ..Cell::default()
+            };
+        }
+    }
+
     /// Forgets who read and wrote; what was written stays written. The end of a launch orders everything.
     pub(super) fn settle(&mut self) {
         for cell in &mut self.cells {

@@ -1,8 +1,19 @@
 //! Kernels for NVIDIA GPUs without a GPU: the emulator of PTX, the checked-in PTX, and the bits that it computes.
 #![allow(missing_docs)]
 
+mod archs;
 mod emulator;
+#[path = "../../../tests/archs/listing.rs"]
+#[allow(
+    dead_code,
+    reason = "the models of tests/archs, which asks for more of them"
+)]
+mod listing;
 mod manifest;
 mod mistakes;
+mod model;
+mod ops;
 mod product;
 mod products;
+#[path = "../../../tests/archs/weights.rs"]
+mod weights;

@@ -9,7 +9,7 @@ use trine_formats::types::TypeId;
 use super::product::Product;
 
 /// The text of one kernel of a module, replaced by what `change` makes of it.
-fn with_mistake(text: Text, kernel: &str, change: impl Fn(&str) -> String) -> Module {
+pub fn with_mistake(text: Text, kernel: &str, change: impl Fn(&str) -> String) -> Module {
     let start = text
         .text
         .find(&format!(".entry {kernel}("))

@@ -1,11 +1,12 @@
 //! Weights and activations in the order in which kernels load them.
 //!
-//! [`rows`] and [`activations`] belong to the exact kernels: integer products with the float chain of the scalar
+//! [`rows`], [`halves`] and [`activations`] belong to the exact kernels: integer products with the float chain of the scalar
 //! definitions. [`marlin`], [`trirun`] and [`sparse`] are the layouts of the published kernels with half-precision
 //! activations, as they were published, so that their files and tables can be compared.
 
 pub mod activations;
 mod error;
+pub mod halves;
 pub mod marlin;
 pub mod rows;
 pub mod sparse;

@@ -205,6 +205,36 @@ pub fn ternary(data: &TernaryData) -> Result<Rows, TernaryRowsError> {
     Ok(packed)
 }
 
+/// Lays out a matrix of codes 0, 1, 2 in rows of whole blocks of 128, 32 bytes each: code `e` of a block stands at bit
+/// `6 - 2 (e / 32)` of byte `e % 32`, as I2_S has them. Columns that fill up the last block of 256 have weights of zero.
+///
+/// # Errors
+/// Data of another length, a matrix beyond all memory.
+pub fn two_bits(data: &[u8], rows: usize, columns: usize) -> Result<Rows, PackError> {
+    const BLOCK: usize = 128;
+    const BYTES: usize = 32;
+    let shape = Shape {
+        what: "two-bit rows",
+        rows,
+        columns,
+    };
+    let of_row = columns.div_ceil(BLOCK) * BYTES;
+    shape.expect(data.len(), shape.size([rows, of_row])?)?;
+    let blocks = columns.div_ceil(TERNARY);
+    let mut packed = Rows::empty(shape, shape.size([blocks, TERNARY / 16])?, 0)?;
+    let mut codes = vec![0i8; blocks * TERNARY];
+    for (row, data) in data.chunks_exact(of_row.max(1)).enumerate() {
+        for (column, code) in codes[..columns].iter_mut().enumerate() {
+            let (block, e) = (column / BLOCK, column % BLOCK);
+            let byte = data[block * BYTES + e % BYTES];
+            *code = (byte >> (6 - 2 * (e / BYTES)) & 3) as i8 - 1;
+        }
+        let blocks = codes.as_chunks::<TERNARY>().0.iter();
+        packed.put(row, blocks.flat_map(planes), std::iter::empty());
+    }
+    Ok(packed)
+}
+
 /// Why a ternary matrix cannot be laid out.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum TernaryRowsError {

@@ -1,11 +1,14 @@
 //! The attention of a block, as an architecture's description has it.
 
+use trine_cuda::program::{Heads, ProgramError, Span};
+
 use crate::arch::rules::QkNorms;
 use crate::kernels::Floats;
 use crate::model::config::{Config, Heat};
 use crate::model::linear::Linear;
 use crate::model::load::Loader;
 use crate::model::pass::{Pass, RopeKind};
+use crate::model::recording::{Recording, refuse};
 use crate::ops;
 use crate::ops::activation::HeadGate;
 use crate::ops::attention::{ScoreRules, Window, alibi_slopes};
@@ -142,6 +145,72 @@ impl Attention {
             ops::scale(&mut y, scale);
         }
         y
+    }
+
+    /// Records [`Attention::apply`].
+    pub fn record<'a>(&'a self, x: Span, gpu: &mut Recording<'a>) -> Result<Span, ProgramError> {
+        let Attention {
+            cache: _,
+            both_ways,
+            qkv: [q, k, v],
+            clamp,
+            qk_norms: [q_norm, k_norm],
+            norms_after_rope,
+            rope,
+            heat,
+            query_scale,
+            score_scale,
+            rules,
+            window,
+            gate,
+            gated_queries,
+            sub_norm,
+            out,
+            value_scale,
+        } = self;
+        refuse(&[
+            (*both_ways, "attention in both directions"),
+            (clamp.is_some(), "bounds of queries, keys and values"),
+            (heat.is_some(), "a temperature of positions"),
+            (rules.is_some(), "bounds, slopes and sinks of scores"),
+            (gate.is_some() || gated_queries.is_some(), "gates of heads"),
+        ])?;
+        let [q, k, v] = [q.record(x, gpu)?, k.record(x, gpu)?, v.record(x, gpu)?];
+        let ([queries, keys], [key_size, value_size]) = (gpu.heads, gpu.sizes);
+        let norms = [(q, q_norm), (k, k_norm)];
+        if !norms_after_rope {
+            for (x, norm) in norms {
+                gpu.norm_in_place(norm.as_ref(), x)?;
+            }
+        }
+        if let Some(rope) = rope {
+            gpu.rotate(q, *rope, key_size)?;
+            gpu.rotate(k, *rope, key_size)?;
+        }
+        if *norms_after_rope {
+            for (x, norm) in norms {
+                gpu.norm_in_place(norm.as_ref(), x)?;
+            }
+        }
+        if let Some(scale) = query_scale {
+            gpu.recorder.scale(q, *scale);
+        }
+        let heads = Heads {
+            queries,
+            keys,
+            key_size,
+            value_size,
+        };
+        let window = window.map(|w| (w.size, w.chunked));
+        let heads = gpu
+            .recorder
+            .attend([q, k, v], heads, *score_scale, window)?;
+        gpu.norm_in_place(sub_norm.as_ref(), heads)?;
+        let y = out.record(heads, gpu)?;
+        if let Some(scale) = value_scale {
+            gpu.recorder.scale(y, *scale);
+        }
+        Ok(y)
     }
 
     fn norm_heads(&self, q: &mut [f32], k: &mut [f32], pass: &Pass<'_, '_>) {

@@ -58,6 +58,16 @@ fn smaller(a: f32, b: f32) -> f32 {
     }
 }
 
+/// The same in double precision.
+fn lesser(a: f64, b: f64) -> f64 {
+    match (a.is_nan(), b.is_nan()) {
+        (true, _) => b,
+        (_, true) => a,
+        _ if a.total_cmp(&b).is_lt() => a,
+        _ => b,
+    }
+}
+
 pub(super) fn find(opcode: &str) -> Option<(usize, Scalar)> {
     match opcode {
         // Without .rn a driver may contract; kernels are checked for that by `lint`, not here.
@@ -80,6 +90,9 @@ pub(super) fn find(opcode: &str) -> Option<(usize, Scalar)> {
         "fma.rn.f64" => {
             three!(|a: u64, b: u64, c: u64| double(a).mul_add(double(b), double(c)).to_bits())
         }
+        "rcp.rn.f64" => one!(|a: u64| (1.0 / double(a)).to_bits()),
+        "min.f64" => two!(|a: u64, b: u64| lesser(double(a), double(b)).to_bits()),
+        "max.f64" => two!(|a: u64, b: u64| (-lesser(-double(a), -double(b))).to_bits()),
         "sqrt.rn.f64" => one!(|a: u64| double(a).sqrt().to_bits()),
         "neg.f64" => one!(|a: u64| a ^ 1 << 63),
         "abs.f64" => one!(|a: u64| a & !(1 << 63)),

@@ -152,6 +152,19 @@ fn double_precision() {
     same("div.rn.f64", 2, |a, b, _| a / b);
     same("fma.rn.f64", 3, f64::mul_add);
     same("sqrt.rn.f64", 1, |a, _, _| a.sqrt());
+    same("rcp.rn.f64", 1, |a, _, _| 1.0 / a);
+    // The smaller or greater number, or the only one; -0 is smaller than 0.
+    fn ordered(a: f64, b: f64, smaller: bool) -> f64 {
+        let a_is_smaller = a < b || a == b && a.is_sign_negative();
+        match (a.is_nan(), b.is_nan()) {
+            (true, _) => b,
+            (_, true) => a,
+            _ if a_is_smaller == smaller => a,
+            _ => b,
+        }
+    }
+    same("min.f64", 2, |a, b, _| ordered(a, b, true));
+    same("max.f64", 2, |a, b, _| ordered(a, b, false));
     same("neg.f64", 1, |a, _, _| -a);
     same("abs.f64", 1, |a, _, _| a.abs());
     for (name, holds) in relations::<f64>() {

@@ -154,3 +154,21 @@ fn what_does_not_fit_is_refused() {
     );
     assert!(super::blocks(TypeId::Q8_0, &[], 0, 64).is_ok_and(|p| p.codes.is_empty()));
 }
+
+#[test]
+fn two_bit_rows_are_those_of_i2_s() {
+    // 384 columns: one block and a half, whose rest is filled up.
+    let (rows, columns) = (19, 384);
+    let packing = Packing::I2S(i2_s::Interleave::Usual);
+    let codes: Vec<i8> = bytes(rows * columns)
+        .iter()
+        .map(|b| (b % 3) as i8 - 1)
+        .collect();
+    let data = packing.pack(columns, rows, 0.5, &codes).expect("a matrix");
+    let tensor = TernaryData::new(packing, columns, rows, &data).expect("a matrix");
+    let expected = ternary(&tensor).expect("a layout");
+    let codes = &data[..rows * columns / 4];
+    assert_eq!(two_bits(codes, rows, columns), Ok(expected));
+    assert!(two_bits(codes, rows, columns + 1).is_err());
+    assert!(two_bits(&[], usize::MAX, columns).is_err());
+}

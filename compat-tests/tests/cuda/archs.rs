@@ -1,0 +1,115 @@
+//! Small random models of every architecture: on the emulated GPU they have the CPU's logits, or are refused by name.
+
+use std::fs;
+
+use trine::model::{LoadOptions, Model};
+use trine_compat_tests::models;
+use trine_compat_tests::ptx::Schedule;
+use trine_cuda::program::ProgramError;
+use trine_testkit::{is_long, names_in, testdata};
+
+use super::listing::Listing;
+use super::model::{hashes, limits};
+
+const TOKENS: [u32; 3] = [3, 60, 101];
+
+/// The model of a listing, with matrices in half floats.
+fn made(name: &str) -> Option<Model> {
+    let listing = fs::read_to_string(testdata(&format!("archs/{name}"))).expect("a listing");
+    let folder = trine_testkit::folder();
+    let [single, half] = ["F32", "F16"].map(|ty| folder.path().join(format!("{ty}.gguf")));
+    fs::write(&single, Listing::parse(&listing).file()).expect("room for the model");
+    let file = trine::open_file(&single, true).expect("a model");
+    let mut recipe = trine::Recipe::new(trine::Target::parse("F16").expect("a type"));
+    recipe.fallback = trine::quant::Fallback::Always;
+    trine::quantize(&file, &recipe, &half).expect("a smaller file");
+    let bytes = fs::read(&half).expect("the smaller file");
+    let options = LoadOptions {
+        repack: false,
+        ..LoadOptions::default()
+    };
+    // A few are refused by the engine itself.
+    Model::load(&trine_testkit::gguf::model(bytes), &options).ok()
+}
+
+/// Those that run; one that a change lets run or refuses has to be named or struck out here.
+const RUN: &[&str] = &[
+    "arcee-dense",
+    "baichuan-dense",
+    "bitnet-25-long",
+    "bitnet-b1.58-long",
+    "bitnet-long",
+    "chatglm-dense",
+    "cogvlm-dense",
+    "deci-dense",
+    "ernie4_5-moe",
+    "exaone-dense",
+    "exaone4-dense",
+    "glm4-dense",
+    "granite-dense",
+    "granite-long",
+    "granitemoe-dense",
+    "hunyuan-dense-dense",
+    "hunyuan_vl-dense",
+    "internlm2-dense",
+    "llama-dense",
+    "llama-long",
+    "maincoder-dense",
+    "minicpm-dense",
+    "mistral3-dense",
+    "nanbeige-dense",
+    "olmo2-dense",
+    "olmo2-long",
+    "openelm-dense",
+    "paddleocr-moe",
+    "pangu-embedded-dense",
+    "phi3-dense",
+    "phi3-long",
+    "phi3-short",
+    "plamo-dense",
+    "plamo3-dense",
+    "qwen-dense",
+    "qwen2-dense",
+    "qwen2-long",
+    "qwen2vl-dense",
+    "qwen3-dense",
+    "qwen3-long",
+    "qwen3tts-dense",
+    "qwen3vl-dense",
+    "seed_oss-dense",
+    "smollm3-dense",
+    "xverse-dense",
+];
+
+/// In the short form the logits of one of so many of them are compared.
+const SHORT: usize = 4;
+
+#[test]
+fn architectures_have_the_bits_of_the_cpu_or_are_refused() {
+    let mut run = Vec::new();
+    let mut names = names_in(&testdata("archs"));
+    names.sort();
+    for listing in names {
+        let Some(name) = listing.strip_suffix(".txt") else {
+            continue;
+        };
+        let Some(model) = made(&listing) else {
+            continue;
+        };
+        match model.record(limits(TOKENS.len())) {
+            Ok(_) => {}
+            Err(ProgramError::Missing(what)) => {
+                assert!(!what.is_empty() && !what.contains('\n'), "{name}: {what}");
+                continue;
+            }
+            Err(e) => panic!("{name}: {e}"),
+        }
+        if is_long() || run.len().is_multiple_of(SHORT) {
+            let expected = models::logits_sha256(&model, &TOKENS).expect("logits");
+            let found = hashes(&model, &TOKENS, &[2, 1], Schedule::InTurn);
+            assert_eq!(found, expected, "{name}");
+        }
+        run.push(name.to_owned());
+    }
+    assert_eq!(run, RUN);
+}

@@ -1,0 +1,314 @@
+//! Attention against trine's own, over caches of one cell and of thousands.
+
+use trine::Isa;
+use trine::kv::{self, PageLayout, PagePool};
+use trine::ops::attention::{Attention, Window};
+use trine_compat_tests::inputs::Rng;
+use trine_compat_tests::ptx::{Argument, Device, Fault, Module, Schedule};
+use trine_formats::types::num::f32_to_f16;
+
+use super::{bytes, launch};
+use crate::product::{assert_same, module};
+
+/// Queries of the last tokens of some sequences, and all their keys and values.
+pub struct Case {
+    pub kv_heads: usize,
+    /// Query heads for each of them.
+    pub shared: usize,
+    pub key_size: usize,
+    pub value_size: usize,
+    pub window: Option<Window>,
+    /// Of each sequence: cells before the pass, tokens of it.
+    pub sequences: Vec<(usize, usize)>,
+    pub q: Vec<f32>,
+    /// Of each sequence.
+    pub k: Vec<Vec<f32>>,
+    pub v: Vec<Vec<f32>>,
+}
+
+const SCALE: f32 = 0.125;
+
+impl Case {
+    pub fn new(
+        seed: u64,
+        (kv_heads, shared): (usize, usize),
+        (key_size, value_size): (usize, usize),
+        sequences: &[(usize, usize)],
+        window: Option<Window>,
+    ) -> Case {
+        let mut rng = Rng::new(seed);
+        let mut values = |n: usize, factor: f32| -> Vec<f32> {
+            (0..n).map(|_| factor * (2.0 * rng.unit() - 1.0)).collect()
+        };
+        let tokens: usize = sequences.iter().map(|s| s.1).sum();
+        let mut all = |size: usize, factor: f32| -> Vec<Vec<f32>> {
+            let each = sequences.iter();
+            each.map(|(before, now)| values((before + now) * kv_heads * size, factor))
+                .collect()
+        };
+        let (k, v) = (all(key_size, 3.0), all(value_size, 1.0));
+        Case {
+            kv_heads,
+            shared,
+            key_size,
+            value_size,
+            window,
+            sequences: sequences.to_vec(),
+            q: values(tokens * kv_heads * shared * key_size, 2.0),
+            k,
+            v,
+        }
+    }
+
+    /// What trine's attention gives.
+    pub fn expected(&self) -> Vec<f32> {
+        let layout = PageLayout::new(1, self.kv_heads, [self.key_size, self.value_size]);
+        let pages = PagePool::new(layout, 1000);
+        let isa = Isa::scalar();
+        let mut all: Vec<_> = self.sequences.iter().map(|_| pages.sequence()).collect();
+        let (key_row, value_row) = (
+            self.kv_heads * self.key_size,
+            self.kv_heads * self.value_size,
+        );
+        for (i, (seq, &(before, now))) in all.iter_mut().zip(&self.sequences).enumerate() {
+            for (from, count) in [(0, before), (before, now)] {
+                seq.reserve(count).expect("pages");
+                let rows = 0..count;
+                let mut parts = [kv::Rows { seq, rows }];
+                let k = &self.k[i][from * key_row..][..count * key_row];
+                let v = &self.v[i][from * value_row..][..count * value_row];
+                kv::store(isa, 0, &mut parts, k, v);
+                if from == 0 && before > 0 {
+                    seq.advance(count);
+                }
+            }
+        }
+        let mut end = 0;
+        let parts: Vec<kv::Rows<'_>> = all
+            .iter_mut()
+            .zip(&self.sequences)
+            .map(|(seq, (_, now))| {
+                let rows = end..end + now;
+                end = rows.end;
+                kv::Rows { seq, rows }
+            })
+            .collect();
+        let attention = Attention {
+            parts: &parts,
+            layer: 0,
+            n_head: self.kv_heads * self.shared,
+            scale: SCALE,
+            window: self.window,
+            rules: None,
+            isa,
+        };
+        attention.run(&self.q).to_vec()
+    }
+
+    /// What the checked-in kernels give.
+    pub fn run(&self, schedule: Schedule) -> Result<Vec<f32>, Fault> {
+        self.run_in(module("attention"), schedule)
+    }
+
+    /// What the kernels of a module give: keys and values of earlier tokens lie in their cells, those of the pass are stored.
+    pub fn run_in(&self, module: &Module, schedule: Schedule) -> Result<Vec<f32>, Fault> {
+        let most = self
+            .sequences
+            .iter()
+            .map(|(before, now)| before + now)
+            .max();
+        // One cell more than there is, which nobody writes or may read.
+        let context = most.expect("a sequence") + 1;
+        let mut device = Device::new();
+        let mut places = Vec::new();
+        for (sequence, &(before, now)) in self.sequences.iter().enumerate() {
+            places
+                .extend((before..before + now).map(|position| [sequence as u32, position as u32]));
+        }
+        let tokens = places.len();
+        let places = places
+            .iter()
+            .flatten()
+            .flat_map(|n| n.to_le_bytes())
+            .collect();
+        let places = Argument::Buffer(device.constant(places));
+        let heads = self.kv_heads * self.shared;
+        let cells = [(&self.k, self.key_size), (&self.v, self.value_size)].map(|(x, size)| {
+            let row = self.kv_heads * size;
+            let cells = device.empty(2 * self.sequences.len() * row * context);
+            let mut now = Vec::new();
+            for (sequence, (x, &(before, _))) in x.iter().zip(&self.sequences).enumerate() {
+                for (cell, x) in x.chunks_exact(row).enumerate() {
+                    if cell >= before {
+                        now.extend_from_slice(x);
+                        continue;
+                    }
+                    for (head, x) in x.chunks_exact(size).enumerate() {
+                        let at = ((sequence * self.kv_heads + head) * context + cell) * size;
+                        let halves: Vec<u8> = x
+                            .iter()
+                            .flat_map(|&x| f32_to_f16(x).to_le_bytes())
+                            .collect();
+                        device.fill(cells, 2 * at, &halves);
+                    }
+                }
+            }
+            let now = Argument::Buffer(device.constant(bytes(&now)));
+            let mut arguments = vec![now, Argument::Buffer(cells), places];
+            arguments.extend([self.kv_heads, size, context].map(|n| Argument::U32(n as u32)));
+            let blocks = [row.div_ceil(128) as u32, tokens as u32];
+            let kernel = (module, "store");
+            launch(&mut device, kernel, blocks, (128, 0), &arguments, schedule).map(|_| cells)
+        });
+        let [keys, values] = cells;
+        let q = device.constant(bytes(&self.q));
+        let work = device.empty(4 * tokens * heads * context);
+        let out = device.empty(4 * tokens * heads * self.value_size);
+        let (window, chunked) = self.window.map_or((0, false), |w| (w.size, w.chunked));
+        // The tokens in two launches, as many as there are of them.
+        for (first, count) in [(0, tokens.div_ceil(2)), (tokens.div_ceil(2), tokens / 2)] {
+            let mut arguments = [q, keys.clone()?, values.clone()?]
+                .map(Argument::Buffer)
+                .to_vec();
+            arguments.extend([places, Argument::Buffer(work), Argument::Buffer(out)]);
+            arguments.push(Argument::F32(SCALE));
+            let numbers = [
+                window,
+                usize::from(chunked),
+                heads,
+                self.kv_heads,
+                self.key_size,
+                self.value_size,
+                context,
+                first,
+            ];
+            arguments.extend(numbers.map(|n| Argument::U32(n as u32)));
+            if count > 0 {
+                let blocks = [heads as u32, count as u32];
+                let threads = (128, 4 * self.key_size as u32);
+                let kernel = (module, "attend");
+                launch(&mut device, kernel, blocks, threads, &arguments, schedule)?;
+            }
+        }
+        Ok(device.floats(out))
+    }
+
+    #[track_caller]
+    pub fn check(&self, what: &str) {
+        let expected = self.expected();
+        for schedule in [Schedule::InTurn, Schedule::Random(3), Schedule::Last(1)] {
+            let found = self.run(schedule).unwrap_or_else(|e| panic!("{what}: {e}"));
+            assert_same(&found, &expected, what);
+        }
+    }
+}
+
+const MOVING: Option<Window> = Some(Window {
+    size: 5,
+    chunked: false,
+});
+const STANDING: Option<Window> = Some(Window {
+    size: 6,
+    chunked: true,
+});
+
+#[test]
+fn few_cells() {
+    // One cell; ends of groups of four; several tokens, whose windows begin in the middle of a group.
+    for window in [None, MOVING, STANDING] {
+        for (before, now) in [(0, 1), (0, 2), (3, 1), (4, 1), (0, 9), (11, 7), (130, 3)] {
+            let case = Case::new(7, (2, 2), (32, 32), &[(before, now)], window);
+            case.check(&format!("{before} + {now} cells, {window:?}"));
+        }
+    }
+}
+
+#[test]
+fn heads_of_all_sizes_and_shares() {
+    for (heads, sizes) in [
+        ((1, 1), (2, 1)),
+        ((3, 1), (64, 64)),
+        ((1, 5), (80, 48)),
+        ((2, 4), (128, 160)),
+        ((1, 2), (256, 256)),
+    ] {
+        Case::new(8, heads, sizes, &[(20, 2)], None).check(&format!("{heads:?} of {sizes:?}"));
+    }
+}
+
+#[test]
+fn sequences_of_one_pass() {
+    let sequences = [(70, 3), (0, 5), (127, 1), (1, 2)];
+    Case::new(
+        9,
+        (2, 3),
+        (16, 16),
+        &sequences,
+        Some(Window {
+            size: 40,
+            chunked: false,
+        }),
+    )
+    .check("four sequences");
+}
+
+#[test]
+fn thousands_of_cells() {
+    for window in [
+        None,
+        Some(Window {
+            size: 1000,
+            chunked: false,
+        }),
+    ] {
+        Case::new(10, (1, 2), (16, 16), &[(4096, 1)], window)
+            .check(&format!("4097 cells, {window:?}"));
+    }
+}
+
+#[test]
+fn equal_scores_and_cells_that_are_no_numbers() {
+    let new = || Case::new(11, (1, 2), (16, 16), &[(37, 2)], None);
+    let mut equal = new();
+    equal.k[0].fill(0.75);
+    equal.check("all scores are equal");
+    let mut zero = new();
+    zero.q.fill(0.0);
+    zero.v[0].fill(-0.0);
+    zero.check("all scores are zero");
+    // Two cells share the greatest score, and everything else vanishes beside them.
+    let mut two = new();
+    two.k[0].fill(-200.0);
+    for cell in [5, 30] {
+        two.k[0][16 * cell..][..16].fill(200.0);
+    }
+    two.q.fill(1.0);
+    two.check("two greatest scores");
+    for (value, what) in [
+        (f32::NAN, "NaN"),
+        (f32::INFINITY, "infinity"),
+        (1e6, "more than a half holds"),
+    ] {
+        let mut key = new();
+        key.k[0][16 * 9 + 3] = value;
+        key.check(&format!("a key of {what}"));
+        let mut of_value = new();
+        of_value.v[0][16 * 20 + 2] = value;
+        of_value.check(&format!("a value of {what}"));
+        let mut query = new();
+        query.q[4] = value;
+        query.check(&format!("a query of {what}"));
+        // Behind the window nobody sees it.
+        let mut hidden = Case::new(12, (1, 2), (16, 16), &[(37, 2)], MOVING);
+        hidden.k[0][16 * 9 + 3] = value;
+        hidden.v[0][16 * 20 + 2] = value;
+        hidden.check(&format!("{what} out of sight"));
+    }
+}
+
+#[test]
+fn many_totals() {
+    // Of so many totals some lie so near to the middle of two floats that one thread has to add them in order.
+    let sequences: Vec<(usize, usize)> = (0..40).map(|i| (200 + i, 1)).collect();
+    Case::new(13, (1, 4), (4, 2), &sequences, None).check("totals");
+}

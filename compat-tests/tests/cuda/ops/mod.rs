@@ -1,0 +1,151 @@
+//! Everything of a model but the products of bytes: the kernels' bits are those of trine's own operations on the CPU.
+
+mod attention;
+mod elements;
+mod mistakes;
+mod products;
+mod quantize;
+
+use trine_compat_tests::ptx::{
+    Argument, Device, Emulated, Fault, Launch, Module, Report, Schedule,
+};
+use trine_cuda::program::{Limits, Matrix, ProgramError, Recorder, Span};
+use trine_cuda::run::{Runner, Token};
+use trine_formats::types::TypeId;
+
+/// What a recorded operation makes of rows of floats.
+struct Case<'a> {
+    /// Rows of so many values.
+    rows: &'a [f32],
+    columns: usize,
+    /// Values of a row of the result.
+    results: usize,
+    schedule: Schedule,
+}
+
+impl<'a> Case<'a> {
+    fn new(rows: &'a [f32], columns: usize) -> Case<'a> {
+        Case {
+            rows,
+            columns,
+            results: columns,
+            schedule: Schedule::Random(1),
+        }
+    }
+
+    /// The rows of the result. The input comes from a table of floats, whose rows are the tokens in turn; where there are more rows
+    /// than logits of one, in several passes.
+    #[track_caller]
+    fn run(
+        &self,
+        record: impl Fn(&mut Recorder<'a>, Span) -> Result<Span, ProgramError>,
+    ) -> Vec<f32> {
+        let parts = self.rows.chunks(self.columns * self.results);
+        let part = |rows| {
+            let device = Emulated::new().expect("PTX");
+            let case = Case { rows, ..*self };
+            let done = case.run_on(device, &record);
+            done.unwrap_or_else(|e| panic!("{e}"))
+        };
+        parts.flat_map(part).collect()
+    }
+
+    /// The same on a device that may have a mistake.
+    fn run_on(
+        &self,
+        mut device: Emulated,
+        record: impl Fn(&mut Recorder<'a>, Span) -> Result<Span, ProgramError>,
+    ) -> Result<Vec<f32>, Box<dyn std::error::Error>> {
+        device.schedule = self.schedule;
+        let tokens = self.rows.len() / self.columns;
+        let vocabulary = self.results;
+        let mut table: Vec<u8> = self.rows.iter().flat_map(|x| x.to_le_bytes()).collect();
+        let rows = tokens.max(vocabulary);
+        table.resize(4 * rows * self.columns, 0);
+        let limits = Limits {
+            tokens,
+            wanted: tokens,
+            context: tokens,
+            sequences: 1,
+        };
+        // A table of the function alone would not live as long as what the caller records.
+        let table: &'static [u8] = table.leak();
+        let mut recorder = Recorder::new(limits, vocabulary)?;
+        let x = recorder.embed(Matrix {
+            name: "rows",
+            ty: TypeId::F32,
+            rows,
+            columns: self.columns,
+            data: table,
+            scale: 1.0,
+        })?;
+        let y = record(&mut recorder, x)?;
+        let wanted = recorder.take_wanted(y)?;
+        let (program, weights) = recorder.finish(wanted)?;
+        let mut runner = Runner::new(device, program, &weights)?;
+        let tokens: Vec<Token> = (0..tokens)
+            .map(|row| Token {
+                id: row as u32,
+                sequence: 0,
+            })
+            .collect();
+        let all: Vec<usize> = (0..tokens.len()).collect();
+        Ok(runner.pass(&tokens, &all, &|_, _| Vec::new())?)
+    }
+}
+
+/// Runs one kernel of a module.
+fn launch(
+    device: &mut Device,
+    (module, kernel): (&Module, &str),
+    blocks: [u32; 2],
+    (threads, shared): (u32, u32),
+    arguments: &[Argument],
+    schedule: Schedule,
+) -> Result<Report, Fault> {
+    let launch = Launch {
+        blocks: [blocks[0], blocks[1], 1],
+        threads: [threads, 1, 1],
+        shared,
+        arguments,
+        schedule,
+        ..Launch::default()
+    };
+    device.launch(module, kernel, &launch)
+}
+
+/// Little-endian bytes of floats.
+fn bytes(x: &[f32]) -> Vec<u8> {
+    x.iter().flat_map(|x| x.to_le_bytes()).collect()
+}
+
+/// Rows that hurt: zeros, equal values, values of any size and numbers that are none.
+fn rows(columns: usize, seed: u64) -> Vec<f32> {
+    let mut rng = trine_compat_tests::inputs::Rng::new(seed);
+    let mut row = |f: &mut dyn FnMut(usize, f32) -> f32| -> Vec<f32> {
+        (0..columns).map(|i| f(i, 2.0 * rng.unit() - 1.0)).collect()
+    };
+    [
+        row(&mut |_, x| x),
+        row(&mut |_, x| 100.0 * x * x * x),
+        row(&mut |_, _| 0.0),
+        row(&mut |i, _| if i % 2 == 0 { -0.0 } else { 0.0 }),
+        row(&mut |_, _| -2.5),
+        row(&mut |i, x| if i == columns / 3 { f32::NAN } else { x }),
+        row(&mut |i, x| if i == columns - 1 { f32::NAN } else { x }),
+        row(&mut |i, x| if i == 1 { f32::INFINITY } else { x }),
+        row(&mut |i, x| if i % 7 == 3 { f32::NEG_INFINITY } else { x }),
+        row(&mut |_, x| x * 1e-42),
+        row(&mut |_, x| x * 3e38),
+        row(&mut |i, x| x * [1e-30, 1.0, 1e30, 1e-3][i % 4]),
+        // The greatest magnitude twice, with both signs, in the middle and at the end.
+        row(&mut |i, x| match i {
+            5 => -3.5,
+            i if i == columns - 2 => 3.5,
+            _ => x,
+        }),
+        // Halves between integers, once scaled.
+        row(&mut |i, _| (i % 255) as f32 - 127.0 + 0.5 * (i % 2) as f32),
+    ]
+    .concat()
+}

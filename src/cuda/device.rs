@@ -1,0 +1,87 @@
+//! What a device has to do so that launches which were planned can run on it: give memory, fill it, start kernels, give results
+//! back. A driver implements it, and so does the emulator of the tests.
+//!
+//! A device does one thing after the other, in the order of the calls: a kernel sees what earlier calls have written,
+//! and [`Device::download`] waits for all of them. Nothing more is asked of it; which kernel, grid and arguments come next is said by
+//! plans, which know no device.
+
+use std::error::Error;
+
+use crate::plan::Launch;
+
+/// An argument of a kernel.
+#[derive(Debug)]
+pub enum Argument<'a, B> {
+    /// The address of a byte of a buffer, counted from its start.
+    Address(&'a B, usize),
+    /// 32 bits without or with a sign.
+    U32(u32),
+    /// A number in single precision.
+    F32(f32),
+}
+
+// Derived ones would ask the same of buffers, of which arguments have but a reference.
+impl<B> Clone for Argument<'_, B> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<B> Copy for Argument<'_, B> {}
+
+/// A GPU, or what stands for one.
+pub trait Device {
+    /// A range of its memory, at least 256 bytes aligned. Dropping it gives the memory back.
+    type Buffer;
+    /// Why something could not be done, in one line.
+    type Error: Error + Send + Sync + 'static;
+
+    /// Bytes of memory that can still be had.
+    ///
+    /// # Errors
+    /// The device does not say.
+    fn free_memory(&self) -> Result<u64, Self::Error>;
+
+    /// Memory that holds `bytes` and that no kernel writes: weights and tables.
+    ///
+    /// # Errors
+    /// There is no memory left.
+    fn constant(&mut self, bytes: &[u8]) -> Result<Self::Buffer, Self::Error>;
+
+    /// `bytes` bytes of memory, one or more, with anything in them: kernels or [`Device::upload`] write them before they are read.
+    ///
+    /// # Errors
+    /// There is no memory left.
+    fn allocate(&mut self, bytes: usize) -> Result<Self::Buffer, Self::Error>;
+
+    /// Writes `bytes` into a buffer of [`Device::allocate`] from byte `at` on.
+    ///
+    /// # Errors
+    /// They end behind its end, or the device has failed.
+    fn upload(&mut self, to: &mut Self::Buffer, at: usize, bytes: &[u8])
+    -> Result<(), Self::Error>;
+
+    /// Starts a kernel with arguments in its order, each as large as the kernel's own.
+    ///
+    /// Kernels read and write no byte beyond what the plans of this crate hand them. That is a promise of the plans: a driver
+    /// cannot check it, the emulator does so byte by byte.
+    ///
+    /// # Errors
+    /// The device has no such kernel or not what it takes, or something that was started before has failed.
+    fn launch(
+        &mut self,
+        launch: &Launch,
+        arguments: &[Argument<'_, Self::Buffer>],
+    ) -> Result<(), Self::Error>;
+
+    /// Waits for all that was started, and reads from byte `at` of a buffer on until `bytes` are full.
+    ///
+    /// # Errors
+    /// They end behind the buffer's end, or something that was started has failed.
+    fn download(
+        &mut self,
+        from: &Self::Buffer,
+        at: usize,
+        bytes: &mut [u8],
+    ) -> Result<(), Self::Error>;
+}

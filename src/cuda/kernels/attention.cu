@@ -1,0 +1,127 @@
+// Rotary embedding, keys and values, and attention over them, in the order of src/ops/attention.
+#include "elements.cuh"
+#include "sums.cuh"
+
+constexpr int THREADS = 128;
+
+// Rotates pairs of every head: (a, b) to (a cos - b sin, a sin + b cos). Pairs are neighbours, or lie `pairs` elements apart.
+// `table` holds cosine and sine of each token's pairs; elements behind them keep their value. A thread for each pair.
+extern "C" __global__ void __launch_bounds__(THREADS)
+    rope(float *x, const float2 *table, int heads, int head_size, int pairs, int neighbours) {
+  const int i = blockIdx.x * THREADS + threadIdx.x, token = blockIdx.y;
+  if (i >= heads * pairs)
+    return;
+  const int head = i / pairs, pair = i % pairs;
+  float *at = x + ((u64)token * heads + head) * head_size + (neighbours ? 2 * pair : pair);
+  const int apart = neighbours ? 1 : pairs;
+  const float2 turn = table[(u64)token * pairs + pair];
+  const float a = at[0], b = at[apart];
+  at[0] = __fsub_rn(__fmul_rn(a, turn.x), __fmul_rn(b, turn.y));
+  at[apart] = __fadd_rn(__fmul_rn(a, turn.y), __fmul_rn(b, turn.x));
+}
+
+// Where a head's cells begin: [sequence][head][cell][element].
+INLINE u64 cells_of(u32 sequence, int head, int heads, int context, int size) {
+  return ((u64)sequence * heads + head) * context * size;
+}
+
+// Puts the keys or values of a pass, in half precision, into the cells of their sequences and positions.
+// `places` holds sequence and position of each token.
+extern "C" __global__ void __launch_bounds__(THREADS)
+    store(const float *x, u16 *cells, const uint2 *places, int heads, int size, int context) {
+  const int i = blockIdx.x * THREADS + threadIdx.x, token = blockIdx.y;
+  if (i >= heads * size)
+    return;
+  const uint2 place = places[token];
+  cells[cells_of(place.x, i / size, heads, context, size) + (u64)place.y * size + i % size] =
+      half_bits(x[(u64)token * heads * size + i]);
+}
+
+// One head of one token, whose cells are those from `begin` on; its own is the last. Scores and exponentials stand in `work`, a row
+// of `context` floats for each head and token.
+//
+// score = f32(sum of q k), products of halves exact, the sum in double precision and order, lanes are cells;
+// w = score * scale + 0, e = pexp(w - max w); the total in double precision over groups of four cells counted from cell 0, each
+// added as (e0 + e1) + (e2 + e3); out = f32(sum of half(e * f32(1 / total)) v), cells in order, lanes are elements.
+// `first` is the token that block 0 has: passes of many tokens are launched in parts, so that `work` stays small.
+extern "C" __global__ void __launch_bounds__(THREADS)
+    attend(const float *q, const u16 *keys, const u16 *values, const uint2 *places, float *work, float *out, float scale,
+           u32 window, int chunked, int heads, int kv_heads, int key_size, int value_size, int context, int first) {
+  __shared__ Exchange<THREADS> shared;
+  extern __shared__ float query[];
+  const int head = blockIdx.x, token = first + blockIdx.y, kv_head = head / (heads / kv_heads);
+  const uint2 place = places[token];
+  const int end = place.y + 1;
+  int begin = 0;
+  if (window)
+    begin = chunked ? place.y / window * window : max(0, end - (int)window);
+  keys += cells_of(place.x, kv_head, kv_heads, context, key_size);
+  values += cells_of(place.x, kv_head, kv_heads, context, value_size);
+  work += ((u64)blockIdx.y * heads + head) * context;
+
+  for (int i = threadIdx.x; i < key_size; i += THREADS)
+    query[i] = half_value(half_bits(q[((u64)token * heads + head) * key_size + i]));
+  __syncthreads();
+  float most = __uint_as_float(0xff800000);
+  for (int cell = begin + threadIdx.x; cell < end; cell += THREADS) {
+    const u32 *key = (const u32 *)(keys + (u64)cell * key_size);
+    double score = 0.0;
+    for (int i = 0; i < key_size / 2; ++i) {
+      u32 both = key[i];
+      score = __dadd_rn(score, (double)__fmul_rn(half_value(both), query[2 * i]));
+      score = __dadd_rn(score, (double)__fmul_rn(half_value(both >> 16), query[2 * i + 1]));
+    }
+    float w = __fadd_rn(__fmul_rn((float)score, scale), 0.0f);
+    work[cell] = w;
+    most = w > most ? w : most;
+  }
+  most = largest<THREADS>(shared, most);
+
+  // A group of four cells for each thread; those that are not seen count as zero.
+  const int groups = (end + 3) / 4;
+  double mine = 0.0;
+  __syncthreads();
+  for (int group = begin / 4 + threadIdx.x; group < groups; group += THREADS) {
+    float e[4];
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      int cell = 4 * group + i;
+      e[i] = 0.0f;
+      if (cell >= begin && cell < end)
+        work[cell] = e[i] = pexp(__fsub_rn(work[cell], most));
+    }
+    mine = __dadd_rn(mine, (double)__fadd_rn(__fadd_rn(e[0], e[1]), __fadd_rn(e[2], e[3])));
+  }
+  // As for norms: no term is negative, so where both ends of what the sum can be give the same float, the order does not matter.
+  const double total = sum_in_pairs<THREADS>(shared, mine);
+  const double error = __dmul_rn(__dmul_rn(total, (double)(groups - begin / 4)), 0x1p-52);
+  float inverse = (float)__ddiv_rn(1.0, __dadd_rn(total, error));
+  if (inverse != (float)__ddiv_rn(1.0, __dsub_rn(total, error))) {
+    __syncthreads();
+    if (threadIdx.x == 0) {
+      double in_order = 0.0;
+      for (int group = begin / 4; group < groups; ++group) {
+        float e[4];
+#pragma unroll
+        for (int i = 0; i < 4; ++i) {
+          int cell = 4 * group + i;
+          e[i] = cell >= begin && cell < end ? work[cell] : 0.0f;
+        }
+        in_order = __dadd_rn(in_order, (double)__fadd_rn(__fadd_rn(e[0], e[1]), __fadd_rn(e[2], e[3])));
+      }
+      shared.values[0] = (float)__ddiv_rn(1.0, in_order);
+    }
+    __syncthreads();
+    inverse = shared.values[0];
+  }
+  __syncthreads();
+  for (int cell = begin + threadIdx.x; cell < end; cell += THREADS)
+    work[cell] = half_value(half_bits(__fmul_rn(work[cell], inverse)));
+  __syncthreads();
+  for (int i = threadIdx.x; i < value_size; i += THREADS) {
+    double sum = 0.0;
+    for (int cell = begin; cell < end; ++cell)
+      sum = __dadd_rn(sum, (double)__fmul_rn(work[cell], half_value(values[(u64)cell * value_size + i])));
+    out[((u64)token * heads + head) * value_size + i] = (float)sum;
+  }
+}

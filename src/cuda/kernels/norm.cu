@@ -1,0 +1,90 @@
+// Norms of rows, and the sums and products of single elements between products of matrices.
+#include "sums.cuh"
+
+constexpr int THREADS = 256;
+
+// The mean of the squares, which are rounded to single precision and added in double precision in their order, rounded.
+//
+// No term is negative, so any two orders of a sum of n terms differ by less than n 2^-52 of it. Where the mean is the same float at
+// both ends of that interval, the order does not matter; where it is not, one thread adds in order.
+INLINE float mean_of_squares(Exchange<THREADS> &shared, const float *x, int n) {
+  double mine = 0.0;
+  for (int i = threadIdx.x; i < n; i += THREADS)
+    mine = __dadd_rn(mine, (double)__fmul_rn(x[i], x[i]));
+  double sum = sum_in_pairs<THREADS>(shared, mine), count = (double)n;
+  double error = __dmul_rn(__dmul_rn(sum, count), 0x1p-52);
+  float least = (float)__ddiv_rn(__dsub_rn(sum, error), count);
+  float most = (float)__ddiv_rn(__dadd_rn(sum, error), count);
+  if (least == most)
+    return least;
+  __syncthreads();
+  if (threadIdx.x == 0) {
+    double in_order = 0.0;
+    for (int i = 0; i < n; ++i)
+      in_order = __dadd_rn(in_order, (double)__fmul_rn(x[i], x[i]));
+    shared.values[0] = (float)__ddiv_rn(in_order, count);
+  }
+  __syncthreads();
+  return shared.values[0];
+}
+
+// out = (x * r) * gain, r = 1 / sqrt(mean of squares + eps): one row of n elements for each block of threads. `parts` rows of
+// gains follow each other and belong to the rows in turn. `out` may be `x`.
+extern "C" __global__ void __launch_bounds__(THREADS)
+    rms_norm(const float *x, const float *gains, float *out, float eps, int n, int parts) {
+  __shared__ Exchange<THREADS> shared;
+  const u64 row = (u64)blockIdx.x * n;
+  x += row;
+  out += row;
+  gains += (u64)(blockIdx.x % parts) * n;
+  float mean = mean_of_squares(shared, x, n);
+  float r = __fdiv_rn(1.0f, __fsqrt_rn(__fadd_rn(mean, eps)));
+  for (int i = threadIdx.x; i < n; i += THREADS)
+    out[i] = __fmul_rn(__fmul_rn(x[i], r), gains[i]);
+}
+
+// The same of x += y.
+extern "C" __global__ void __launch_bounds__(THREADS)
+    add_rms_norm(float *x, const float *y, const float *gains, float *out, float eps, int n) {
+  __shared__ Exchange<THREADS> shared;
+  const u64 row = (u64)blockIdx.x * n;
+  x += row;
+  y += row;
+  out += row;
+  for (int i = threadIdx.x; i < n; i += THREADS)
+    x[i] = __fadd_rn(x[i], y[i]);
+  __syncthreads();
+  float mean = mean_of_squares(shared, x, n);
+  float r = __fdiv_rn(1.0f, __fsqrt_rn(__fadd_rn(mean, eps)));
+  for (int i = threadIdx.x; i < n; i += THREADS)
+    out[i] = __fmul_rn(__fmul_rn(x[i], r), gains[i]);
+}
+
+// x += y, `count` elements.
+extern "C" __global__ void __launch_bounds__(THREADS) add(float *x, const float *y, int count) {
+  const u64 i = (u64)blockIdx.x * THREADS + threadIdx.x;
+  if (i < count)
+    x[i] = __fadd_rn(x[i], y[i]);
+}
+
+// Adds a row of n elements to every row of x.
+extern "C" __global__ void __launch_bounds__(THREADS) add_row(float *x, const float *row, int n, int count) {
+  const u64 i = (u64)blockIdx.x * THREADS + threadIdx.x;
+  if (i < count)
+    x[i] = __fadd_rn(x[i], row[i % n]);
+}
+
+// x *= factor.
+extern "C" __global__ void __launch_bounds__(THREADS) scale(float *x, float factor, int count) {
+  const u64 i = (u64)blockIdx.x * THREADS + threadIdx.x;
+  if (i < count)
+    x[i] = __fmul_rn(x[i], factor);
+}
+
+// Rows `numbers` of x, each of n elements.
+extern "C" __global__ void __launch_bounds__(THREADS)
+    take_rows(const float *x, const u32 *numbers, float *out, int n) {
+  const int i = blockIdx.x * THREADS + threadIdx.x;
+  if (i < n)
+    out[(u64)blockIdx.y * n + i] = x[(u64)numbers[blockIdx.y] * n + i];
+}

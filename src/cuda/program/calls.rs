@@ -1,0 +1,374 @@
+//! Operations to launches.
+
+use super::memory::{Quants, Value};
+use super::operation::{Attend, Operation, Placed};
+use super::{Call, Operand, Program, ProgramError, fixed};
+use crate::pack::activations::GROUP;
+use crate::plan::{self, Launch};
+use crate::ptx::{ATTENTION, EMBED, GATE, NORM, QUANTIZE, Text};
+use trine_formats::types::TypeId;
+
+/// Threads of a block, where one element belongs to each.
+const ELEMENTS: usize = 256;
+/// The same for heads.
+const OF_HEADS: usize = 128;
+/// Threads of a block that quantizes a part of a row.
+const WARP: usize = 32;
+/// The most blocks along y.
+const MOST_BLOCKS: usize = 65535;
+/// Bytes of scores that a launch of attention may need, unless one token needs more.
+const SCORES: usize = 64 << 20;
+
+/// The launches of a pass.
+pub(super) fn of(
+    program: &Program,
+    tokens: usize,
+    wanted: usize,
+) -> Result<Vec<Call>, ProgramError> {
+    let limits = program.limits;
+    if tokens > limits.tokens || wanted > limits.wanted || tokens == 0 || wanted == 0 {
+        return Err(ProgramError::TooLarge(format!(
+            "a pass of {tokens} tokens with {wanted} rows of logits, where 1 to {} and 1 to {} have memory,",
+            limits.tokens, limits.wanted
+        )));
+    }
+    let mut pass = Pass {
+        program,
+        tokens,
+        wanted,
+        calls: Vec::new(),
+    };
+    for operation in &program.operations {
+        pass.call(operation)?;
+    }
+    Ok(pass.calls)
+}
+
+/// Bytes of memory that launches need beside values, at most.
+pub(super) fn work(program: &Program) -> Result<usize, ProgramError> {
+    let limits = program.limits;
+    let mut most = GROUP;
+    for operation in &program.operations {
+        match operation {
+            Operation::Product { matrix, from, .. } => {
+                let rows = program.values[*from].rows;
+                let tokens = rows.count(limits.tokens, limits.wanted);
+                // Few tokens may share the columns where many do not.
+                for tokens in [tokens.min(8), tokens.min(16), tokens] {
+                    let plan = plan::product(matrix.ty, matrix.rows, matrix.columns, tokens)?;
+                    most = most.max(plan.workspace);
+                }
+            }
+            Operation::Attend(a) => {
+                let row = scores(program, a)?;
+                most = most.max(row * at_once(row).min(limits.tokens));
+            }
+            _ => {}
+        }
+    }
+    Ok(most)
+}
+
+/// Bytes of the scores of a token.
+fn scores(program: &Program, a: &Attend) -> Result<usize, ProgramError> {
+    super::memory::size(&[a.heads, program.limits.context, 4], "scores")
+}
+
+/// Tokens whose scores are computed by one launch.
+fn at_once(row: usize) -> usize {
+    (SCORES / row.max(1)).clamp(1, MOST_BLOCKS)
+}
+
+/// The launches of one pass, so far.
+struct Pass<'p> {
+    program: &'p Program,
+    tokens: usize,
+    wanted: usize,
+    calls: Vec<Call>,
+}
+
+impl Pass<'_> {
+    fn value(&self, number: usize) -> Value {
+        self.program.values[number]
+    }
+
+    /// The memory of a value.
+    fn at(&self, number: usize) -> Operand {
+        Operand::Memory(self.value(number).memory, 0)
+    }
+
+    /// Rows of a value in this pass.
+    fn rows(&self, number: usize) -> usize {
+        self.value(number).rows.count(self.tokens, self.wanted)
+    }
+
+    /// Adds a launch of blocks along x and y.
+    fn launch(
+        &mut self,
+        (module, kernel): (Text, &str),
+        [x, y]: [usize; 2],
+        (threads, shared): (usize, usize),
+        operands: Vec<Operand>,
+    ) -> Result<(), ProgramError> {
+        let too_large = || ProgramError::TooLarge(format!("{kernel} on {x} x {y} blocks"));
+        let axis = |n: usize, most: usize| {
+            let n = Some(n).filter(|&n| n > 0 && n <= most);
+            n.and_then(|n| u32::try_from(n).ok()).ok_or_else(too_large)
+        };
+        let blocks = [axis(x, i32::MAX as usize)?, axis(y, MOST_BLOCKS)?, 1];
+        self.calls.push(Call {
+            launch: Launch {
+                module,
+                kernel: kernel.to_owned(),
+                blocks,
+                threads: threads as u32,
+                shared: shared as u32,
+            },
+            operands,
+        });
+        Ok(())
+    }
+
+    /// Adds a launch with a thread for each element of a value.
+    fn each(
+        &mut self,
+        kernel: (Text, &str),
+        value: usize,
+        mut operands: Vec<Operand>,
+    ) -> Result<(), ProgramError> {
+        let count = self.rows(value) * self.value(value).columns;
+        operands.push(int(count));
+        let blocks = [count.div_ceil(ELEMENTS), 1];
+        self.launch(kernel, blocks, (ELEMENTS, 0), operands)
+    }
+
+    fn call(&mut self, operation: &Operation) -> Result<(), ProgramError> {
+        let tokens = self.tokens;
+        match *operation {
+            Operation::Embed { kernel, table, to } => {
+                let n = self.value(to).columns;
+                let operands = vec![memory(table), memory(fixed::TOKENS), self.at(to), int(n)];
+                let blocks = [n.div_ceil(ELEMENTS), tokens];
+                self.launch((EMBED, kernel), blocks, (ELEMENTS, 0), operands)
+            }
+            Operation::Norm {
+                from,
+                gains,
+                parts,
+                eps,
+                to,
+            } => {
+                let row = self.program.memories[gains].bytes / 4 / parts;
+                let count = self.rows(from) * self.value(from).columns / row;
+                let operands = vec![
+                    self.at(from),
+                    memory(gains),
+                    self.at(to),
+                    Operand::F32(eps),
+                    int(row),
+                    int(parts),
+                ];
+                self.launch((NORM, "rms_norm"), [count, 1], (ELEMENTS, 0), operands)
+            }
+            Operation::AddNorm {
+                x,
+                y,
+                gains,
+                eps,
+                to,
+            } => {
+                let operands = vec![
+                    self.at(x),
+                    self.at(y),
+                    memory(gains),
+                    self.at(to),
+                    Operand::F32(eps),
+                    int(self.value(x).columns),
+                ];
+                let blocks = [self.rows(x), 1];
+                self.launch((NORM, "add_rms_norm"), blocks, (ELEMENTS, 0), operands)
+            }
+            Operation::Add { to, from } => {
+                self.each((NORM, "add"), to, vec![self.at(to), self.at(from)])
+            }
+            Operation::AddRow { to, row } => {
+                let n = int(self.value(to).columns);
+                self.each((NORM, "add_row"), to, vec![self.at(to), memory(row), n])
+            }
+            Operation::Scale { to, factor } => {
+                let operands = vec![self.at(to), Operand::F32(factor)];
+                self.each((NORM, "scale"), to, operands)
+            }
+            Operation::Take { from, to } => {
+                let n = self.value(to).columns;
+                let operands = vec![self.at(from), memory(fixed::WANTED), self.at(to), int(n)];
+                let blocks = [n.div_ceil(ELEMENTS), self.wanted];
+                self.launch((NORM, "take_rows"), blocks, (ELEMENTS, 0), operands)
+            }
+            Operation::Quantize { from, quants, to } => self.quantize(from, quants, to),
+            Operation::Product { matrix, from, to } => self.product(&matrix, from, to),
+            Operation::Rotate {
+                x,
+                table,
+                pairs,
+                neighbours,
+                heads,
+            } => {
+                let operands = vec![
+                    self.at(x),
+                    memory(table),
+                    int(heads),
+                    int(self.value(x).columns / heads),
+                    int(pairs),
+                    int(neighbours.into()),
+                ];
+                let blocks = [(heads * pairs).div_ceil(OF_HEADS), tokens];
+                self.launch((ATTENTION, "rope"), blocks, (OF_HEADS, 0), operands)
+            }
+            Operation::Store { from, cells, heads } => {
+                let n = self.value(from).columns;
+                let operands = vec![
+                    self.at(from),
+                    memory(cells),
+                    memory(fixed::PLACES),
+                    int(heads),
+                    int(n / heads),
+                    int(self.program.limits.context),
+                ];
+                let blocks = [n.div_ceil(OF_HEADS), tokens];
+                self.launch((ATTENTION, "store"), blocks, (OF_HEADS, 0), operands)
+            }
+            Operation::Attend(attend) => self.attend(&attend),
+            Operation::Gate { function, gate, up } => {
+                let kernel = function.kernel();
+                match up {
+                    Some(up) => self.each((GATE, kernel), gate, vec![self.at(gate), self.at(up)]),
+                    None => {
+                        let alone = format!("{kernel}_alone");
+                        self.each((GATE, &alone), gate, vec![self.at(gate)])
+                    }
+                }
+            }
+        }
+    }
+
+    fn quantize(&mut self, from: usize, quants: Quants, to: usize) -> Result<(), ProgramError> {
+        let (rows, columns) = (self.rows(from), self.value(from).columns);
+        let padded = rows.next_multiple_of(8);
+        let mut operands = vec![self.at(from)];
+        operands.extend(self.quants(to)?);
+        let (kernel, blocks, threads) = match quants {
+            Quants::Q8K => ("quantize_q8_k", [columns / GROUP, padded], WARP),
+            Quants::Q8_0 => ("quantize_q8_0", [columns.div_ceil(GROUP), padded], WARP),
+            Quants::Bytes { floored } => {
+                operands.push(int(floored.into()));
+                ("quantize_bytes", [padded, 1], ELEMENTS)
+            }
+        };
+        operands.extend([int(columns), int(rows)]);
+        self.launch((QUANTIZE, kernel), blocks, (threads, 0), operands)
+    }
+
+    /// Quants, scales and sums of a value.
+    fn quants(&self, number: usize) -> Result<[Operand; 3], ProgramError> {
+        let value = self.value(number);
+        let [scales, sums, _] = value.parts(&self.program.limits)?;
+        Ok([0, scales, sums].map(|at| Operand::Memory(value.memory, at)))
+    }
+
+    fn product(&mut self, matrix: &Placed, from: usize, to: usize) -> Result<(), ProgramError> {
+        let tokens = self.rows(to);
+        let plan = plan::product(matrix.ty, matrix.rows, matrix.columns, tokens)?;
+        let (out, work) = (self.at(to), memory(fixed::WORK));
+        let shape = [matrix.rows, matrix.columns, tokens].map(int);
+        let [rows, _, count] = shape;
+        let codes = memory(matrix.memory);
+        let mut operands = vec![codes];
+        if matrix.ty == TypeId::F16 {
+            operands.extend([self.at(from), out, shape[0], shape[1]]);
+            self.calls.push(Call {
+                launch: plan.product,
+                operands,
+            });
+            return Ok(());
+        }
+        let [quants, scales, sums] = self.quants(from)?;
+        let per_tensor = matrix.ty.info().is_some_and(|info| info.is_per_tensor());
+        let ternary = [
+            Operand::F32(matrix.scale),
+            int((matrix.ty != TypeId::I2_S).into()),
+        ];
+        match matrix.ty {
+            TypeId::Q4_K | TypeId::Q6_K => operands.extend([quants, scales, out]),
+            _ if per_tensor => {
+                operands.extend([quants, scales, sums, out, work]);
+                operands.extend(ternary);
+            }
+            _ => {
+                operands.extend([memory(matrix.memory + 1), quants, scales, sums, out]);
+                // Products of many tokens have no workspace.
+                if plan.product.module == crate::ptx::DECODE {
+                    operands.push(work);
+                }
+            }
+        }
+        operands.extend(shape);
+        let parts = plan.product.blocks[2] as usize;
+        self.calls.push(Call {
+            launch: plan.product,
+            operands,
+        });
+        if let Some(add) = plan.add {
+            let operands = if per_tensor {
+                let [w, centred] = ternary;
+                vec![work, scales, sums, out, w, centred, rows, count, int(parts)]
+            } else {
+                let block = matrix.ty.info().map_or(1, |info| info.block);
+                vec![work, out, rows, count, int(matrix.columns / block)]
+            };
+            self.calls.push(Call {
+                launch: add,
+                operands,
+            });
+        }
+        Ok(())
+    }
+
+    /// Attention of all tokens, in as many launches as the scores' memory wants.
+    fn attend(&mut self, a: &Attend) -> Result<(), ProgramError> {
+        let at_once = at_once(scores(self.program, a)?);
+        for first in (0..self.tokens).step_by(at_once) {
+            let operands = vec![
+                self.at(a.queries),
+                memory(a.keys),
+                memory(a.values),
+                memory(fixed::PLACES),
+                memory(fixed::WORK),
+                self.at(a.to),
+                Operand::F32(a.scale),
+                int(a.window),
+                int(a.chunked.into()),
+                int(a.heads),
+                int(a.kv_heads),
+                int(a.key_size),
+                int(a.value_size),
+                int(self.program.limits.context),
+                int(first),
+            ];
+            let blocks = [a.heads, at_once.min(self.tokens - first)];
+            let threads = (OF_HEADS, 4 * a.key_size);
+            self.launch((ATTENTION, "attend"), blocks, threads, operands)?;
+        }
+        Ok(())
+    }
+}
+
+/// The start of a memory.
+fn memory(number: usize) -> Operand {
+    Operand::Memory(number, 0)
+}
+
+/// A count, all of which were found to fit when the program was recorded.
+fn int(n: usize) -> Operand {
+    Operand::U32(n as u32)
+}

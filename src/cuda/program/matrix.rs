@@ -1,0 +1,250 @@
+//! Matrices as a model has them, and the memory that they take on a device.
+
+use std::borrow::Cow;
+
+use trine_formats::types::{TypeId, tq1_0};
+
+use super::ProgramError;
+use super::memory::{Kind, Memory, size};
+use super::operation::Placed;
+use crate::fragment::ROWS;
+use crate::pack::rows::{self, SLAB};
+use crate::pack::{PackError, halves};
+use crate::plan::multiplies;
+
+/// A matrix of weights.
+#[derive(Clone, Copy, Debug)]
+pub struct Matrix<'a> {
+    /// Its name in the file, for errors.
+    pub name: &'a str,
+    /// Tensor type.
+    pub ty: TypeId,
+    /// Number of rows.
+    pub rows: usize,
+    /// Weights per row.
+    pub columns: usize,
+    /// Rows of blocks as the file has them; of types with one scale for the whole tensor the codes of [`rows::two_bits`].
+    pub data: &'a [u8],
+    /// The scale of the whole tensor, of types that have one.
+    pub scale: f32,
+}
+
+/// What is done with bytes on their way to a device.
+#[derive(Clone, Debug)]
+enum Layout<'a> {
+    /// Floats: gains, biases.
+    Floats(Cow<'a, [f32]>),
+    /// Rows of blocks, as they are.
+    Plain(Matrix<'a>),
+    /// The table of TQ1_0 as the same weights in TQ2_0, which is decoded alike.
+    AsTq2(Matrix<'a>),
+    /// For products of bytes: codes, and scales where each block has one.
+    Rows(Matrix<'a>),
+    /// For products of half floats.
+    Halves(Matrix<'a>),
+}
+
+/// Weights that fill one memory or two that follow each other.
+#[derive(Clone, Debug)]
+pub struct Weights<'a> {
+    /// The number of the first memory.
+    pub memory: usize,
+    layout: Layout<'a>,
+}
+
+impl Weights<'_> {
+    /// The bytes of its memories. This is where weights are laid out, each matrix when it is asked for.
+    ///
+    /// # Errors
+    /// Data that is not as long as the shape says.
+    pub fn pack(&self) -> Result<Vec<Cow<'_, [u8]>>, ProgramError> {
+        let failed = |matrix: &Matrix<'_>, why| ProgramError::Pack {
+            name: matrix.name.to_owned(),
+            why,
+        };
+        let dwords =
+            |d: &[u32]| Cow::from(d.iter().flat_map(|d| d.to_le_bytes()).collect::<Vec<_>>());
+        Ok(match &self.layout {
+            Layout::Floats(x) => vec![
+                x.iter()
+                    .flat_map(|x| x.to_le_bytes())
+                    .collect::<Vec<_>>()
+                    .into(),
+            ],
+            Layout::Plain(m) => vec![m.data.into()],
+            Layout::AsTq2(m) => {
+                let blocks = m.data.as_chunks().0.iter();
+                let bytes: Vec<u8> = blocks.flat_map(tq1_0::to_tq2_0).collect();
+                vec![bytes.into()]
+            }
+            Layout::Halves(m) => {
+                let packed = halves::halves(m.data, m.rows, m.columns);
+                vec![dwords(&packed.map_err(|why| failed(m, why))?)]
+            }
+            Layout::Rows(m) => {
+                let packed = match m.ty.info().is_some_and(|info| info.is_per_tensor()) {
+                    true => rows::two_bits(m.data, m.rows, m.columns),
+                    false => rows::blocks(m.ty, m.data, m.rows, m.columns),
+                };
+                let packed = packed.map_err(|why| failed(m, why))?;
+                let scales = packed.scales.iter().flat_map(|s| s.to_le_bytes());
+                let mut parts = vec![dwords(&packed.codes)];
+                if !packed.scales.is_empty() {
+                    parts.push(scales.collect::<Vec<_>>().into());
+                }
+                parts
+            }
+        })
+    }
+}
+
+/// All weights of a program, and the memory that they will take.
+#[derive(Default, Debug)]
+pub(super) struct Store<'a> {
+    pub weights: Vec<Weights<'a>>,
+}
+
+impl<'a> Store<'a> {
+    fn add(&mut self, memories: &mut Vec<Memory>, layout: Layout<'a>, parts: &[usize]) -> usize {
+        let memory = memories.len();
+        memories.extend(parts.iter().map(|&bytes| Memory {
+            kind: Kind::Weights,
+            bytes,
+        }));
+        self.weights.push(Weights { memory, layout });
+        memory
+    }
+
+    /// Floats as they are; the number of their memory.
+    pub fn floats(
+        &mut self,
+        memories: &mut Vec<Memory>,
+        x: &'a [f32],
+    ) -> Result<usize, ProgramError> {
+        let bytes = size(&[x.len(), 4], "a vector")?;
+        Ok(self.add(memories, Layout::Floats(x.into()), &[bytes]))
+    }
+
+    /// A table whose rows are decoded: the kernel and the number of its memory.
+    pub fn table(
+        &mut self,
+        memories: &mut Vec<Memory>,
+        matrix: Matrix<'a>,
+    ) -> Result<(&'static str, usize), ProgramError> {
+        let bytes = checked(&matrix)?;
+        let kernel = match matrix.ty {
+            TypeId::F32 => "embed_f32",
+            TypeId::F16 => "embed_f16",
+            TypeId::Q8_0 => "embed_q8_0",
+            TypeId::Q4_0 => "embed_q4_0",
+            TypeId::TQ1_0 | TypeId::TQ2_0 => "embed_tq2_0",
+            TypeId::Q4_K => "embed_q4_k",
+            TypeId::Q6_K => "embed_q6_k",
+            ty => {
+                let what = format!("rows of {ty} ({})", matrix.name);
+                return Err(ProgramError::Missing(what));
+            }
+        };
+        if matrix.ty == TypeId::TQ1_0 {
+            let blocks = size(&[matrix.rows, matrix.columns / 256, 66], matrix.name)?;
+            return Ok((kernel, self.add(memories, Layout::AsTq2(matrix), &[blocks])));
+        }
+        Ok((kernel, self.plain(memories, matrix, bytes)))
+    }
+
+    /// Rows of blocks as they are, which table and product share where they are the same.
+    fn plain(&mut self, memories: &mut Vec<Memory>, matrix: Matrix<'a>, bytes: usize) -> usize {
+        let same = |w: &&Weights<'a>| matches!(&w.layout, Layout::Plain(m) if std::ptr::eq(m.data, matrix.data));
+        match self.weights.iter().find(same) {
+            Some(there) => there.memory,
+            None => self.add(memories, Layout::Plain(matrix), &[bytes]),
+        }
+    }
+
+    /// A matrix to multiply by.
+    pub fn factor(
+        &mut self,
+        memories: &mut Vec<Memory>,
+        matrix: Matrix<'a>,
+    ) -> Result<Placed, ProgramError> {
+        let Matrix {
+            name,
+            ty,
+            rows,
+            columns,
+            scale,
+            ..
+        } = matrix;
+        if !multiplies(ty) {
+            let what = format!("products with {ty} ({name})");
+            return Err(ProgramError::Missing(what));
+        }
+        let bytes = checked(&matrix)?;
+        let tiles = rows.div_ceil(ROWS);
+        let tile = |dwords: usize| size(&[tiles, dwords.div_ceil(SLAB), SLAB * ROWS * 4], name);
+        let memory = match ty {
+            TypeId::Q4_K | TypeId::Q6_K => self.plain(memories, matrix, bytes),
+            TypeId::F16 => {
+                let bytes = size(&[rows.div_ceil(32), columns.div_ceil(2), 32 * 4], name)?;
+                self.add(memories, Layout::Halves(matrix), &[bytes])
+            }
+            TypeId::Q8_0 | TypeId::Q4_0 | TypeId::TQ1_0 | TypeId::TQ2_0 => {
+                let (block, dwords) = match ty {
+                    TypeId::Q8_0 => (32, 8),
+                    TypeId::Q4_0 => (32, 4),
+                    _ => (256, 16),
+                };
+                let blocks = columns / block;
+                let codes = tile(size(&[blocks, dwords], name)?)?;
+                let scales = size(&[tiles, blocks, ROWS * 2], name)?;
+                self.add(memories, Layout::Rows(matrix), &[codes, scales])
+            }
+            _ => {
+                let codes = tile(size(&[columns.div_ceil(256), 16], name)?)?;
+                self.add(memories, Layout::Rows(matrix), &[codes])
+            }
+        };
+        Ok(Placed {
+            ty,
+            rows,
+            columns,
+            memory,
+            scale,
+        })
+    }
+}
+
+/// The bytes of a matrix, which are those that it was given.
+fn checked(matrix: &Matrix<'_>) -> Result<usize, ProgramError> {
+    let failed = |why| ProgramError::Pack {
+        name: matrix.name.to_owned(),
+        why,
+    };
+    let Some(info) = matrix.ty.info() else {
+        let name = matrix.ty.to_string();
+        return Err(failed(PackError::Type { name }));
+    };
+    let (rows, columns) = (matrix.rows, matrix.columns);
+    let of_row = match info.is_per_tensor() {
+        true => size(&[columns.div_ceil(128), 32], matrix.name)?,
+        false if !columns.is_multiple_of(info.block) => {
+            return Err(failed(PackError::Columns {
+                what: info.name,
+                columns,
+                block: info.block,
+            }));
+        }
+        false => size(&[columns / info.block, info.bytes], matrix.name)?,
+    };
+    let expected = size(&[rows, of_row], matrix.name)?;
+    if matrix.data.len() != expected {
+        return Err(failed(PackError::Length {
+            what: info.name,
+            rows,
+            columns,
+            found: matrix.data.len(),
+            expected,
+        }));
+    }
+    Ok(expected)
+}

@@ -1,0 +1,152 @@
+//! The memory of a program.
+
+use std::fmt;
+
+use super::{Limits, ProgramError};
+use crate::fragment::COLUMNS;
+use crate::pack::activations::GROUP;
+
+/// What a memory is for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Kind {
+    /// Matrices, gains and biases, which no kernel writes.
+    Weights,
+    /// Keys and values.
+    Cells,
+    /// What passes from one operation to the next.
+    Values,
+    /// What a step is given: tokens, their places, tables of angles.
+    Inputs,
+}
+
+/// A range of a device's memory.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Memory {
+    /// What it is for.
+    pub kind: Kind,
+    /// Its size.
+    pub bytes: usize,
+}
+
+/// The bytes that a program needs.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Table {
+    /// Matrices, gains and biases.
+    pub weights: u64,
+    /// Keys and values.
+    pub cells: u64,
+    /// What passes between operations, and what a step is given.
+    pub values: u64,
+}
+
+impl Table {
+    pub(super) fn of(memories: &[Memory]) -> Table {
+        let sum = |kinds: &[Kind]| {
+            let of_kind = memories.iter().filter(|m| kinds.contains(&m.kind));
+            of_kind.fold(0u64, |sum, m| sum.saturating_add(m.bytes as u64))
+        };
+        Table {
+            weights: sum(&[Kind::Weights]),
+            cells: sum(&[Kind::Cells]),
+            values: sum(&[Kind::Values, Kind::Inputs]),
+        }
+    }
+
+    /// All of them.
+    pub fn total(&self) -> u64 {
+        self.weights
+            .saturating_add(self.cells)
+            .saturating_add(self.values)
+    }
+}
+
+impl fmt::Display for Table {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mib = |bytes: u64| bytes as f64 / f64::from(1 << 20);
+        write!(
+            f,
+            "weights {:.1} MiB, keys and values {:.1} MiB, activations {:.1} MiB",
+            mib(self.weights),
+            mib(self.cells),
+            mib(self.values)
+        )
+    }
+}
+
+/// The rows of a value.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Rows {
+    /// One for each token.
+    Tokens,
+    /// One for each token whose logits are wanted.
+    Wanted,
+}
+
+impl Rows {
+    /// How many there are.
+    pub fn count(self, tokens: usize, wanted: usize) -> usize {
+        match self {
+            Rows::Tokens => tokens,
+            Rows::Wanted => wanted,
+        }
+    }
+}
+
+/// How the activations of a product are quantized.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Quants {
+    Q8K,
+    Q8_0,
+    /// Bytes under one scale, which has a floor or none.
+    Bytes {
+        floored: bool,
+    },
+}
+
+impl Quants {
+    /// Scales of a token.
+    pub fn scales(self, columns: usize) -> usize {
+        match self {
+            Quants::Q8K => columns / 256,
+            Quants::Q8_0 => columns / 32,
+            Quants::Bytes { .. } => 1,
+        }
+    }
+}
+
+/// What passes from one operation to the next.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Value {
+    pub rows: Rows,
+    pub columns: usize,
+    /// Floats where there are none.
+    pub quants: Option<Quants>,
+    /// The number of its memory, once that is decided.
+    pub memory: usize,
+}
+
+/// Ranges of one memory begin at multiples of this.
+const ALIGNMENT: usize = 256;
+
+impl Value {
+    /// Where the scales and the sums of quants begin, and where the value ends.
+    pub fn parts(&self, limits: &Limits) -> Result<[usize; 3], ProgramError> {
+        let rows = self.rows.count(limits.tokens, limits.wanted);
+        let size = |factors: [usize; 3]| size(&factors, "an activation");
+        let Some(quants) = self.quants else {
+            return Ok([size([rows, self.columns, 4])?; 3]);
+        };
+        let padded = rows.div_ceil(COLUMNS) * COLUMNS;
+        let codes = size([padded, self.columns.div_ceil(GROUP), GROUP])?;
+        let scales = size([padded, quants.scales(self.columns), 4])?.next_multiple_of(ALIGNMENT);
+        Ok([codes, codes + scales, codes + 2 * scales])
+    }
+}
+
+/// A product of sizes that a buffer can have and kernels can count.
+pub(super) fn size(factors: &[usize], what: &str) -> Result<usize, ProgramError> {
+    let product = factors.iter().try_fold(1usize, |a, &b| a.checked_mul(b));
+    product
+        .filter(|&n| n <= isize::MAX as usize / 8)
+        .ok_or_else(|| ProgramError::TooLarge(format!("{what} of {factors:?} bytes")))
+}

@@ -1,0 +1,150 @@
+//! A model's forward pass as launches: operations are recorded once, and say for any number of tokens which kernel runs on
+//! which grid with which arguments.
+//!
+//! A [`Recorder`] is told what a model does, operation by operation; it knows no architecture. What it gives, a [`Program`], is data:
+//! the memory that it needs, with its size for the [`Limits`] it was made for, and the launches of a pass. Nothing is packed or
+//! allocated before the sizes are known, so a model that is too large is refused by its [table](Program::table).
+//! [`crate::run`] carries a program out on a [device](crate::device).
+
+mod calls;
+mod matrix;
+mod memory;
+mod operation;
+mod place;
+mod record;
+
+use crate::pack::PackError;
+use crate::plan::{Launch, PlanError};
+
+pub use matrix::{Matrix, Weights};
+pub use memory::{Kind, Memory, Table};
+pub use operation::Gate;
+pub use record::{Heads, Recorder, Rotation, Span};
+
+use memory::Value;
+use operation::Operation;
+
+/// What a program has memory for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Limits {
+    /// Tokens of a pass.
+    pub tokens: usize,
+    /// Tokens of a pass whose logits are wanted.
+    pub wanted: usize,
+    /// Positions of a sequence.
+    pub context: usize,
+    /// Sequences.
+    pub sequences: usize,
+}
+
+/// Why there is no program for a model.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum ProgramError {
+    /// No kernel does what the model needs.
+    #[error("the GPU has no kernel for {0}")]
+    Missing(String),
+    /// A size that no buffer or grid has.
+    #[error(
+        "{0} is more than a GPU takes; lower the context, the sequences or the tokens of a pass"
+    )]
+    TooLarge(String),
+    /// A product without a plan.
+    #[error(transparent)]
+    Plan(#[from] PlanError),
+    /// A matrix that cannot be laid out.
+    #[error("{name}: {why}")]
+    Pack {
+        /// The matrix.
+        name: String,
+        /// Why not.
+        why: PackError,
+    },
+}
+
+/// An argument of a call.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub enum Operand {
+    /// Byte `.1` of memory number `.0`.
+    Memory(usize, usize),
+    /// 32 bits.
+    U32(u32),
+    /// A number in single precision.
+    F32(f32),
+}
+
+/// A kernel, its grid and its arguments.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Call {
+    /// The kernel and its grid.
+    pub launch: Launch,
+    /// Its arguments in order.
+    pub operands: Vec<Operand>,
+}
+
+/// The memory with a fixed number that every program has.
+pub(crate) mod fixed {
+    /// Identifiers of the tokens: u32 each.
+    pub const TOKENS: usize = 0;
+    /// Sequence and position of the tokens: two u32 each.
+    pub const PLACES: usize = 1;
+    /// Numbers of the tokens whose logits are wanted: u32 each.
+    pub const WANTED: usize = 2;
+    /// What one launch leaves for the next or for itself.
+    pub const WORK: usize = 3;
+}
+
+/// A forward pass.
+#[derive(Clone, Debug)]
+pub struct Program {
+    limits: Limits,
+    vocabulary: usize,
+    memories: Vec<Memory>,
+    values: Vec<Value>,
+    operations: Vec<Operation>,
+    /// Memory and pairs of the tables of each kind of RoPE.
+    rotations: Vec<(usize, usize)>,
+    logits: usize,
+}
+
+impl Program {
+    /// What it has memory for.
+    pub fn limits(&self) -> Limits {
+        self.limits
+    }
+
+    /// Logits of a token, and identifiers that tokens may have.
+    pub fn vocabulary(&self) -> usize {
+        self.vocabulary
+    }
+
+    /// All memory that it needs, by number.
+    pub fn memories(&self) -> &[Memory] {
+        &self.memories
+    }
+
+    /// The same, summed up by kind.
+    pub fn table(&self) -> Table {
+        Table::of(&self.memories)
+    }
+
+    /// For each kind of RoPE the number of its memory, which holds cosine and sine of every pair of every token, and the pairs.
+    pub fn rotations(&self) -> &[(usize, usize)] {
+        &self.rotations
+    }
+
+    /// The number of the memory that holds the logits, a row for each wanted token.
+    pub fn logits(&self) -> usize {
+        self.logits
+    }
+
+    /// The launches of a pass over `tokens` tokens, `wanted` of which have logits.
+    ///
+    /// # Errors
+    /// A product without a plan; more tokens than the limits say.
+    pub fn calls(&self, tokens: usize, wanted: usize) -> Result<Vec<Call>, ProgramError> {
+        calls::of(self, tokens, wanted)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,156 @@
+//! The operations of a pass.
+
+use trine_formats::types::TypeId;
+
+use super::memory::Quants;
+
+/// The function of a gate.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Gate {
+    /// x / (1 + e^-x).
+    Silu,
+    /// max(x, 0).
+    Relu,
+    /// max(x, 0)^2.
+    SquaredRelu,
+}
+
+impl Gate {
+    /// The kernel that multiplies by what stands beside the gate; its name and `_alone` is the one without.
+    pub(super) fn kernel(self) -> &'static str {
+        match self {
+            Gate::Silu => "silu",
+            Gate::Relu => "relu",
+            Gate::SquaredRelu => "squared_relu",
+        }
+    }
+}
+
+/// A matrix in memory.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(super) struct Placed {
+    pub ty: TypeId,
+    pub rows: usize,
+    pub columns: usize,
+    /// The number of its first memory; scales, where they stand apart, are in the next one.
+    pub memory: usize,
+    /// The scale of the whole tensor, where there is one.
+    pub scale: f32,
+}
+
+/// One operation. Values are numbers of the program's, `to` is written.
+#[derive(Clone, PartialEq, Debug)]
+pub(super) enum Operation {
+    /// Rows of a table, decoded.
+    Embed {
+        kernel: &'static str,
+        table: usize,
+        to: usize,
+    },
+    /// Root-mean-square norms of the parts of every row.
+    Norm {
+        from: usize,
+        gains: usize,
+        parts: usize,
+        eps: f32,
+        to: usize,
+    },
+    /// `x += y`, and the norm of that.
+    AddNorm {
+        x: usize,
+        y: usize,
+        gains: usize,
+        eps: f32,
+        to: usize,
+    },
+    Add {
+        to: usize,
+        from: usize,
+    },
+    /// Adds one row to all.
+    AddRow {
+        to: usize,
+        row: usize,
+    },
+    Scale {
+        to: usize,
+        factor: f32,
+    },
+    /// The rows of the tokens whose logits are wanted.
+    Take {
+        from: usize,
+        to: usize,
+    },
+    Quantize {
+        from: usize,
+        quants: Quants,
+        to: usize,
+    },
+    Product {
+        matrix: Placed,
+        from: usize,
+        to: usize,
+    },
+    Rotate {
+        x: usize,
+        table: usize,
+        pairs: usize,
+        neighbours: bool,
+        heads: usize,
+    },
+    /// Keys or values into their cells.
+    Store {
+        from: usize,
+        cells: usize,
+        heads: usize,
+    },
+    Attend(Attend),
+    Gate {
+        function: Gate,
+        gate: usize,
+        up: Option<usize>,
+    },
+}
+
+/// Attention over the cells of a layer.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(super) struct Attend {
+    pub queries: usize,
+    pub keys: usize,
+    pub values: usize,
+    pub heads: usize,
+    pub kv_heads: usize,
+    pub key_size: usize,
+    pub value_size: usize,
+    pub scale: f32,
+    /// Cells that a query sees, 0 for all before it.
+    pub window: usize,
+    /// Windows begin at multiples of their size.
+    pub chunked: bool,
+    pub to: usize,
+}
+
+impl Operation {
+    /// Calls `f` with every value that it reads or writes.
+    pub fn values(&self, mut f: impl FnMut(usize)) {
+        let mut all = |values: &[usize]| values.iter().for_each(|&value| f(value));
+        match self {
+            Operation::Embed { to, .. }
+            | Operation::AddRow { to, .. }
+            | Operation::Scale { to, .. } => all(&[*to]),
+            Operation::Norm { from, to, .. }
+            | Operation::Add { to, from }
+            | Operation::Take { from, to }
+            | Operation::Quantize { from, to, .. }
+            | Operation::Product { from, to, .. } => all(&[*from, *to]),
+            Operation::AddNorm { x, y, to, .. } => all(&[*x, *y, *to]),
+            Operation::Rotate { x, .. } => all(&[*x]),
+            Operation::Store { from, .. } => all(&[*from]),
+            Operation::Attend(a) => all(&[a.queries, a.to]),
+            Operation::Gate { gate, up, .. } => {
+                all(&[*gate]);
+                up.iter().for_each(|up| all(&[*up]));
+            }
+        }
+    }
+}

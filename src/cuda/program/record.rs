@@ -1,0 +1,472 @@
+//! Recording: a model says operation by operation what it does.
+
+use trine_formats::types::TypeId;
+
+use super::matrix::{Matrix, Store, Weights};
+use super::memory::{Kind, Memory, Quants, Rows, Value, size};
+use super::operation::{Attend, Gate, Operation};
+use super::place::place;
+use super::{Limits, Program, ProgramError, fixed};
+
+/// What passes from one operation to the next: a row of floats for each token.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Span(usize);
+
+/// Angles of one kind of layer.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Rotation {
+    memory: usize,
+    pairs: usize,
+    neighbours: bool,
+}
+
+/// Heads of an attention.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Heads {
+    /// Query heads.
+    pub queries: usize,
+    /// Key-value heads, which divide them.
+    pub keys: usize,
+    /// Elements of a query and of a key.
+    pub key_size: usize,
+    /// Elements of a value.
+    pub value_size: usize,
+}
+
+/// Records a forward pass.
+#[derive(Debug)]
+pub struct Recorder<'a> {
+    limits: Limits,
+    vocabulary: usize,
+    memories: Vec<Memory>,
+    store: Store<'a>,
+    values: Vec<Value>,
+    operations: Vec<Operation>,
+    rotations: Vec<(usize, usize)>,
+    /// Quantized forms of values that have not changed since.
+    forms: Vec<(usize, Quants, usize)>,
+}
+
+impl<'a> Recorder<'a> {
+    /// A recorder of a model with so many tokens in its vocabulary.
+    ///
+    /// # Errors
+    /// Limits that no buffer has, or that are zero.
+    pub fn new(limits: Limits, vocabulary: usize) -> Result<Recorder<'a>, ProgramError> {
+        let Limits {
+            tokens,
+            wanted,
+            context,
+            sequences,
+        } = limits;
+        if [tokens, wanted, context, sequences, vocabulary].contains(&0) {
+            return Err(ProgramError::TooLarge(format!("nothing: {limits:?}")));
+        }
+        // Kernels count cells and tokens in 32 bits with a sign.
+        for (n, what) in [
+            (tokens, "tokens"),
+            (context, "positions"),
+            (sequences, "sequences"),
+        ] {
+            if n > i32::MAX as usize / 2 {
+                return Err(ProgramError::TooLarge(format!("{n} {what}")));
+            }
+        }
+        let input = |factors: &[usize]| -> Result<Memory, ProgramError> {
+            let bytes = size(factors, "what a pass is given")?;
+            Ok(Memory {
+                kind: Kind::Inputs,
+                bytes,
+            })
+        };
+        let memories = [
+            input(&[tokens, 4])?,
+            input(&[tokens, 8])?,
+            input(&[wanted, 4])?,
+            Memory {
+                kind: Kind::Values,
+                bytes: 0,
+            },
+        ];
+        Ok(Recorder {
+            limits,
+            vocabulary,
+            memories: memories.into(),
+            store: Store::default(),
+            values: Vec::new(),
+            operations: Vec::new(),
+            rotations: Vec::new(),
+            forms: Vec::new(),
+        })
+    }
+
+    fn value(&mut self, rows: Rows, columns: usize) -> Result<Span, ProgramError> {
+        let most = rows.count(self.limits.tokens, self.limits.wanted);
+        let count = size(&[most, columns], "an activation")?;
+        if columns == 0 || count > i32::MAX as usize {
+            return Err(ProgramError::TooLarge(format!(
+                "an activation of {most} x {columns} values"
+            )));
+        }
+        self.values.push(Value {
+            rows,
+            columns,
+            quants: None,
+            memory: 0,
+        });
+        Ok(Span(self.values.len() - 1))
+    }
+
+    fn rows(&self, x: Span) -> Rows {
+        self.values[x.0].rows
+    }
+
+    /// Values of a row.
+    pub fn columns(&self, x: Span) -> usize {
+        self.values[x.0].columns
+    }
+
+    /// Forgets the quantized forms of a value that changes.
+    fn changes(&mut self, x: Span) {
+        self.forms.retain(|(value, ..)| *value != x.0);
+    }
+
+    /// The rows of a table that belong to the tokens, decoded.
+    ///
+    /// # Errors
+    /// Rows of a type that no kernel decodes, data of another length.
+    pub fn embed(&mut self, table: Matrix<'a>) -> Result<Span, ProgramError> {
+        if table.rows < self.vocabulary {
+            let what = format!("a table of {} rows ({})", table.rows, table.name);
+            return Err(ProgramError::Missing(what));
+        }
+        let (kernel, memory) = self.store.table(&mut self.memories, table)?;
+        let to = self.value(Rows::Tokens, table.columns)?;
+        self.operations.push(Operation::Embed {
+            kernel,
+            table: memory,
+            to: to.0,
+        });
+        Ok(to)
+    }
+
+    /// Root-mean-square norms: `(x * r) * gains`, `r = 1 / sqrt(mean of squares + eps)`, of every `row` values by themselves. `gains`
+    /// are those of one such row or of several.
+    ///
+    /// # Errors
+    /// Gains and rows that do not divide a row of `x`.
+    pub fn norm(
+        &mut self,
+        x: Span,
+        gains: &'a [f32],
+        row: usize,
+        eps: f32,
+    ) -> Result<Span, ProgramError> {
+        let columns = self.columns(x);
+        let to = self.value(self.rows(x), columns)?;
+        let sum = match self.operations.last() {
+            Some(&Operation::Add { to, from }) if to == x.0 && row == columns => Some(from),
+            _ => None,
+        };
+        match sum {
+            Some(y) if gains.len() == columns => {
+                let gains = self.store.floats(&mut self.memories, gains)?;
+                self.operations.pop();
+                self.operations.push(Operation::AddNorm {
+                    x: x.0,
+                    y,
+                    gains,
+                    eps,
+                    to: to.0,
+                });
+            }
+            _ => self.norm_into(x, gains, row, eps, to)?,
+        }
+        Ok(to)
+    }
+
+    /// The same where the values are.
+    ///
+    /// # Errors
+    /// Those of [`Recorder::norm`].
+    pub fn norm_in_place(
+        &mut self,
+        x: Span,
+        gains: &'a [f32],
+        row: usize,
+        eps: f32,
+    ) -> Result<(), ProgramError> {
+        self.changes(x);
+        self.norm_into(x, gains, row, eps, x)
+    }
+
+    fn norm_into(
+        &mut self,
+        from: Span,
+        gains: &'a [f32],
+        row: usize,
+        eps: f32,
+        to: Span,
+    ) -> Result<(), ProgramError> {
+        let columns = self.columns(from);
+        let whole = |n: usize, by: usize| by > 0 && n.is_multiple_of(by);
+        if !whole(columns, gains.len()) || !whole(gains.len(), row) {
+            let gains = gains.len();
+            let what = format!("norms of {row} of {columns} values with {gains} gains");
+            return Err(ProgramError::Missing(what));
+        }
+        let parts = gains.len() / row;
+        let gains = self.store.floats(&mut self.memories, gains)?;
+        self.operations.push(Operation::Norm {
+            from: from.0,
+            gains,
+            parts,
+            eps,
+            to: to.0,
+        });
+        Ok(())
+    }
+
+    /// `x += y`.
+    pub fn add(&mut self, x: Span, y: Span) {
+        self.changes(x);
+        self.operations.push(Operation::Add { to: x.0, from: y.0 });
+    }
+
+    /// Adds `row` to every row of `x`.
+    ///
+    /// # Errors
+    /// Another length.
+    pub fn add_row(&mut self, x: Span, row: &'a [f32]) -> Result<(), ProgramError> {
+        self.changes(x);
+        if row.len() != self.columns(x) {
+            let what = format!("a bias of {} for rows of {}", row.len(), self.columns(x));
+            return Err(ProgramError::Missing(what));
+        }
+        let row = self.store.floats(&mut self.memories, row)?;
+        self.operations.push(Operation::AddRow { to: x.0, row });
+        Ok(())
+    }
+
+    /// `x *= factor`.
+    pub fn scale(&mut self, x: Span, factor: f32) {
+        self.changes(x);
+        self.operations.push(Operation::Scale { to: x.0, factor });
+    }
+
+    /// The rows of the tokens whose logits are wanted.
+    ///
+    /// # Errors
+    /// A value that no buffer holds.
+    pub fn take_wanted(&mut self, x: Span) -> Result<Span, ProgramError> {
+        let to = self.value(Rows::Wanted, self.columns(x))?;
+        let from = x.0;
+        self.operations.push(Operation::Take { from, to: to.0 });
+        Ok(to)
+    }
+
+    /// `matrix` times every row of `x`, which is quantized once for all matrices that want the same form.
+    ///
+    /// # Errors
+    /// A type that no kernel multiplies by, data of another length, another width.
+    pub fn product(&mut self, matrix: Matrix<'a>, x: Span) -> Result<Span, ProgramError> {
+        if matrix.columns != self.columns(x) {
+            let Matrix { name, columns, .. } = matrix;
+            let what = format!("{name}: {columns} columns for rows of {}", self.columns(x));
+            return Err(ProgramError::Missing(what));
+        }
+        let placed = self.store.factor(&mut self.memories, matrix)?;
+        let from = match quants_for(matrix.ty) {
+            Some(quants) => self.quantized(x, quants),
+            None => x.0,
+        };
+        let to = self.value(self.rows(x), matrix.rows)?;
+        self.operations.push(Operation::Product {
+            matrix: placed,
+            from,
+            to: to.0,
+        });
+        Ok(to)
+    }
+
+    fn quantized(&mut self, x: Span, quants: Quants) -> usize {
+        let found = self.forms.iter().find(|f| (f.0, f.1) == (x.0, quants));
+        if let Some((.., to)) = found {
+            return *to;
+        }
+        let to = self.values.len();
+        self.values.push(Value {
+            quants: Some(quants),
+            ..self.values[x.0]
+        });
+        self.forms.push((x.0, quants, to));
+        self.operations.push(Operation::Quantize {
+            from: x.0,
+            quants,
+            to,
+        });
+        to
+    }
+
+    /// Angles of `pairs` pairs of a head, which are neighbours or lie `pairs` elements apart.
+    ///
+    /// # Errors
+    /// A table that no buffer holds.
+    pub fn rotation(&mut self, pairs: usize, neighbours: bool) -> Result<Rotation, ProgramError> {
+        let memory = self.memories.len();
+        let bytes = size(&[self.limits.tokens, pairs, 8], "a table of angles")?;
+        self.memories.push(Memory {
+            kind: Kind::Inputs,
+            bytes,
+        });
+        self.rotations.push((memory, pairs));
+        Ok(Rotation {
+            memory,
+            pairs,
+            neighbours,
+        })
+    }
+
+    /// Turns the pairs of all heads of `x`, each of `head` elements.
+    ///
+    /// # Errors
+    /// Rows that are no whole heads, heads with fewer elements.
+    pub fn rotate(&mut self, x: Span, rotation: Rotation, head: usize) -> Result<(), ProgramError> {
+        let columns = self.columns(x);
+        if head == 0 || !columns.is_multiple_of(head) || 2 * rotation.pairs > head {
+            let pairs = rotation.pairs;
+            let what = format!("{pairs} pairs of heads of {head} in rows of {columns}");
+            return Err(ProgramError::Missing(what));
+        }
+        self.changes(x);
+        self.operations.push(Operation::Rotate {
+            x: x.0,
+            table: rotation.memory,
+            pairs: rotation.pairs,
+            neighbours: rotation.neighbours,
+            heads: columns / head,
+        });
+        Ok(())
+    }
+
+    /// Puts `keys` and `values` into the cells of the next layer, and attends over them with `queries`: all cells up to the
+    /// query's own, or those of a window, which moves with the query or stands at multiples of its size.
+    ///
+    /// # Errors
+    /// Rows that are no whole heads, heads with an odd number of elements, cells that no buffer holds.
+    pub fn attend(
+        &mut self,
+        [queries, keys, values]: [Span; 3],
+        heads: Heads,
+        scale: f32,
+        window: Option<(usize, bool)>,
+    ) -> Result<Span, ProgramError> {
+        let Heads {
+            queries: n,
+            keys: kv,
+            key_size,
+            value_size,
+        } = heads;
+        let widths = [queries, keys, values].map(|x| self.columns(x));
+        let whole = kv > 0
+            && n.is_multiple_of(kv)
+            && widths == [n * key_size, kv * key_size, kv * value_size];
+        // The kernel reads keys by pairs, and keeps a query in shared memory.
+        if !whole
+            || !key_size.is_multiple_of(2)
+            || key_size > 4096
+            || window.is_some_and(|w| w.0 == 0)
+        {
+            return Err(ProgramError::Missing(format!("attention of {heads:?}")));
+        }
+        let Limits {
+            context, sequences, ..
+        } = self.limits;
+        let mut cells = [0; 2];
+        let what = "keys and values";
+        for (cells, head) in cells.iter_mut().zip([key_size, value_size]) {
+            *cells = self.memories.len();
+            self.memories.push(Memory {
+                kind: Kind::Cells,
+                bytes: size(&[sequences, kv, context, head, 2], what)?,
+            });
+        }
+        for (from, cells) in [keys, values].into_iter().zip(cells) {
+            self.operations.push(Operation::Store {
+                from: from.0,
+                cells,
+                heads: kv,
+            });
+        }
+        let to = self.value(Rows::Tokens, n * value_size)?;
+        self.operations.push(Operation::Attend(Attend {
+            queries: queries.0,
+            keys: cells[0],
+            values: cells[1],
+            heads: n,
+            kv_heads: kv,
+            key_size,
+            value_size,
+            scale,
+            window: window.map_or(0, |w| w.0.min(context)),
+            chunked: window.is_some_and(|w| w.1),
+            to: to.0,
+        }));
+        Ok(to)
+    }
+
+    /// `gate = f(gate) * up`, or `f(gate)` alone.
+    pub fn gate(&mut self, function: Gate, gate: Span, up: Option<Span>) {
+        self.changes(gate);
+        self.operations.push(Operation::Gate {
+            function,
+            gate: gate.0,
+            up: up.map(|up| up.0),
+        });
+    }
+
+    /// The program whose result is `logits`, and the weights that it wants.
+    ///
+    /// # Errors
+    /// Memory or launches beyond what a GPU has.
+    pub fn finish(mut self, logits: Span) -> Result<(Program, Vec<Weights<'a>>), ProgramError> {
+        let limits = self.limits;
+        let result = self.values[logits.0];
+        if (result.rows, result.columns) != (Rows::Wanted, self.vocabulary) {
+            let (columns, tokens) = (result.columns, self.vocabulary);
+            let what = format!("{columns} logits of a vocabulary of {tokens}");
+            return Err(ProgramError::Missing(what));
+        }
+        place(
+            &mut self.values,
+            logits.0,
+            &self.operations,
+            &limits,
+            &mut self.memories,
+        )?;
+        let mut program = Program {
+            limits,
+            vocabulary: self.vocabulary,
+            logits: self.values[logits.0].memory,
+            memories: self.memories,
+            values: self.values,
+            operations: self.operations,
+            rotations: self.rotations,
+        };
+        program.memories[fixed::WORK].bytes = super::calls::work(&program)?;
+        // Every launch of the largest pass has a plan.
+        program.calls(limits.tokens, limits.wanted)?;
+        Ok((program, self.store.weights))
+    }
+}
+
+/// The form in which a type's kernels take activations; `None` for floats.
+fn quants_for(ty: TypeId) -> Option<Quants> {
+    match ty {
+        TypeId::Q8_0 | TypeId::Q4_0 => Some(Quants::Q8_0),
+        TypeId::I2_S => Some(Quants::Bytes { floored: true }),
+        TypeId::TL1 | TypeId::TL2 => Some(Quants::Bytes { floored: false }),
+        TypeId::F16 => None,
+        _ => Some(Quants::Q8K),
+    }
+}

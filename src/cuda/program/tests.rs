@@ -1,0 +1,292 @@
+use trine_formats::types::TypeId;
+
+use super::*;
+
+const LIMITS: Limits = Limits {
+    tokens: 5,
+    wanted: 2,
+    context: 100,
+    sequences: 3,
+};
+
+const WIDTH: usize = 64;
+const VOCABULARY: usize = 10;
+
+/// Zeros of a matrix in half floats.
+fn halves(rows: usize, columns: usize) -> Matrix<'static> {
+    Matrix {
+        name: "a matrix",
+        ty: TypeId::F16,
+        rows,
+        columns,
+        data: vec![0; 2 * rows * columns].leak(),
+        scale: 1.0,
+    }
+}
+
+/// A block of attention and what stands around it.
+fn block(limits: Limits) -> Result<(Program, Vec<Weights<'static>>), ProgramError> {
+    let gains: &[f32] = &[1.0; WIDTH];
+    let mut r = Recorder::new(limits, VOCABULARY)?;
+    let x = r.embed(halves(VOCABULARY, WIDTH))?;
+    let u = r.norm(x, gains, WIDTH, 1e-5)?;
+    let [q, k, v] = [64, 32, 32].map(|rows| r.product(halves(rows, WIDTH), u));
+    let (q, k, v) = (q?, k?, v?);
+    let rotation = r.rotation(8, true)?;
+    r.rotate(q, rotation, 16)?;
+    r.rotate(k, rotation, 16)?;
+    let heads = Heads {
+        queries: 4,
+        keys: 2,
+        key_size: 16,
+        value_size: 16,
+    };
+    let a = r.attend([q, k, v], heads, 0.25, Some((7, false)))?;
+    let y = r.product(halves(WIDTH, WIDTH), a)?;
+    r.add(x, y);
+    let u = r.norm(x, gains, WIDTH, 1e-5)?;
+    let u = r.take_wanted(u)?;
+    let logits = r.product(halves(VOCABULARY, WIDTH), u)?;
+    r.finish(logits)
+}
+
+fn names(program: &Program, tokens: usize) -> Vec<String> {
+    let calls = program.calls(tokens, 1).expect("launches");
+    calls.into_iter().map(|call| call.launch.kernel).collect()
+}
+
+#[test]
+fn operations_become_launches_in_their_order() {
+    let (program, weights) = block(LIMITS).expect("a program");
+    assert_eq!(
+        names(&program, 3),
+        [
+            "embed_f16",
+            "rms_norm",
+            "f16_product",
+            "f16_product",
+            "f16_product",
+            "rope",
+            "rope",
+            "store",
+            "store",
+            "attend",
+            "f16_product",
+            "add_rms_norm",
+            "take_rows",
+            "f16_product"
+        ]
+    );
+    // Every memory of weights is filled once, with as many bytes as were counted for it.
+    let mut filled = vec![0; program.memories().len()];
+    for weights in &weights {
+        for (i, bytes) in weights.pack().expect("weights").iter().enumerate() {
+            let memory = weights.memory + i;
+            filled[memory] += 1;
+            assert_eq!(program.memories()[memory].bytes, bytes.len());
+        }
+    }
+    for (memory, filled) in program.memories().iter().zip(filled) {
+        assert_eq!(filled, usize::from(memory.kind == Kind::Weights));
+    }
+    // Grids and counts follow the tokens; places do not.
+    let [few, many] = [1, 5].map(|tokens| program.calls(tokens, 1).expect("launches"));
+    assert_eq!(few.len(), many.len());
+    assert_eq!((few[0].launch.blocks[1], many[0].launch.blocks[1]), (1, 5));
+    let memories = |call: &Call| -> Vec<Operand> {
+        let of = call.operands.iter();
+        of.filter(|o| matches!(o, Operand::Memory(..)))
+            .copied()
+            .collect()
+    };
+    assert!(
+        few.iter()
+            .zip(&many)
+            .all(|(a, b)| memories(a) == memories(b))
+    );
+}
+
+#[test]
+fn memory_is_counted_and_values_share_it() {
+    let (program, _) = block(LIMITS).expect("a program");
+    let table = program.table();
+    assert_eq!(table.cells, 2 * 3 * 2 * 100 * 16 * 2);
+    let padded = |rows: usize| rows.div_ceil(32) * 32 * WIDTH * 2;
+    let weights = 2 * VOCABULARY * WIDTH + padded(64) + 2 * padded(32) + padded(64) + padded(10);
+    assert_eq!(table.weights, (weights + 2 * 4 * WIDTH) as u64);
+    let values = program.memories().iter().filter(|m| m.kind == Kind::Values);
+    // The stream, its norm, queries, keys, values, what attention gives, and the work.
+    assert!(values.count() <= 7, "{:?}", program.memories());
+    assert_eq!(
+        table.to_string(),
+        format!(
+            "weights {:.1} MiB, keys and values {:.1} MiB, activations {:.1} MiB",
+            table.weights as f64 / 1048576.0,
+            table.cells as f64 / 1048576.0,
+            table.values as f64 / 1048576.0
+        )
+    );
+    assert_eq!(table.total(), table.weights + table.cells + table.values);
+}
+
+/// No value is overwritten while another one that is still to be read lies in its memory.
+#[test]
+fn values_that_share_a_memory_are_never_alive_together() {
+    let (program, _) = block(LIMITS).expect("a program");
+    let mut life: Vec<Option<(usize, usize)>> = vec![None; program.values.len()];
+    for (at, operation) in program.operations.iter().enumerate() {
+        operation.values(|value| {
+            let (first, _) = life[value].unwrap_or((at, at));
+            life[value] = Some((first, at));
+        });
+    }
+    let pairs = (0..life.len()).flat_map(|a| (0..a).map(move |b| (a, b)));
+    let mut shared = 0;
+    for (a, b) in pairs.filter(|&(a, b)| program.values[a].memory == program.values[b].memory) {
+        let (Some(a), Some(b)) = (life[a], life[b]) else {
+            panic!("a value that nothing uses");
+        };
+        assert!(a.1 < b.0 || b.1 < a.0, "{a:?} and {b:?}");
+        shared += 1;
+    }
+    assert!(shared > 0, "nothing shares memory");
+}
+
+#[test]
+fn activations_are_quantized_once_until_they_change() {
+    let matrix = Matrix {
+        ty: TypeId::Q8_0,
+        data: vec![0; 10 * 2 * 34].leak(),
+        ..halves(10, WIDTH)
+    };
+    let mut r = Recorder::new(LIMITS, VOCABULARY).expect("a recorder");
+    let x = r.embed(halves(VOCABULARY, WIDTH)).expect("rows");
+    let x = r.take_wanted(x).expect("rows");
+    for _ in 0..2 {
+        r.product(matrix, x).expect("a product");
+    }
+    r.scale(x, 2.0);
+    let logits = r.product(matrix, x).expect("a product");
+    let (program, _) = r.finish(logits).expect("a program");
+    let quantizers = names(&program, 1)
+        .into_iter()
+        .filter(|name| name == "quantize_q8_0");
+    assert_eq!(quantizers.count(), 2);
+}
+
+#[test]
+fn what_no_gpu_takes_is_refused() {
+    let refused = |limits: Limits| block(limits).expect_err("a refusal").to_string();
+    let huge = [
+        Limits {
+            context: 1 << 30,
+            sequences: 1 << 30,
+            ..LIMITS
+        },
+        Limits {
+            context: usize::MAX,
+            ..LIMITS
+        },
+        Limits {
+            sequences: usize::MAX / 2,
+            ..LIMITS
+        },
+        Limits {
+            tokens: 1 << 29,
+            ..LIMITS
+        },
+        Limits {
+            tokens: 70_000,
+            ..LIMITS
+        },
+        Limits {
+            wanted: usize::MAX,
+            ..LIMITS
+        },
+        Limits {
+            tokens: 0,
+            ..LIMITS
+        },
+    ];
+    for limits in huge {
+        let text = refused(limits);
+        assert!(text.contains("more than"), "{limits:?}: {text}");
+    }
+    let (program, _) = block(LIMITS).expect("a program");
+    for (tokens, wanted) in [(6, 1), (1, 3), (0, 1), (1, 0)] {
+        assert!(program.calls(tokens, wanted).is_err(), "{tokens} {wanted}");
+    }
+}
+
+#[test]
+fn matrices_that_do_not_fit_are_refused_by_name() {
+    let mut r = Recorder::new(LIMITS, VOCABULARY).expect("a recorder");
+    let x = r.embed(halves(VOCABULARY, WIDTH)).expect("rows");
+    let mut refused =
+        |matrix: Matrix<'static>| r.product(matrix, x).expect_err("a refusal").to_string();
+    assert_eq!(
+        refused(halves(3, 32)),
+        "the GPU has no kernel for a matrix: 32 columns for rows of 64"
+    );
+    let of = |ty, rows, data: &'static [u8]| Matrix {
+        ty,
+        data,
+        ..Matrix {
+            rows,
+            ..halves(0, WIDTH)
+        }
+    };
+    assert!(refused(of(TypeId::Q5_1, 1, &[])).contains("products with q5_1"));
+    assert!(refused(of(TypeId::Q8_0, 1, &[0; 67])).contains("67 elements, where 1 x 64 take 68"));
+    assert!(refused(of(TypeId::Q6_K, 1, &[])).contains("64 columns are not whole blocks of 256"));
+    for rows in [usize::MAX, usize::MAX / 128, 1 << 60] {
+        let text = refused(of(TypeId::Q8_0, rows, &[]));
+        assert!(text.contains("more than a GPU takes"), "{text}");
+    }
+    let table = r.embed(halves(VOCABULARY - 1, WIDTH));
+    assert!(table.is_err(), "fewer rows than tokens");
+    let table = of(TypeId::IQ4_XS, VOCABULARY, &[]);
+    assert!(r.embed(table).is_err(), "no kernel decodes it");
+}
+
+#[test]
+fn shapes_of_operations_are_checked() {
+    let mut r = Recorder::new(LIMITS, VOCABULARY).expect("a recorder");
+    let x = r.embed(halves(VOCABULARY, WIDTH)).expect("rows");
+    assert!(r.norm(x, &[1.0; 48], 48, 0.0).is_err());
+    assert!(r.norm(x, &[1.0; 64], 48, 0.0).is_err());
+    assert!(r.norm(x, &[], 0, 0.0).is_err());
+    assert!(r.add_row(x, &[0.0; 63]).is_err());
+    let rotation = r.rotation(9, false).expect("angles");
+    assert!(r.rotate(x, rotation, 16).is_err());
+    assert!(r.rotate(x, rotation, 0).is_err());
+    let heads = Heads {
+        queries: 4,
+        keys: 4,
+        key_size: 16,
+        value_size: 16,
+    };
+    for wrong in [
+        Heads { keys: 0, ..heads },
+        Heads { keys: 3, ..heads },
+        Heads {
+            queries: 8,
+            ..heads
+        },
+        Heads {
+            value_size: 8,
+            ..heads
+        },
+    ] {
+        assert!(r.attend([x; 3], wrong, 1.0, None).is_err(), "{wrong:?}");
+    }
+    assert!(r.attend([x; 3], heads, 1.0, Some((0, false))).is_err());
+    let odd = Heads {
+        queries: 1,
+        keys: 1,
+        key_size: 64,
+        value_size: 64,
+    };
+    assert!(r.attend([x; 3], odd, 1.0, None).is_ok());
+    assert!(r.finish(x).is_err(), "no logits");
+}

@@ -2,11 +2,15 @@
 //! registers of a warp, how the blocks of GGUF files are laid out for them, which kernel runs on which grid, and the
 //! kernels themselves as PTX.
 //!
-//! Nothing here talks to a driver, and all of it is safe Rust that runs without a GPU. Weights are moved, never encoded again: a
-//! layout holds the codes and scales of the file in another order, so what a kernel multiplies is what the file says.
+//! All of it is safe Rust that runs without a GPU, but for [`driver`], which asks NVIDIA's library for devices. Weights are moved,
+//! never encoded again: a layout holds the codes and scales of the file in another order, so what a kernel multiplies is what the
+//! file says.
 
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
+#[allow(unsafe_code)]
+pub mod driver;
+pub mod fast;
 pub mod fragment;
 pub mod pack;
 pub mod plan;

@@ -3,6 +3,13 @@
 //! The text is made of `kernels/` by `cargo xtask ptx` and checked in; `ptx/MANIFEST` says of what and by what. It asks for
 //! PTX 7.4 and compute capability 8.0, so drivers from R470 on compile it for every later GPU.
 
+/// The release of CUDA that brought PTX 7.4, the version that the kernels ask for.
+pub const DRIVER: (u32, u32) = (11, 4);
+/// The series of drivers that came with it.
+pub const SERIES: u32 = 470;
+/// The lowest compute capability with the instructions of the kernels: products of bytes and halves by a warp, asynchronous copies.
+pub const CAPABILITY: (u32, u32) = (8, 0);
+
 /// A file of PTX.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Text {
@@ -18,6 +25,12 @@ pub const DECODE: Text = Text {
     text: include_str!("ptx/decode.ptx"),
 };
 
+/// Products of activations in half precision.
+pub const HALF: Text = Text {
+    name: "half",
+    text: include_str!("ptx/half.ptx"),
+};
+
 /// Products with many tokens.
 pub const PREFILL: Text = Text {
     name: "prefill",
@@ -30,8 +43,11 @@ pub const TERNARY: Text = Text {
     text: include_str!("ptx/ternary.ptx"),
 };
 
+/// Those whose results have the bits of a processor.
+pub const EXACT: [Text; 3] = [DECODE, PREFILL, TERNARY];
+
 /// All of them.
-pub const ALL: [Text; 3] = [DECODE, PREFILL, TERNARY];
+pub const ALL: [Text; 4] = [DECODE, HALF, PREFILL, TERNARY];
 
 /// What they were made of and by what, and what each kernel takes of a multiprocessor.
 pub const MANIFEST: &str = include_str!("ptx/MANIFEST");

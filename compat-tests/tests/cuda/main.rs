@@ -2,6 +2,7 @@
 #![allow(missing_docs)]
 
 mod emulator;
+mod halves;
 mod manifest;
 mod mistakes;
 mod product;

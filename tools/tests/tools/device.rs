@@ -127,6 +127,7 @@ fn without_a_driver_every_tool_says_so() {
     for name in ["libcuda.so.1", "libcuda.so"] {
         fs::write(dir.path().join(name), "no library").expect("room");
     }
+    fs::write(dir.path().join("text"), "Once upon a time").expect("room");
     let model = trilm();
     let model = model.to_str().expect("a path");
     for (tool, program, options) in [
@@ -145,7 +146,7 @@ fn without_a_driver_every_tool_says_so() {
                 .args(options)
                 .env("LD_LIBRARY_PATH", dir.path());
             if tool == "rperplexity" {
-                command.args(["-f", model]);
+                command.arg("-f").arg(dir.path().join("text"));
             }
             let error = tool::only_error(tool, command.output().expect("a tool"));
             let number = device.strip_prefix("cuda:").unwrap_or("0");

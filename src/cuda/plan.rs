@@ -80,6 +80,12 @@ pub enum PlanError {
         /// Tokens.
         tokens: usize,
     },
+    /// Groups of rows that no kernel has.
+    #[error("groups of {rows} rows: kernels take 32, 64 and multiples of 128")]
+    Group {
+        /// Rows of a group.
+        rows: usize,
+    },
     /// No rows, columns or tokens.
     #[error("a product without rows, columns or tokens")]
     Empty,

@@ -3,6 +3,13 @@
 //! The text is made of `kernels/` by `cargo xtask ptx` and checked in; `ptx/MANIFEST` says of what and by what. It asks for
 //! PTX 7.4 and compute capability 8.0, so drivers from R470 on compile it for every later GPU.
 
+/// The release of CUDA that brought PTX 7.4, the version that the kernels ask for.
+pub const DRIVER: (u32, u32) = (11, 4);
+/// The series of drivers that came with it.
+pub const SERIES: u32 = 470;
+/// The lowest compute capability with the instructions of the kernels: products of bytes and halves by a warp, asynchronous copies.
+pub const CAPABILITY: (u32, u32) = (8, 0);
+
 /// A file of PTX.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Text {
@@ -16,6 +23,12 @@ pub struct Text {
 pub const DECODE: Text = Text {
     name: "decode",
     text: include_str!("ptx/decode.ptx"),
+};
+
+/// Products of activations in half precision.
+pub const HALF: Text = Text {
+    name: "half",
+    text: include_str!("ptx/half.ptx"),
 };
 
 /// Products with many tokens.
@@ -66,9 +79,14 @@ pub const GATE: Text = Text {
     text: include_str!("ptx/gate.ptx"),
 };
 
-/// All of them, by name.
-pub const ALL: [Text; 9] = [
+/// Those whose results have the bits of a processor, by name.
+pub const EXACT: [Text; 9] = [
     ATTENTION, CHAINS, DECODE, EMBED, GATE, NORM, PREFILL, QUANTIZE, TERNARY,
+];
+
+/// All of them, by name.
+pub const ALL: [Text; 10] = [
+    ATTENTION, CHAINS, DECODE, EMBED, GATE, HALF, NORM, PREFILL, QUANTIZE, TERNARY,
 ];
 
 /// What they were made of and by what, and what each kernel takes of a multiprocessor.

@@ -87,9 +87,10 @@ const WORDS: &[Word] = &[
 ];
 
 /// Where `unsafe` may stand: kernels, the pool, where files are mapped, where the outputs of several products are
-/// written by the tasks of one region, and where signals get their handlers.
+/// written by the tasks of one region, where signals get their handlers, and where NVIDIA's driver is called.
 const UNSAFE: &[&str] = &[
     "src/kernels",
+    "src/cuda/driver",
     "src/pool",
     "src/open",
     "src/ops/product",

@@ -18,6 +18,7 @@ pub mod args;
 pub mod bench;
 pub mod commands;
 pub mod convert;
+pub mod device;
 mod drawing;
 pub mod evaluate;
 pub mod exit;

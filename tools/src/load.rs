@@ -10,6 +10,7 @@ use trine_formats::gguf::ModelFile;
 use trine_formats::types::TypeId;
 
 use crate::adapters::AdapterArgs;
+use crate::device::DeviceArgs;
 use crate::overrides::OverrideArgs;
 use crate::packing::PackingArgs;
 use crate::{inputs, threads};
@@ -46,6 +47,10 @@ pub struct ModelArgs {
         hide_possible_values = true
     )]
     pub number_path: Option<PathArg>,
+
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub device: DeviceArgs,
 
     #[command(flatten)]
     #[allow(missing_docs)]
@@ -171,9 +176,10 @@ impl ModelArgs {
 /// Opens the file and loads what is in it.
 ///
 /// # Errors
-/// The file, the model or the tokenizer cannot be used; TRINE_ISA cannot be followed.
+/// The device, the file, the model or the tokenizer cannot be used; TRINE_ISA cannot be followed.
 pub fn load(args: &ModelArgs) -> Result<Model> {
     let options = args.options();
+    args.device.check()?;
     // Before the file is looked at, because it is cheap and has nothing to do with it.
     threads::start(args.threads)?;
     let isa = trine::Isa::from_env()?;

@@ -2,6 +2,7 @@
 
 use super::fault::{Kind, Trouble};
 use super::instruction::{Address, Register, Source, Space, Word};
+use super::shadow::Moment;
 use super::shared::wavefronts;
 use super::warp::{LANES, Surroundings, Warp, each};
 
@@ -53,7 +54,11 @@ impl Warp<'_> {
             let now = self.stamp(around, lane);
             let found = match space {
                 Space::Shared => around.shared.read(address, bytes, now),
-                Space::Global => around.memory.read(address, bytes, now),
+                Space::Global => {
+                    let learnt = around.order.learnt();
+                    let now = Moment { stamp: now, learnt };
+                    around.memory.read(address, bytes, now)
+                }
             };
             let found = found.map_err(|(kind, what)| Trouble::new(kind, lane, what))?;
             for (result, part) in results.iter_mut().zip(found.chunks_exact(word.bytes)) {
@@ -90,10 +95,39 @@ impl Warp<'_> {
             let now = self.stamp(around, lane);
             let done = match space {
                 Space::Shared => around.shared.write(address, &bytes, now),
-                Space::Global => around.memory.write(address, &bytes, now),
+                Space::Global => {
+                    let learnt = around.order.learnt();
+                    let now = Moment { stamp: now, learnt };
+                    around.memory.write(address, &bytes, now)
+                }
             };
             done.map_err(|(kind, what)| Trouble::new(kind, lane, what))?;
         }
+        Ok(())
+    }
+
+    /// Atomic additions, lane by lane.
+    pub(super) fn add(
+        &mut self,
+        to: Register,
+        at: &Address,
+        from: &Source,
+        mask: u32,
+        around: &mut Surroundings,
+    ) -> Result<(), Trouble> {
+        let values = self.operand(from, mask, around.at)?;
+        let mut results = [0; LANES];
+        for (lane, address) in self.addresses(at, mask, around)? {
+            let stamp = self.stamp(around, lane);
+            let learnt = around.order.learnt();
+            let found = around
+                .memory
+                .add(address, values[lane] as u32, Moment { stamp, learnt });
+            let before = found.map_err(|(kind, what)| Trouble::new(kind, lane, what))?;
+            around.order.meet(address, stamp);
+            results[lane] = before.into();
+        }
+        self.put(to, mask, &results);
         Ok(())
     }
 
@@ -117,7 +151,10 @@ impl Warp<'_> {
             let mut data = vec![0; bytes];
             // Bytes that are not read may lie anywhere.
             if wanted > 0 {
-                let found = around.memory.read(from, bytes, now).map_err(trouble)?;
+                let learnt = around.order.learnt();
+                let moment = Moment { stamp: now, learnt };
+                let found = around.memory.read(from, bytes, moment);
+                let found = found.map_err(trouble)?;
                 data[..wanted].copy_from_slice(&found[..wanted]);
             }
             self.copies[lane]

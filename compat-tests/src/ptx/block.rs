@@ -4,6 +4,7 @@ use super::device::{Coordinates, Report, Schedule};
 use super::fault::{Fault, Kind, Trouble};
 use super::memory::Memory;
 use super::module::Kernel;
+use super::order::Order;
 use super::shared::Shared;
 use super::warp::{LANES, State, Surroundings, Warp};
 
@@ -11,6 +12,7 @@ use super::warp::{LANES, State, Surroundings, Warp};
 pub(super) struct Run<'a> {
     pub(super) memory: &'a mut Memory,
     pub(super) report: &'a mut Report,
+    pub(super) order: &'a mut Order,
     pub(super) arguments: &'a [u8],
     pub(super) at: Coordinates,
     pub(super) shared: usize,
@@ -66,9 +68,11 @@ pub(super) fn run(kernel: &Kernel, schedule: Schedule, run: &mut Run) -> Result<
     };
     let mut dice = Dice::new(seed.wrapping_add(u64::from(run.at.number)));
     let mut shared = Shared::new(run.shared);
+    run.order.begin_block();
     let mut around = Surroundings {
         memory: run.memory,
         shared: &mut shared,
+        order: run.order,
         report: run.report,
         arguments: run.arguments,
         at: &run.at,

@@ -123,7 +123,20 @@ pub(super) fn decode(
         {
             Op::WarpBarrier
         }
-        ("fence", []) | ("membar", []) => Op::Fence,
+        ("fence", []) if modifiers == ["acq_rel", "gpu"] => Op::Fence,
+        ("membar", []) if modifiers == ["gl"] => Op::Fence,
+        ("atom", [to, at, from])
+            if matches!(
+                modifiers[..],
+                ["relaxed", "gpu", "global", "add", "u32"] | ["global", "add", "u32"]
+            ) =>
+        {
+            Op::Add {
+                to: names.register(to)?,
+                at: names.address(at)?,
+                from: names.source(from)?,
+            }
+        }
         ("ld", [to, from]) if modifiers.first() == Some(&"param") => {
             let (word, _) = access(&modifiers[1..]).ok_or_else(unknown)?;
             let Operand::Address(Some(base), offset) = from else {

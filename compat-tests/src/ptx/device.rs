@@ -4,6 +4,7 @@ use super::block::{Dice, Run, run};
 use super::fault::{Fault, Kind};
 use super::memory::Memory;
 use super::module::{Kernel, Module};
+use super::order::Order;
 
 /// A buffer in global memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -24,7 +25,8 @@ pub enum Argument {
     F32(f32),
 }
 
-/// In which order warps take their turns. Blocks run one after the other, at random in a random order.
+/// In which order warps take their turns. Blocks run one after the other, at random in a random order. One that waited for
+/// another would not end.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Schedule {
     /// One after the other.
@@ -211,6 +213,7 @@ impl Device {
             executed: vec![0; kernel.code.len()],
             ..Report::default()
         };
+        let mut order_of_blocks = Order::default();
         let dynamic = kernel.shared.next_multiple_of(16);
         for number in order(launch) {
             let [x, y, _] = launch.blocks;
@@ -225,6 +228,7 @@ impl Device {
             let mut block = Run {
                 memory: &mut self.memory,
                 report: &mut report,
+                order: &mut order_of_blocks,
                 arguments: &arguments,
                 at,
                 shared: dynamic + launch.shared as usize,

@@ -94,6 +94,12 @@ pub(super) enum Op {
         from: Vec<Source>,
         at: Address,
     },
+    /// `atom.add` on 32 bits of global memory.
+    Add {
+        to: Register,
+        at: Address,
+        from: Source,
+    },
     /// An argument of the launch, `at` bytes behind the first.
     Argument {
         word: Word,
@@ -143,7 +149,7 @@ pub(super) enum Op {
         clamp: Source,
         members: Source,
     },
-    /// Orders this thread's accesses for others; races are found without regard to it.
+    /// Orders this thread's accesses for the whole device: see `order`.
     Fence,
 }
 

@@ -1,15 +1,26 @@
-//! What the PTX of exact kernels must not contain.
+//! What the PTX of kernels must not contain.
 //!
 //! A driver may contract `mul.f32` and `add.f32` without `.rn` to a fused operation, approximations differ between
-//! generations, and sums by atomics have the order of chance.
+//! generations, sums by atomics have the order of chance, and a loop that looks at memory until another block has written needs that
+//! block to run.
 
-/// Every instruction of `text` that an exact kernel may not have, with its line from 1 and the reason.
-pub fn broken_rules(text: &str) -> Vec<String> {
+/// What is promised of a kernel.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Family {
+    /// The bits of a processor.
+    Exact,
+    /// Bits of its own, the same whatever else is computed beside: products of halves, and products and sums rounded together, where the
+    /// text says so.
+    Fast,
+}
+
+/// Every instruction of `text` that a kernel of a family may not have, with its line from 1 and the reason.
+pub fn broken_rules(text: &str, family: Family) -> Vec<String> {
     let mut broken = Vec::new();
     for (number, line) in text.lines().enumerate() {
         let code = line.split("//").next().unwrap_or("");
         for word in code.split([' ', '\t', ';', ',', '{', '}']) {
-            if let Some(why) = reason(word) {
+            if let Some(why) = reason(word, family) {
                 broken.push(format!("line {}: {word}: {why}", number + 1));
             }
         }
@@ -18,7 +29,7 @@ pub fn broken_rules(text: &str) -> Vec<String> {
 }
 
 /// Why an opcode may not be there.
-fn reason(opcode: &str) -> Option<&'static str> {
+fn reason(opcode: &str, family: Family) -> Option<&'static str> {
     let modifiers: Vec<&str> = opcode.split('.').collect();
     let has = |modifier: &str| modifiers[1..].contains(&modifier);
     let float = ["f16", "f16x2", "bf16", "bf16x2", "f32", "f64"]
@@ -26,11 +37,21 @@ fn reason(opcode: &str) -> Option<&'static str> {
         .any(|ty| has(ty));
     match modifiers[0] {
         "atom" | "red" if float => Some("a sum in the order of chance"),
-        "fma" | "mad" if float => Some("a product and a sum rounded together"),
-        "mul" | "add" | "sub" | "div" | "sqrt" if float && !has("rn") => {
+        "atom" | "red" if modifiers[0] == "red" || !has("add") || !has("u32") => {
+            Some("an atomic operation that is no ticket")
+        }
+        "ld" if has("volatile") || has("acquire") || has("relaxed") => {
+            Some("waits for what others write")
+        }
+        "fma" | "mad" if float && family == Family::Exact => {
+            Some("a product and a sum rounded together")
+        }
+        "fma" | "mul" | "add" | "sub" | "div" | "sqrt" if float && !has("rn") => {
             Some("may be contracted without .rn")
         }
-        "mma" | "wmma" | "wgmma" if float => Some("sums of another order on every generation"),
+        "mma" | "wmma" | "wgmma" if float && family == Family::Exact => {
+            Some("sums of another order on every generation")
+        }
         _ if has("approx") || modifiers[0] == "tanh" || modifiers[0] == "ex2" => {
             Some("an approximation")
         }

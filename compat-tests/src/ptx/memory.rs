@@ -1,7 +1,7 @@
 //! Global memory: buffers that lie far apart.
 
 use super::fault::Kind;
-use super::shadow::{Shadow, Stamp};
+use super::shadow::{Moment, Shadow};
 
 /// Addresses from here on are shared memory seen as generic ones.
 pub(super) const WINDOW: u64 = 1 << 60;
@@ -104,7 +104,7 @@ impl Memory {
     }
 
     /// Reads `bytes` bytes, a power of two.
-    pub(super) fn read(&mut self, address: u64, bytes: usize, now: Stamp) -> Found<&[u8]> {
+    pub(super) fn read(&mut self, address: u64, bytes: usize, now: Moment) -> Found<&[u8]> {
         let (buffer, at) = self.find(address, bytes)?;
         let range = &mut self.ranges[buffer];
         if let Some(shadow) = &mut range.shadow {
@@ -114,15 +114,37 @@ impl Memory {
     }
 
     /// Writes a power of two of bytes.
-    pub(super) fn write(&mut self, address: u64, bytes: &[u8], now: Stamp) -> Found<()> {
-        let (buffer, at) = self.find(address, bytes.len())?;
-        let range = &mut self.ranges[buffer];
-        let Some(shadow) = &mut range.shadow else {
-            let what = format!("buffer {buffer} is only to be read");
-            return Err((Kind::OutOfBounds, what));
-        };
+    pub(super) fn write(&mut self, address: u64, bytes: &[u8], now: Moment) -> Found<()> {
+        let ((all, shadow), at) = self.variable_at(address, bytes.len())?;
         shadow.write(at, bytes.len(), now)?;
-        range.bytes[at..at + bytes.len()].copy_from_slice(bytes);
+        all[at..at + bytes.len()].copy_from_slice(bytes);
         Ok(())
+    }
+
+    /// Adds to 32 bits in one step, and gives what they were.
+    pub(super) fn add(&mut self, address: u64, value: u32, now: Moment) -> Found<u32> {
+        let ((all, shadow), at) = self.variable_at(address, 4)?;
+        shadow.update(at, 4, now)?;
+        let word = &mut all[at..at + 4];
+        let before = u32::from_le_bytes([word[0], word[1], word[2], word[3]]);
+        word.copy_from_slice(&before.wrapping_add(value).to_le_bytes());
+        Ok(before)
+    }
+
+    /// The bytes and histories of a buffer that may be written, and the place in it.
+    fn variable_at(
+        &mut self,
+        address: u64,
+        bytes: usize,
+    ) -> Found<((&mut [u8], &mut Shadow), usize)> {
+        let (buffer, at) = self.find(address, bytes)?;
+        let range = &mut self.ranges[buffer];
+        match &mut range.shadow {
+            Some(shadow) => Ok(((&mut range.bytes, shadow), at)),
+            None => {
+                let what = format!("buffer {buffer} is only to be read");
+                Err((Kind::OutOfBounds, what))
+            }
+        }
     }
 }

@@ -15,7 +15,8 @@
 //! - Single precision is IEEE 754 to the nearest even, without contraction, and NaN is 0x7fffffff, as PTX has it. Kernels that use
 //!   nothing but that and integers have the bits of a GPU.
 //!
-//! Blocks run one after the other: kernels may not wait for one another's blocks. Source of all meanings: PTX ISA 9.0.
+//! Blocks run one after the other: kernels may not wait for one another's blocks. What a block wrote another may read where fences and an
+//! atomic operation order the two. Source of all meanings: PTX ISA 9.0.
 
 mod access;
 mod block;
@@ -30,6 +31,7 @@ mod memory;
 mod mma;
 mod module;
 mod operand;
+mod order;
 mod scalar;
 mod shadow;
 mod shared;

@@ -30,6 +30,36 @@ impl Stamp {
     }
 }
 
+/// What a thread got to know by an atomic operation: everything before `given`, a fence of another block, comes before
+/// everything after `at`, its own fence.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Learnt {
+    pub(super) given: Stamp,
+    pub(super) at: Stamp,
+}
+
+/// A thread at one time, and what its block has learnt of others.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Moment<'a> {
+    pub(super) stamp: Stamp,
+    pub(super) learnt: &'a [Learnt],
+}
+
+impl From<Stamp> for Moment<'static> {
+    /// In a memory that no other block has.
+    fn from(stamp: Stamp) -> Moment<'static> {
+        Moment { stamp, learnt: &[] }
+    }
+}
+
+impl Moment<'_> {
+    /// Whether this comes after `earlier`, whatever the order in which warps and blocks take their turns.
+    fn is_after(&self, earlier: Stamp) -> bool {
+        let told = |l: &Learnt| earlier.is_before(l.given) && l.at.is_before(self.stamp);
+        earlier.is_before(self.stamp) || self.learnt.iter().any(told)
+    }
+}
+
 /// What a byte holds.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 enum State {
@@ -47,6 +77,8 @@ struct Cell {
     state: State,
     write: Stamp,
     read: Stamp,
+    /// The last write was an atomic operation, which is ordered among its like.
+    atomic: bool,
     /// Other threads of the reader's warp, and threads of other warps, have read in its epoch too.
     warp_reads: bool,
     block_reads: bool,
@@ -54,7 +86,8 @@ struct Cell {
 
 impl Cell {
     /// Whether all reads come before `later`.
-    fn reads_are_before(&self, later: Stamp) -> bool {
+    fn reads_are_before(&self, moment: Moment) -> bool {
+        let later = moment.stamp;
         let same_epoch = self.read.block == later.block && self.read.epoch == later.epoch;
         if self.block_reads && same_epoch {
             return false;
@@ -63,7 +96,7 @@ impl Cell {
         if self.warp_reads && own {
             return self.read.turn < later.turn;
         }
-        self.read.is_before(later)
+        moment.is_after(self.read)
     }
 }
 
@@ -143,7 +176,14 @@ impl Shadow {
     }
 
     /// A thread reads.
-    pub(super) fn read(&mut self, at: usize, bytes: usize, now: Stamp) -> Found {
+    pub(super) fn read<'a>(
+        &mut self,
+        at: usize,
+        bytes: usize,
+        moment: impl Into<Moment<'a>>,
+    ) -> Found {
+        let moment = moment.into();
+        let now = moment.stamp;
         let cells = self.cells(at, bytes);
         let grain = bytes / cells.len().max(1);
         for (i, cell) in cells.iter_mut().enumerate() {
@@ -158,7 +198,7 @@ impl Shadow {
                     return Err((Kind::InFlight, what));
                 }
             }
-            if !cell.write.is_before(now) {
+            if !moment.is_after(cell.write) {
                 return Err(race(byte, "read", "written", cell.write, now));
             }
             let concurrent =
@@ -179,7 +219,8 @@ impl Shadow {
     }
 
     /// A thread writes, at once or when a copy arrives.
-    fn overwrite(&mut self, at: usize, bytes: usize, now: Stamp, state: State) -> Found {
+    fn overwrite(&mut self, at: usize, bytes: usize, moment: Moment, state: State) -> Found {
+        let now = moment.stamp;
         let cells = self.cells(at, bytes);
         let grain = bytes / cells.len().max(1);
         for (i, cell) in cells.iter_mut().enumerate() {
@@ -191,10 +232,10 @@ impl Shadow {
                 );
                 return Err((Kind::Race, what));
             }
-            if !cell.write.is_before(now) {
+            if !moment.is_after(cell.write) {
                 return Err(race(byte, "written", "written", cell.write, now));
             }
-            if !cell.reads_are_before(now) {
+            if !cell.reads_are_before(moment) {
                 return Err(race(byte, "written", "read", cell.read, now));
             }
             *cell = Cell {
@@ -207,13 +248,30 @@ impl Shadow {
     }
 
     /// A thread writes.
-    pub(super) fn write(&mut self, at: usize, bytes: usize, now: Stamp) -> Found {
-        self.overwrite(at, bytes, now, State::Full)
+    pub(super) fn write<'a>(
+        &mut self,
+        at: usize,
+        bytes: usize,
+        moment: impl Into<Moment<'a>>,
+    ) -> Found {
+        self.overwrite(at, bytes, moment.into(), State::Full)
+    }
+
+    /// A thread applies an atomic operation: a read and a write, which nothing has to order among other atomic operations.
+    pub(super) fn update(&mut self, at: usize, bytes: usize, moment: Moment) -> Found {
+        if self.cells(at, bytes).iter().any(|cell| !cell.atomic) {
+            self.read(at, bytes, moment)?;
+            self.overwrite(at, bytes, moment, State::Full)?;
+        }
+        for cell in self.cells(at, bytes) {
+            (cell.write, cell.atomic) = (moment.stamp, true);
+        }
+        Ok(())
     }
 
     /// A thread has a copy begun.
     pub(super) fn begin_copy(&mut self, at: usize, bytes: usize, now: Stamp) -> Found {
-        self.overwrite(at, bytes, now, State::InFlight)
+        self.overwrite(at, bytes, now.into(), State::InFlight)
     }
 
     /// A thread has waited for its copy: for others it is written now.

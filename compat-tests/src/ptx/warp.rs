@@ -6,6 +6,7 @@ use super::fault::{Kind, Trouble};
 use super::instruction::{Instruction, Op, Register, Source, Special};
 use super::memory::Memory;
 use super::module::Kernel;
+use super::order::Order;
 use super::shadow::Stamp;
 use super::shared::{Copies, Shared};
 
@@ -25,6 +26,7 @@ pub(super) enum State {
 pub(super) struct Surroundings<'a> {
     pub(super) memory: &'a mut Memory,
     pub(super) shared: &'a mut Shared,
+    pub(super) order: &'a mut Order,
     pub(super) report: &'a mut Report,
     pub(super) arguments: &'a [u8],
     pub(super) at: &'a Coordinates,
@@ -267,7 +269,13 @@ impl<'k> Warp<'k> {
                 }
                 Ok(())
             }
-            Op::Fence => Ok(()),
+            Op::Fence => {
+                for lane in each(mask) {
+                    around.order.fence(self.stamp(around, lane));
+                }
+                Ok(())
+            }
+            Op::Add { to, at, from } => self.add(*to, at, from, mask, around),
             op => self.together(op, mask, around),
         }
     }

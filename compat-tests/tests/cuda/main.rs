@@ -3,6 +3,7 @@
 
 mod archs;
 mod emulator;
+mod halves;
 #[path = "../../../tests/archs/listing.rs"]
 #[allow(
     dead_code,

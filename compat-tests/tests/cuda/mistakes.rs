@@ -1,7 +1,7 @@
 //! The checked-in kernels with one mistake each. Every mistake has to be found within three schedules: by the emulator, or by
 //! a bit that differs.
 
-use trine_compat_tests::ptx::{Kind, Module, Schedule};
+use trine_compat_tests::ptx::{Fault, Kind, Module, Schedule};
 use trine_cuda::plan::Plan;
 use trine_cuda::ptx::{DECODE, PREFILL, Text};
 use trine_formats::types::TypeId;
@@ -23,21 +23,30 @@ pub fn with_mistake(text: Text, kernel: &str, change: impl Fn(&str) -> String) -
     Module::parse(&whole).expect("PTX")
 }
 
-/// How a mistake shows: the kind of fault, or nothing where bits differ. `None` when it does not show at all.
-fn found(product: &Product, module: &Module, plan: &Plan) -> Option<Option<Kind>> {
-    let expected = product.expected();
+/// How a mistake shows within three schedules: the kind of fault, or nothing where bits differ. `None` when it does not show at all.
+pub fn shows(
+    expected: &[f32],
+    run: impl Fn(Schedule) -> Result<Vec<f32>, Fault>,
+) -> Option<Option<Kind>> {
     for schedule in [Schedule::InTurn, Schedule::Random(1), Schedule::Last(0)] {
-        match product.run_in(module, plan, schedule) {
+        match run(schedule) {
             Err(fault) => return Some(Some(fault.kind)),
-            Ok((out, _)) => {
+            Ok(out) => {
                 let differ = |(a, b): (&f32, &f32)| a.to_bits() != b.to_bits();
-                if out.iter().zip(&expected).any(differ) {
+                if out.iter().zip(expected).any(differ) {
                     return Some(None);
                 }
             }
         }
     }
     None
+}
+
+/// How a mistake in a module shows.
+fn found(product: &Product, module: &Module, plan: &Plan) -> Option<Option<Kind>> {
+    shows(&product.expected(), |schedule| {
+        Ok(product.run_in(module, plan, schedule)?.0)
+    })
 }
 
 /// A product whose every output is a number, so that each wrong bit shows.

@@ -81,10 +81,13 @@ pub fn pack_group_scales(
 /// # Errors
 /// Columns that are no whole 32, another number of scales.
 pub fn pack_column_scales(scales: &[u16], columns: usize) -> Result<Vec<u16>, PackError> {
-    reorder("scales of columns", 32, scales, (1, columns), |p| {
-        let (i, j) = (p / 8, p % 8);
-        2 * i + j % 2 + 8 * (j / 2)
-    })
+    reorder("scales of columns", 32, scales, (1, columns), column_order)
+}
+
+/// Which of 32 columns has the scale that stands at place `p`.
+pub(super) const fn column_order(p: usize) -> usize {
+    let (i, j) = (p / 8, p % 8);
+    2 * i + j % 2 + 8 * (j / 2)
 }
 
 /// Every `block` values of every row in another order: number `p` of the result is number `from(p)`.

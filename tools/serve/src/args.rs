@@ -7,6 +7,7 @@ use anyhow::{Result, bail};
 use clap::{Arg, Parser, ValueEnum};
 use trine::Pooling;
 use trine_tools::args::Short;
+use trine_tools::device;
 use trine_tools::load::{ModelArgs, SHORT_TYPES, positive};
 
 use crate::engine::{Options, Vectors};
@@ -17,6 +18,7 @@ pub const SHORT: Short = &[
     ("-ub", "--ubatch-size"),
     SHORT_TYPES[0],
     SHORT_TYPES[1],
+    device::SHORT,
 ];
 
 /// Serve a language model over HTTP, with OpenAI's and llama-server's API

@@ -11,6 +11,7 @@ use trine_formats::types::TypeId;
 
 use super::synth::Spec;
 use crate::args::Short;
+use crate::device::{self, DeviceArgs};
 use crate::load::{PathArg, positive, thread_count};
 use crate::packing::PackingArgs;
 
@@ -19,6 +20,7 @@ pub const SHORT: Short = &[
     ("-pg", "--prompt-gen"),
     ("-ub", "--ubatch-size"),
     ("-mmp", "--mmap"),
+    device::SHORT,
     ("-npp", "--npp"),
     ("-ntg", "--ntg"),
     ("-npl", "--npl"),
@@ -288,6 +290,10 @@ pub struct Args {
         hide_possible_values = true
     )]
     pub number_path: Option<PathArg>,
+
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub device: DeviceArgs,
 
     #[command(flatten)]
     #[allow(missing_docs)]

@@ -26,8 +26,9 @@ use synth::Spec;
 /// Runs what `args` ask for.
 ///
 /// # Errors
-/// A model that cannot be loaded or made; a test that does not fit it; output that cannot be written.
+/// A device that cannot be used; a model that cannot be loaded or made; a test that does not fit it; output that cannot be written.
 pub fn run(args: &Args) -> Result<()> {
+    args.device.check()?;
     let mut out = signals::stdout();
     if args.kernels {
         kernels::run(args, &mut out)?;

@@ -8,13 +8,14 @@ use clap::Parser;
 use super::task_args::TaskArgs;
 use crate::args::Short;
 use crate::load::{ModelArgs, SHORT_TYPES, positive};
-use crate::text;
+use crate::{device, text};
 
 /// Options of several letters behind one dash.
 pub const SHORT: Short = &[
     ("-ub", "--ubatch-size"),
     SHORT_TYPES[0],
     SHORT_TYPES[1],
+    device::SHORT,
     ("-bf", "--binary-file"),
     ("-np", "--parallel"),
 ];

@@ -11,13 +11,14 @@ use super::grammar::GrammarArgs;
 use super::sampling::SamplingArgs;
 use crate::args::Short;
 use crate::load::{ModelArgs, SHORT_TYPES, count, positive};
-use crate::{interrupt, text};
+use crate::{device, interrupt, text};
 
 /// Options of several letters behind one dash.
 pub const SHORT: Short = &[
     ("-ub", "--ubatch-size"),
     SHORT_TYPES[0],
     SHORT_TYPES[1],
+    device::SHORT,
     ("-cnv", "--conversation"),
     ("-no-cnv", "--no-conversation"),
     ("-sys", "--system-prompt"),

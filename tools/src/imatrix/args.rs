@@ -8,6 +8,7 @@ use trine_formats::types::TypeId;
 
 use crate::adapters::AdapterArgs;
 use crate::args::Short;
+use crate::device::DeviceArgs;
 use crate::load::{ModelArgs, count, positive, thread_count};
 use crate::overrides::OverrideArgs;
 use crate::packing::PackingArgs;
@@ -254,6 +255,7 @@ impl Args {
             no_mmap: self.no_mmap,
             no_repack: self.no_repack,
             number_path: None,
+            device: DeviceArgs::default(),
             packing: self.packing.clone(),
             overrides: self.overrides.clone(),
             adapters: AdapterArgs::default(),

@@ -4,6 +4,8 @@
 
 mod anyprec;
 mod anyprec_run;
+#[cfg(target_os = "linux")]
+mod device;
 mod fairy2i;
 mod gptq;
 mod machine_code;

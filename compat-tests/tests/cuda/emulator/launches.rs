@@ -1,6 +1,7 @@
 //! Control flow, special registers, arguments, text.
 
 use super::{module, run};
+use trine_compat_tests::ptx::lint::Family;
 use trine_compat_tests::ptx::{Argument, Device, Kind, Launch, Module, Schedule, lint};
 
 #[test]
@@ -177,7 +178,10 @@ fn text_that_is_not_understood_is_named() {
 fn what_exact_kernels_must_not_have_is_found() {
     let good = "mul.rn.f32 %f1, %f2, %f3;\nadd.rn.f64 %fd1, %fd1, %fd2; // fma.rn.f32\nmad.lo.s32 %r1, %r1, %r1, %r1;\n\
                 mma.sync.aligned.m16n8k32.row.col.s32.u8.s8.s32 {}, {}, {}, {};\natom.global.add.u32 %r1, [%rd1], 1;\nsub.s32 %r1, %r1, 1;";
-    assert_eq!(lint::broken_rules(good), Vec::<String>::new());
+    assert_eq!(
+        lint::broken_rules(good, Family::Exact),
+        Vec::<String>::new()
+    );
     for (line, reason) in [
         ("fma.rn.f32 %f1, %f1, %f1, %f1;", "rounded together"),
         ("fma.rn.f64 %f1, %f1, %f1, %f1;", "rounded together"),
@@ -188,16 +192,24 @@ fn what_exact_kernels_must_not_have_is_found() {
         ("tanh.f32 %f1, %f1;", "approximation"),
         ("mul.rn.ftz.f32 %f1, %f1, %f1;", "normal"),
         ("red.global.add.f32 [%rd1], %f1;", "chance"),
+        ("red.global.add.u32 [%rd1], %r1;", "no ticket"),
+        ("atom.global.cas.b32 %r1, [%rd1], 0, 1;", "no ticket"),
+        ("ld.acquire.gpu.global.u32 %r1, [%rd1];", "waits"),
+        ("ld.volatile.global.u32 %r1, [%rd1];", "waits"),
         (
             "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {}, {}, {}, {};",
             "generation",
         ),
     ] {
-        let found = lint::broken_rules(&format!("{good}\n{line}"));
+        let found = lint::broken_rules(&format!("{good}\n{line}"), Family::Exact);
         assert_eq!(found.len(), 1, "{found:?}");
         assert!(
             found[0].starts_with("line 7: ") && found[0].contains(reason),
             "{found:?}"
         );
+        // What has bits of its own may multiply halves and round products and sums together, and no more.
+        let fast = lint::broken_rules(line, Family::Fast);
+        let allowed = ["rounded together", "generation"].contains(&reason);
+        assert_eq!(fast.is_empty(), allowed, "{fast:?}");
     }
 }

@@ -1,5 +1,6 @@
 //! Every instruction against a formula of its own, and faults that have to be found.
 
+mod blocks;
 mod collective;
 mod faults;
 mod floats;

@@ -124,7 +124,12 @@ fn what_changes_the_model_changes_the_answer() {
         assert!(!seen.contains(&choices), "{more:?} changes nothing");
         seen.push(choices);
     }
-    for more in [&["--threads", "1"][..], &["--no-mmap"], &["--no-repack"]] {
+    for more in [
+        &["--threads", "1"][..],
+        &["--no-mmap"],
+        &["--no-repack"],
+        &["--device", "cpu"],
+    ] {
         assert_eq!(choices(more), plain, "{more:?}");
     }
 }
@@ -142,6 +147,24 @@ fn a_number_path_of_other_models_is_refused() {
         !output.status.success() && text.contains("widely linear"),
         "{text}"
     );
+}
+
+#[test]
+fn a_gpu_without_a_driver_is_refused() {
+    // A file that is no library, so that the test is the same on machines with a driver.
+    let dir = tempfile::tempdir().expect("a folder");
+    for name in ["libcuda.so.1", "libcuda.so", "nvcuda.dll"] {
+        std::fs::write(dir.path().join(name), "no library").expect("room");
+    }
+    let output = crate::program::program()
+        .arg("-m")
+        .arg(trine_testkit::trilm())
+        .args(["--port", "0", "--device", "cuda"])
+        .env("LD_LIBRARY_PATH", dir.path())
+        .output()
+        .expect("an end");
+    let error = trine_testkit::tool::only_error("rserve", output);
+    assert!(error.contains("no NVIDIA driver is installed ("), "{error}");
 }
 
 #[test]

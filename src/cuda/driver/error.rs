@@ -1,0 +1,81 @@
+//! Why no kernel can run on a device.
+
+use thiserror::Error;
+
+/// What stands between a program and a GPU, and what can be done about it.
+#[derive(Clone, PartialEq, Eq, Debug, Error)]
+pub enum DriverError {
+    /// The library is not there or cannot be opened.
+    #[error("no NVIDIA driver is installed ({why})")]
+    Missing {
+        /// What the system says.
+        why: String,
+    },
+    /// The library has not all functions.
+    #[error(
+        "the NVIDIA driver {library} has no function {function}, which drivers from R{release} on have: install it anew"
+    )]
+    Function {
+        /// The library's name.
+        library: &'static str,
+        /// The function's name.
+        function: &'static str,
+        /// The oldest series of drivers that can be used.
+        release: u32,
+    },
+    /// The driver is older than the PTX of the kernels.
+    #[error(
+        "the NVIDIA driver is of CUDA {}.{}, and the kernels ask for CUDA {}.{} or newer: install a driver from R{release} on",
+        found.0, found.1, needed.0, needed.1
+    )]
+    Old {
+        /// Release of CUDA that the driver is of.
+        found: (u32, u32),
+        /// The oldest one that reads the PTX.
+        needed: (u32, u32),
+        /// The series of drivers that came with it.
+        release: u32,
+    },
+    /// The driver answers a call with an error.
+    #[error("the NVIDIA driver fails in {call}: {name} ({code})")]
+    Call {
+        /// The function.
+        call: &'static str,
+        /// Its answer.
+        code: u32,
+        /// What the driver calls this answer.
+        name: String,
+    },
+    /// There are fewer devices.
+    #[error("there is no cuda:{wanted}: the driver has {}", devices(*count))]
+    NoDevice {
+        /// The device that was asked for.
+        wanted: u32,
+        /// How many there are.
+        count: u32,
+    },
+    /// The device has not the instructions of the kernels.
+    #[error(
+        "cuda:{number} ({name}) has compute capability {}.{}, and the kernels ask for {}.{} or newer (A100, RTX 30 and later)",
+        found.0, found.1, needed.0, needed.1
+    )]
+    Capability {
+        /// The device's number.
+        number: u32,
+        /// Its name.
+        name: String,
+        /// Its compute capability.
+        found: (u32, u32),
+        /// The lowest one that has the instructions.
+        needed: (u32, u32),
+    },
+}
+
+/// What the driver has, in words.
+fn devices(count: u32) -> String {
+    match count {
+        0 => "no device".to_owned(),
+        1 => "one device, cuda:0".to_owned(),
+        n => format!("{n} devices, cuda:0 to cuda:{}", n - 1),
+    }
+}

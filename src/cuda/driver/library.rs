@@ -1,0 +1,203 @@
+//! The driver's library and the functions of it that are called.
+//!
+//! Declarations are those of NVIDIA's CUDA Driver API; answers and attributes are plain integers, so that one of a
+//! newer driver is a number like any other.
+
+use std::error::Error as _;
+use std::ffi::{CStr, c_char, c_int, c_uint};
+use std::ptr;
+
+use libloading::Library;
+
+use super::DriverError;
+use crate::ptx::{DRIVER, SERIES};
+
+/// What a function answers: 0 where it has done its work.
+pub(super) type Code = c_uint;
+/// A device as the driver names it.
+pub(super) type Device = c_int;
+
+/// Names of the library, in the order in which they are tried.
+const NAMES: &[&str] = if cfg!(windows) {
+    &["nvcuda.dll"]
+} else {
+    &["libcuda.so.1", "libcuda.so"]
+};
+
+/// A driver whose functions have been found.
+pub(super) struct Driver {
+    functions: Functions,
+    /// What an answer is called.
+    error_name: ErrorName,
+    /// Keeps the functions where they are.
+    _library: Library,
+}
+
+type ErrorName = unsafe extern "system" fn(Code, *mut *const c_char) -> Code;
+type Version = unsafe extern "system" fn(*mut c_int) -> Code;
+
+macro_rules! functions {
+    ($($(#[$doc:meta])* $name:ident($($arg:ident: $ty:ty),*) = $symbol:literal;)*) => {
+        /// Where the functions are.
+        struct Functions {
+            $($name: unsafe extern "system" fn($($ty),*) -> Code,)*
+        }
+
+        impl Functions {
+            /// # Errors
+            /// A function is missing.
+            fn find(library: &Library, name: &'static str) -> Result<Functions, DriverError> {
+                $(
+                    // SAFETY: the declaration is the one of the driver's API for this name.
+                    let $name = unsafe { function(library, name, $symbol)? };
+                )*
+                Ok(Functions { $($name),* })
+            }
+        }
+
+        impl Driver {
+            $(
+                $(#[$doc])*
+                ///
+                /// # Errors
+                /// What the driver answers.
+                ///
+                /// # Safety
+                /// The arguments are what the API asks for: pointers point to room for what is written or read there, and
+                /// handles are alive.
+                pub(super) unsafe fn $name(&self, $($arg: $ty),*) -> Result<(), DriverError> {
+                    // SAFETY: the caller's; the library is open as long as `self` is there.
+                    let code = unsafe { (self.functions.$name)($($arg),*) };
+                    match code {
+                        0 => Ok(()),
+                        code => Err(DriverError::Call {
+                            call: $symbol,
+                            code,
+                            name: self.error_name(code),
+                        }),
+                    }
+                }
+            )*
+        }
+    };
+}
+
+functions! {
+    /// Makes the driver ready for this process.
+    init(flags: c_uint) = "cuInit";
+    /// How many devices there are.
+    count(count: *mut c_int) = "cuDeviceGetCount";
+    /// The device of a number.
+    device(device: *mut Device, number: c_int) = "cuDeviceGet";
+    /// The name of a device, with a zero behind it, in `size` bytes.
+    name(name: *mut c_char, size: c_int, device: Device) = "cuDeviceGetName";
+    /// A property of a device.
+    attribute(value: *mut c_int, attribute: c_int, device: Device) = "cuDeviceGetAttribute";
+    /// Bytes of a device's memory.
+    memory(bytes: *mut usize, device: Device) = "cuDeviceTotalMem_v2";
+}
+
+impl Driver {
+    /// Opens the library, and looks at what it is before it has anything to do.
+    ///
+    /// # Errors
+    /// It is not there, too old or not whole, or it finds no device.
+    pub(super) fn open() -> Result<Driver, DriverError> {
+        let (name, library) = load()?;
+        let version = version(&library, name)?;
+        // The number is 1000 for each major and 10 for each minor release.
+        let found = (version / 1000, version % 1000 / 10);
+        if found < DRIVER {
+            return Err(DriverError::Old {
+                found,
+                needed: DRIVER,
+                release: SERIES,
+            });
+        }
+        let functions = Functions::find(&library, name)?;
+        // SAFETY: the declaration is the one of the driver's API for this name.
+        let error_name = unsafe { function(&library, name, "cuGetErrorName")? };
+        let driver = Driver {
+            functions,
+            error_name,
+            _library: library,
+        };
+        // SAFETY: the only flags that the API has are none.
+        unsafe { driver.init(0)? };
+        Ok(driver)
+    }
+
+    /// What the driver calls an answer.
+    fn error_name(&self, code: Code) -> String {
+        let mut text = ptr::null();
+        // SAFETY: there is room for one pointer. Whatever is answered, it was null before.
+        unsafe { (self.error_name)(code, &mut text) };
+        if text.is_null() {
+            return "an error without a name".to_owned();
+        }
+        // SAFETY: the driver's names are texts with a zero at their end that are never given back.
+        let text = unsafe { CStr::from_ptr(text) };
+        text.to_string_lossy().into_owned()
+    }
+}
+
+/// The library, by the first of its names that can be opened.
+fn load() -> Result<(&'static str, Library), DriverError> {
+    let mut why = String::new();
+    for &name in NAMES {
+        // SAFETY: what the driver's library does when it is loaded is the system's matter: it is installed by whoever may.
+        match unsafe { Library::new(name) } {
+            Ok(library) => return Ok((name, library)),
+            // The first name is the one to look for.
+            Err(error) if why.is_empty() => why = reason(&error),
+            Err(_) => {}
+        }
+    }
+    Err(DriverError::Missing { why })
+}
+
+/// Where a function of the library is.
+///
+/// # Errors
+/// It is not there.
+///
+/// # Safety
+/// `F` is a pointer to a function that is declared as the library's is.
+unsafe fn function<F: Copy>(
+    library: &Library,
+    name: &'static str,
+    function: &'static str,
+) -> Result<F, DriverError> {
+    // SAFETY: the caller's.
+    let found = unsafe { library.get::<F>(function) };
+    found.map(|f| *f).map_err(|_| DriverError::Function {
+        library: name,
+        function,
+        release: SERIES,
+    })
+}
+
+/// The release of CUDA that the driver is of. It is asked first, because older drivers lack functions that newer ones have.
+fn version(library: &Library, name: &'static str) -> Result<u32, DriverError> {
+    const CALL: &str = "cuDriverGetVersion";
+    // SAFETY: the declaration is the one of the driver's API for this name.
+    let tell: Version = unsafe { function(library, name, CALL)? };
+    let mut version = 0;
+    // SAFETY: there is room for one integer.
+    let code = unsafe { tell(&mut version) };
+    if code != 0 {
+        return Err(DriverError::Call {
+            call: CALL,
+            code,
+            name: "it does not tell its version".to_owned(),
+        });
+    }
+    Ok(version.try_into().unwrap_or(0))
+}
+
+/// What the system says about an error, in one line.
+fn reason(error: &libloading::Error) -> String {
+    let cause = error.source().map(ToString::to_string);
+    let text = cause.unwrap_or_else(|| error.to_string());
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}

@@ -1,0 +1,206 @@
+//! Plans of products with activations in half precision: `out[token][column] = sum over k of act[token][k] * weight[k][column]`, where
+//! a weight is a small integer times a scale.
+//!
+//! Tensor cores add such products in an order and with a rounding of their own, so these kernels have other bits than a
+//! processor: they are no part of exact inference. What they promise is that a token's bits do not depend on the tokens beside it, on
+//! the number of multiprocessors or on chance: how the rows of the weights are shared is a function of their shape
+//! alone, and sums meet in an order that is written down (`kernels/half.cu`).
+
+use crate::plan::{Launch, PlanError};
+use crate::ptx::HALF;
+
+/// Rows and columns of a tile.
+const TILE: usize = 128;
+/// The most tokens of a block of threads.
+const MOST_TOKENS: usize = 64;
+/// Threads of a block.
+const THREADS: u32 = 256;
+/// Blocks of threads that keep the largest GPUs busy.
+const ENOUGH_BLOCKS: usize = 132;
+/// The fewest tiles of a slice: fewer than are under way at a time would leave memory waiting.
+const FEWEST_TILES: usize = 4;
+/// The most slices.
+const MOST_SLICES: usize = 32;
+/// The most blocks along y of a grid.
+const MOST_BLOCKS: usize = 65535;
+/// Bytes in which the sums of sixteen tokens meet: four warps along k, rows of 136 numbers.
+const EXCHANGE: usize = 4 * 16 * 136 * 4;
+
+/// The integers of weights, and their layout.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Weights {
+    /// Codes 0 to 3 for -1 to 2: [`crate::pack::trirun::pack_pairs`].
+    TwoBits,
+    /// Codes 0 to 15 for -8 to 7: [`crate::pack::marlin::pack`].
+    FourBits,
+}
+
+/// What has a scale.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Scales {
+    /// Each column, in half precision in their order.
+    Columns,
+    /// Each column of so many rows, 32, 64 or a multiple of 128: [`crate::pack::half::group_scales`].
+    Groups(usize),
+}
+
+/// The launch of a product.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Plan {
+    /// The product.
+    pub launch: Launch,
+    /// Bytes of the workspace, in which slices leave their sums.
+    pub workspace: usize,
+    /// Tickets of 32 bits, all zero before the first launch and after each.
+    pub tickets: usize,
+    /// The kernel's argument for the rows of a group.
+    pub group: u32,
+}
+
+/// Into how many slices the rows of a matrix are cut: as many as keep a GPU busy, and not so many that a slice has
+/// nothing to do. The number of tokens has no say.
+pub fn slices(rows: usize, columns: usize) -> usize {
+    let (tiles, wide) = (rows.div_ceil(TILE), columns.div_ceil(TILE).max(1));
+    let wanted = ENOUGH_BLOCKS.div_ceil(wide);
+    wanted.min(tiles / FEWEST_TILES).clamp(1, MOST_SLICES)
+}
+
+/// The plan of a product of `rows` (along k) x `columns` weights with `tokens` rows of activations.
+///
+/// # Errors
+/// A shape that is empty or larger than a grid, groups that are no 32, 64 or multiple of 128 rows.
+pub fn product(
+    weights: Weights,
+    scales: Scales,
+    (rows, columns, tokens): (usize, usize, usize),
+) -> Result<Plan, PlanError> {
+    if rows == 0 || columns == 0 || tokens == 0 {
+        return Err(PlanError::Empty);
+    }
+    let too_large = || PlanError::TooLarge {
+        rows,
+        columns,
+        tokens,
+    };
+    // Kernels count in 32 bits with a sign, rounded up to whole tiles.
+    const MOST: usize = i32::MAX as usize - 2 * TILE;
+    let pieces = tokens.div_ceil(MOST_TOKENS);
+    if rows > MOST || columns > MOST || pieces > MOST_BLOCKS {
+        return Err(too_large());
+    }
+    let group = match scales {
+        Scales::Columns => 1,
+        Scales::Groups(rows @ (32 | 64)) => rows / 32,
+        Scales::Groups(rows) if rows > 0 && rows <= MOST && rows.is_multiple_of(TILE) => rows / 32,
+        Scales::Groups(rows) => return Err(PlanError::Group { rows }),
+    };
+    let wide = columns.div_ceil(TILE);
+    let slices = slices(rows, columns);
+    let (name, loads) = match weights {
+        Weights::TwoBits => ("trirun", 1),
+        Weights::FourBits => ("marlin", 2),
+    };
+    let (kind, scale_bytes) = match scales {
+        Scales::Columns => ("column", 0),
+        Scales::Groups(_) => ("group", 4 * 256),
+    };
+    let sixteens = match tokens {
+        ..=16 => 1,
+        17..=32 => 2,
+        _ => 4,
+    };
+    // A stage has a tile of codes, of activations and of scales; the largest stages are three, so that they find
+    // room on every GPU.
+    let stage = 16 * THREADS as usize * (loads + sixteens) + scale_bytes;
+    let stages = if sixteens == 4 && loads == 2 { 3 } else { 4 };
+    let (workspace, tickets) = match slices {
+        1 => (0, 0),
+        _ => (
+            (4 * slices)
+                .checked_mul(tokens)
+                .and_then(|n| n.checked_mul(columns))
+                .ok_or_else(too_large)?,
+            wide * pieces,
+        ),
+    };
+    Ok(Plan {
+        launch: Launch {
+            module: HALF,
+            kernel: format!("{name}_{kind}_{}", 16 * sixteens),
+            blocks: [wide as u32, pieces as u32, slices as u32],
+            threads: THREADS,
+            shared: (stage * stages).max(EXCHANGE) as u32,
+        },
+        workspace,
+        tickets,
+        group: group as u32,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn slices_cover_the_rows_and_keep_a_gpu_busy() {
+        for rows in (1..40_000).step_by(97) {
+            for columns in [1, 128, 129, 512, 4096, 16_896, 57_344] {
+                let (slices, tiles) = (slices(rows, columns), rows.div_ceil(TILE));
+                assert!(slices >= 1 && slices <= tiles.max(1) && slices <= MOST_SLICES);
+                let wide = columns.div_ceil(TILE);
+                let busy = wide * slices >= ENOUGH_BLOCKS;
+                let cut = slices == MOST_SLICES || (slices + 1) * FEWEST_TILES > tiles;
+                assert!(busy || cut, "{rows} x {columns}: {slices}");
+                assert!(
+                    slices == 1 || wide * (slices - 1) < ENOUGH_BLOCKS,
+                    "{slices}"
+                );
+            }
+        }
+        assert_eq!(slices(4096, 4096), 5);
+    }
+
+    #[test]
+    fn tokens_choose_the_kernel_and_nothing_else() {
+        let plan = |tokens| {
+            product(Weights::FourBits, Scales::Groups(128), (4096, 4096, tokens)).expect("a plan")
+        };
+        for tokens in [1, 16, 17, 32, 33, 64, 65, 1000] {
+            let Plan {
+                launch, tickets, ..
+            } = plan(tokens);
+            assert_eq!(launch.blocks[2], 5);
+            assert_eq!(launch.blocks[1] as usize, tokens.div_ceil(64));
+            assert_eq!(tickets, 32 * tokens.div_ceil(64));
+            let most: usize = launch.kernel["marlin_group_".len()..]
+                .parse()
+                .expect("a number");
+            assert!(tokens > 64 || most >= tokens && most < (2 * tokens).max(17));
+            assert!(launch.shared <= 99 << 10, "{launch:?}");
+        }
+    }
+
+    #[test]
+    fn what_no_kernel_takes_is_refused() {
+        let refused = |scales, shape| {
+            product(Weights::TwoBits, scales, shape)
+                .expect_err("a refusal")
+                .to_string()
+        };
+        for rows in [0, 16, 96, 130, usize::MAX & !127] {
+            assert_eq!(
+                refused(Scales::Groups(rows), (128, 128, 1)),
+                format!("groups of {rows} rows: kernels take 32, 64 and multiples of 128")
+            );
+        }
+        assert!(refused(Scales::Columns, (128, 0, 1)).contains("without"));
+        for shape in [
+            (usize::MAX, 1, 1),
+            (1, usize::MAX, 1),
+            (1, 1, usize::MAX),
+            (1, 1, 65536 * 64),
+        ] {
+            assert!(refused(Scales::Columns, shape).ends_with("more than one product takes"));
+        }
+    }
+}

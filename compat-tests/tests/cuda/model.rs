@@ -143,7 +143,7 @@ fn a_model_larger_than_the_memory_is_refused_before_anything_is_allocated() {
     let mut device = Emulated::new().expect("PTX");
     device.free = needed - 1;
     let refused = Runner::new(device, recorded.program.clone(), &recorded.weights);
-    let text = refused.err().expect("a refusal").to_string();
+    let text = refused.expect_err("a refusal").to_string();
     assert!(text.contains(&format!("{needed} bytes")), "{text}");
     assert!(text.contains("(weights ") && !text.contains('\n'), "{text}");
     // With as much as it needs it runs, and takes no more than the table said.

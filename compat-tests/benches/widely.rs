@@ -1,5 +1,5 @@
 //! Products with widely linear matrices: fused against sixteen separate ones, exact against 8-bit activations, many tokens
-//! against one, and all of them against a product with the same matrix in F32. Everything comes from memory, on the same
+//! against one, and all of them against products with the same matrix in F32 and in BF16. Everything comes from memory, on the same
 //! threads, in turns.
 
 use std::process::ExitCode;
@@ -87,9 +87,12 @@ fn ready(matrix: &WidelyMatrix, path: Path, isa: Isa) -> Result<Matrix> {
 
 fn measure(isa: Isa, threads: usize, runs: usize) -> Result<()> {
     let source = random(ROWS)?;
-    let dense = Blob::from_vec(vec![0x3c; 4 * ROWS * COLUMNS]);
-    let dense = Matrix::new(TypeId::F32, COLUMNS, ROWS, dense, isa).context("an F32 matrix")?;
-    let dense = dense.packed(&SharedArena::default(), isa, false)?;
+    let dense = |ty: TypeId, size: usize| {
+        let weights = Blob::from_vec(vec![0x3c; size * ROWS * COLUMNS]);
+        let matrix = Matrix::new(ty, COLUMNS, ROWS, weights, isa).context("a dense matrix")?;
+        anyhow::Ok(matrix.packed(&SharedArena::default(), isa, false)?)
+    };
+    let (f32s, bf16s) = (dense(TypeId::F32, 4)?, dense(TypeId::BF16, 2)?);
     let (exact, int8) = (
         ready(&source, Path::Exact, isa)?,
         ready(&source, Path::Int8, isa)?,
@@ -102,10 +105,11 @@ fn measure(isa: Isa, threads: usize, runs: usize) -> Result<()> {
     };
     let mut works: Vec<Work<'_>> = vec![
         Box::new(|| product(&exact)),
-        Box::new(|| product(&dense)),
+        Box::new(|| product(&f32s)),
         Box::new(|| product(&int8)),
         Box::new(|| separate(isa, &source.shape, &streams, &x)),
         Box::new(|| words(isa, &source, &x)),
+        Box::new(|| product(&bf16s)),
     ];
     let times = in_turns(&mut works, runs, Clock::new(threads));
     drop(works);
@@ -121,6 +125,7 @@ fn measure(isa: Isa, threads: usize, runs: usize) -> Result<()> {
         false => "exact, fused, from the file's words",
     };
     row("F32", 1, 4 * ROWS * COLUMNS, 1.0, "itself");
+    row("BF16", 5, 2 * ROWS * COLUMNS, ratio(5, 1), "F32's speed");
     row("exact, fused", 0, codes, ratio(0, 1), "F32's speed");
     row(of_words, 4, codes, ratio(4, 1), "F32's speed");
     row(

@@ -11,7 +11,7 @@ use std::fmt;
 pub enum Level {
     /// Portable Rust: the definitions themselves.
     Scalar,
-    /// x86-64 with AVX2, FMA and F16C.
+    /// x86-64 with AVX2, FMA, F16C, BMI1 and POPCNT.
     Avx2,
     /// The above with AVX-512 F, BW, VL, DQ and VNNI.
     Avx512,
@@ -94,7 +94,7 @@ impl Level {
         }
         match self {
             Level::Scalar => Vec::new(),
-            Level::Avx2 => x86_64!("avx2" "fma" "f16c"),
+            Level::Avx2 => x86_64!("avx2" "fma" "f16c" "bmi1" "popcnt"),
             Level::Avx512 => x86_64!("avx512f" "avx512bw" "avx512vl" "avx512dq" "avx512vnni"),
             #[cfg(target_arch = "aarch64")]
             _ => crate::arch::aarch64::features(self),

@@ -110,11 +110,45 @@ impl Form {
             Form::Lanes => {
                 out.fill(0);
                 for (row, words) in words.chunks_exact(row_bytes).enumerate() {
-                    by_lanes(shape, row, words, out);
+                    by_lanes(shape, row, words, out, |word| word);
                 }
             }
         }
     }
+}
+
+impl Form {
+    /// Packs up to sixteen rows that stand in this form into a unit of [`Form::Lanes`].
+    ///
+    /// # Panics
+    /// When a length does not fit the shape, or the form is that of sixteen rows.
+    pub(crate) fn pack_lanes(self, shape: &Shape, rows: &[u8], out: &mut [u8]) {
+        let word = match self {
+            Form::Words => |word| word,
+            Form::Planes => word_of_planes,
+            Form::Rows16 | Form::Lanes => panic!("single rows, not {self:?}"),
+        };
+        out.fill(0);
+        for (row, words) in rows.chunks_exact(4 * shape.row_words()).enumerate() {
+            by_lanes(shape, row, words, out, word);
+        }
+    }
+}
+
+/// The word that [`planes`] are made of.
+fn word_of_planes(planes: u32) -> u32 {
+    let spread = |mut bits: u32| {
+        for (distance, kept) in [
+            (8, 0x00FF_00FF),
+            (4, 0x0F0F_0F0F),
+            (2, 0x3333_3333),
+            (1, 0x5555_5555),
+        ] {
+            bits = (bits | bits << distance) & kept;
+        }
+        bits
+    };
+    spread(!planes & 0xFFFF) | spread(planes >> CHUNK) << 1
 }
 
 /// The even bits of a word, inverted, in the lower half, the odd ones in the upper half.
@@ -144,8 +178,14 @@ pub(crate) fn lane_words(shape: &Shape) -> usize {
     shape.chunks().div_ceil(CHUNK)
 }
 
-/// Puts a row into a unit of [`Form::Lanes`].
-fn by_lanes(shape: &Shape, row: usize, words: &[u8], out: &mut [u8]) {
+/// Puts a row into a unit of [`Form::Lanes`]; `word` makes words of codes of what it stands in.
+fn by_lanes(
+    shape: &Shape,
+    row: usize,
+    words: &[u8],
+    out: &mut [u8],
+    word: impl Fn(u32) -> u32 + Copy,
+) {
     let (streams, count) = (shape.streams(), lane_words(shape));
     let out = out.as_chunks_mut::<4>().0;
     for (w, words) in words.chunks(4 * streams * CHUNK).enumerate() {
@@ -153,8 +193,8 @@ fn by_lanes(shape: &Shape, row: usize, words: &[u8], out: &mut [u8]) {
         for stream in 0..streams {
             let mut codes = [0u32; CHUNK];
             let of_stream = words[stream..].iter().step_by(streams);
-            for (codes, &word) in codes.iter_mut().zip(of_stream) {
-                *codes = u32::from_le_bytes(word);
+            for (codes, &bytes) in codes.iter_mut().zip(of_stream) {
+                *codes = word(u32::from_le_bytes(bytes));
             }
             transpose(&mut codes);
             for (lane, codes) in codes.into_iter().enumerate() {

@@ -10,6 +10,8 @@
 
 use trine_formats::widely::{CHUNK, Shape, combine, int8};
 
+#[cfg(target_arch = "aarch64")]
+use crate::arch::aarch64::widely as aarch64;
 use crate::{Isa, MAX_COLUMNS, size};
 #[cfg(target_arch = "x86_64")]
 use crate::{Level, arch::x86_64::widely as x86_64};
@@ -24,9 +26,10 @@ mod tests;
 
 pub use form::{Form, ROWS};
 
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+pub(crate) use act::{Block, block};
 #[cfg(target_arch = "x86_64")]
-pub(crate) use act::{Block, arrange_bytes, arrange_floats, block};
-#[cfg(target_arch = "x86_64")]
+pub(crate) use act::{arrange_bytes, arrange_floats};
 pub(crate) use form::{BLOCK_CHUNKS, CHUNK_BYTES, lane_words};
 
 /// How products are computed; the two are different definitions and give different bits.
@@ -178,6 +181,10 @@ pub fn sums_of(isa: Isa, form: Form) -> StreamSums {
     if let Some(sums) = x86_64::sums_of(isa, form) {
         return sums;
     }
+    #[cfg(target_arch = "aarch64")]
+    if let Some(sums) = aarch64::sums_of(isa, form) {
+        return sums;
+    }
     assert_eq!(form, Form::Words, "form of {isa}");
     scalar::sums
 }
@@ -202,6 +209,10 @@ pub(crate) type Int8Kernel = fn(unit: &Unit<'_>, acts: &[u8], out: &mut [[f32; R
 fn int8_of(isa: Isa) -> Int8Kernel {
     #[cfg(target_arch = "x86_64")]
     if let Some(kernel) = x86_64::int8_of(isa) {
+        return kernel;
+    }
+    #[cfg(target_arch = "aarch64")]
+    if let Some(kernel) = aarch64::int8_of(isa) {
         return kernel;
     }
     let _ = isa;

@@ -5,7 +5,7 @@ use trine_formats::widely::{Rule, Scope, Shape, combine, int8, pack_row, product
 
 use super::{Form, Path, ROWS, Unit, batch, multiply, tables};
 use crate::testing::{Random, isas, same};
-use crate::{AlignedBytes, Isa, Level};
+use crate::{AlignedBytes, Isa};
 
 /// Complex rows and columns whose chunks, tiles and units end early, or are whole.
 const ROW_COUNTS: [usize; 4] = [1, 2, 31, 32];
@@ -217,11 +217,43 @@ fn fused_and_sixteen_separate_products_have_the_same_bits() {
     compare(Path::Exact, unfused);
 }
 
-#[test]
-fn sixteen_tokens_at_once_have_the_bits_of_the_definition() {
+/// All rows times up to sixteen tokens at once in a form.
+fn batches(m: &Matrix, isa: Isa, form: Form, acts: &[u8]) -> Vec<batch::Outputs> {
+    let shape = &m.shape;
+    let (unit, row) = (form.unit_bytes(shape), 4 * shape.row_words());
+    let mut weights = vec![0; shape.rows.div_ceil(form.rows()) * unit];
+    let words = m.words.chunks(row * form.rows());
+    let packed = weights.chunks_mut(unit).zip(words);
+    packed.for_each(|(out, words)| form.pack(shape, words, out));
+    let acts = batch::Acts::arrange(form.path(), shape, acts);
+    let mut out = vec![[[f32::NAN; batch::TOKENS]; 2]; shape.rows];
+    for (i, out) in out.chunks_mut(batch::ROWS).enumerate() {
+        let first = i * batch::ROWS;
+        let units = first / form.rows()..(first + out.len()).div_ceil(form.rows());
+        let rows = batch::Rows {
+            shape,
+            first,
+            form,
+            weights: &weights[units.start * unit..units.end * unit],
+            scales: &m.scales,
+        };
+        batch::multiply(isa, &rows, &acts, out);
+    }
+    out
+}
+
+/// Compares the products of up to sixteen tokens at once with what `definition(matrix, row, x)` says.
+fn compare_batches(path: Path, definition: impl Fn(&Matrix, usize, &[f32]) -> (f32, f32)) {
     let mut random = Random(23);
-    for (rows, columns) in [(8, 16), (3, 100), (21, 1030), (1, 2048), (5, 1024)] {
-        for scope in [Scope::Tensor, Scope::Row] {
+    for (rows, columns) in [
+        (8, 16),
+        (3, 100),
+        (21, 1030),
+        (1, 2048),
+        (150, 33),
+        (5, 1024),
+    ] {
+        for scope in SCOPES {
             let stages = 1 + random.below(4);
             let matrix = Matrix::random(shape(rows, columns, stages, scope), &mut random);
             let (shape, tokens) = (&matrix.shape, 1 + random.below(16));
@@ -230,38 +262,23 @@ fn sixteen_tokens_at_once_have_the_bits_of_the_definition() {
                 .map(|i| activations(columns, &mut random, wild(i)))
                 .collect();
             for isa in isas() {
-                for form in forms(isa, Path::Exact, shape) {
+                let acts = arranged(isa, path, shape, &xs);
+                for form in forms(isa, path, shape) {
                     if !batch::serves(isa, form, shape) {
-                        assert!(!isa.has(Level::Avx2), "{isa} has kernels of its own");
+                        let narrow = path == Path::Exact && scope == Scope::Tile64;
+                        assert!(
+                            narrow || isa == Isa::scalar(),
+                            "{isa} has kernels of its own"
+                        );
                         continue;
                     }
-                    let mut acts = vec![f32::NAN; batch::act_floats(shape)];
-                    batch::arrange(shape, &arranged(isa, Path::Exact, shape, &xs), &mut acts);
-                    let (unit, row) = (form.unit_bytes(shape), 4 * shape.row_words());
-                    let mut weights = vec![0; shape.rows.div_ceil(form.rows()) * unit];
-                    let words = matrix.words.chunks(row * form.rows());
-                    let packed = weights.chunks_mut(unit).zip(words);
-                    packed.for_each(|(out, words)| form.pack(shape, words, out));
-                    let mut out = vec![[[f32::NAN; 16]; 2]; shape.rows];
-                    for (i, out) in out.chunks_mut(batch::ROWS).enumerate() {
-                        let first = i * batch::ROWS;
-                        let units = first / form.rows()..(first + out.len()).div_ceil(form.rows());
-                        let rows = batch::Rows {
-                            shape,
-                            first,
-                            form,
-                            weights: &weights[units.start * unit..units.end * unit],
-                            scales: &matrix.scales,
-                        };
-                        batch::multiply(isa, &rows, &acts, out);
-                    }
+                    let out = batches(&matrix, isa, form, &acts);
                     for (row, out) in out.iter().enumerate() {
                         for (t, x) in xs.iter().enumerate() {
-                            let words = matrix.words(row);
-                            let (re, im) = product_row(shape, row, &words, &matrix.scales, x);
+                            let (re, im) = definition(&matrix, row, x);
                             assert!(
                                 same(out[0][t], re) && same(out[1][t], im),
-                                "{isa} {form:?} {columns} columns, {stages} stages: row {row}, token {t}"
+                                "{isa} {form:?} {columns} columns, {stages} stages, {scope:?}: row {row}, token {t}"
                             );
                         }
                     }
@@ -269,6 +286,21 @@ fn sixteen_tokens_at_once_have_the_bits_of_the_definition() {
             }
         }
     }
+}
+
+#[test]
+fn sixteen_tokens_at_once_have_the_bits_of_the_definition() {
+    compare_batches(Path::Exact, |m, row, x| {
+        product_row(&m.shape, row, &m.words(row), &m.scales, x)
+    });
+}
+
+#[test]
+fn sixteen_tokens_at_once_have_the_bits_of_the_definition_with_8_bit_activations() {
+    compare_batches(Path::Int8, |m, row, x| {
+        let x = int8::quantize(&m.shape, x);
+        int8::product_row(&m.shape, row, &m.words(row), &m.scales, &x)
+    });
 }
 
 #[test]
@@ -302,4 +334,9 @@ fn packing_moves_the_bits_of_words() {
         assert_eq!((word >> (2 * (j / 16)) & 3) as u8, code, "column {j}");
     }
     assert_eq!([Form::Rows16.rows(), Form::Lanes.rows()], [ROWS; 2]);
+    for (form, rows) in [(Form::Words, &bytes), (Form::Planes, &planes)] {
+        let mut again = vec![0xFF; lanes.len()];
+        form.pack_lanes(&shape, rows, &mut again);
+        assert_eq!(again, lanes, "{form:?}");
+    }
 }

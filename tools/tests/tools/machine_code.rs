@@ -95,7 +95,7 @@ struct Turn {
     shifts: usize,
 }
 
-const TURNS: [Turn; 4] = [
+const TURNS: [Turn; 6] = [
     // of one stream: four accumulators of two registers
     Turn {
         kernel: "word_sums_avx2",
@@ -110,6 +110,25 @@ const TURNS: [Turn; 4] = [
         kernel: "lane_sums_avx2",
         selects: "vpermilps",
         adds: 8,
+        subtractions: 0,
+        pext: 0,
+        shifts: 2,
+    },
+    // of sixteen tokens: a step of two chains, real and imaginary parts, in two registers each; a step's number becomes its
+    // place by a shift
+    Turn {
+        kernel: "5batch11chains_avx2",
+        selects: "tzcnt",
+        adds: 8,
+        subtractions: 0,
+        pext: 0,
+        shifts: 2,
+    },
+    // the same in one register each
+    Turn {
+        kernel: "5batch13chains_avx512",
+        selects: "tzcnt",
+        adds: 4,
         subtractions: 0,
         pext: 0,
         shifts: 2,

@@ -9,6 +9,7 @@ use crate::Level;
 mod dot;
 pub(crate) mod halves;
 mod packed;
+pub(crate) mod widely;
 
 pub(crate) use packed::layouts;
 

@@ -20,7 +20,7 @@ const ACTIVATIONS: usize = 1 << 19;
 /// Bytes of weights that one task reads at least when there is one token: the hardware's prefetcher needs long runs.
 const STREAM: usize = 1 << 17;
 /// Rows that a task with many tokens has at least, where there are enough.
-const BATCH_ROWS: usize = 256;
+const BATCH_ROWS: usize = 2 * batch::ROWS;
 /// Weights times tokens that a task has at least, or handing it out costs more than it saves.
 const WORK: usize = 100_000;
 
@@ -87,6 +87,12 @@ impl WidelyLinear {
         4 * self.shape.row_words() * form.rows()
     }
 
+    /// The file's words of the rows of unit `i`.
+    fn words(&self, i: usize) -> &[u8] {
+        let unit = self.unit_words(self.form);
+        &self.codes[i * unit..self.codes.len().min((i + 1) * unit)]
+    }
+
     /// The matrix's shape.
     pub fn shape(&self) -> &Shape {
         &self.shape
@@ -105,7 +111,7 @@ impl WidelyLinear {
 
     /// Whether so many tokens are multiplied sixteen at once.
     fn in_batches(&self, isa: Isa, tokens: usize) -> bool {
-        tokens >= batch::WORTHWHILE && batch::serves(isa, self.form, &self.shape)
+        tokens >= batch::worthwhile(self.path) && batch::serves(isa, self.form, &self.shape)
     }
 
     /// Outputs of some units for some tokens, sixteen of them at once: `put` is told the row, the first token and the
@@ -118,23 +124,32 @@ impl WidelyLinear {
         mut put: impl FnMut(usize, usize, &batch::Outputs),
     ) {
         let (shape, form) = (&self.shape, self.form);
-        let unit_bytes = form.unit_bytes(shape);
-        let last = shape.rows.min(units.end * form.rows());
-        let mut x = Floats::scratch(batch::act_floats(shape));
+        let size = form.unit_bytes(shape);
+        let mut unpacked = Vec::new();
         let sixteen = batch::TOKENS * self.path.act_bytes(shape);
         for (group, acts) in acts.chunks(sixteen).enumerate() {
-            batch::arrange(shape, acts, &mut x);
-            for first in (units.start * form.rows()..last).step_by(batch::ROWS) {
-                let end = last.min(first + batch::ROWS);
-                let units = first / form.rows()..end.div_ceil(form.rows());
+            let x = batch::Acts::arrange(self.path, shape, acts);
+            for start in units.clone().step_by(batch::ROWS / form.rows()) {
+                let units = start..units.end.min(start + batch::ROWS / form.rows());
+                let first = start * form.rows();
+                let end = shape.rows.min(units.end * form.rows());
+                let weights = if self.packed || form.name().is_none() {
+                    &self.codes[units.start * size..units.end * size]
+                } else {
+                    unpacked.resize(units.len() * size, 0);
+                    for (i, out) in units.zip(unpacked.chunks_exact_mut(size)) {
+                        form.pack(shape, self.words(i), out);
+                    }
+                    &unpacked
+                };
                 let rows = batch::Rows {
                     shape,
                     first,
                     form,
-                    weights: &self.codes[units.start * unit_bytes..units.end * unit_bytes],
+                    weights,
                     scales: &self.scales,
                 };
-                let mut out = [[[0.0; batch::TOKENS]; 2]; batch::ROWS];
+                let mut out = [batch::Outputs::default(); batch::ROWS];
                 let out = &mut out[..end - first];
                 batch::multiply(isa, &rows, &x, out);
                 for (row, out) in (first..end).zip(out) {
@@ -184,8 +199,7 @@ impl WidelyLinear {
         let weights = if self.packed {
             &self.codes[i * size..(i + 1) * size]
         } else {
-            let words = self.unit_words(form);
-            let words = &self.codes[i * words..self.codes.len().min((i + 1) * words)];
+            let words = self.words(i);
             if form.name().is_some() {
                 tile.unit.resize(size, 0);
                 form.pack(&self.shape, words, &mut tile.unit);
@@ -301,9 +315,12 @@ fn split(isa: Isa, job: usize, w: &WidelyLinear, tokens: usize, tasks: &mut Vec<
     if units == 0 || tokens == 0 {
         return;
     }
-    let at_once = (ACTIVATIONS / w.path.act_bytes(&w.shape))
-        .clamp(8, 128)
-        .min(tokens);
+    let at_once = if w.in_batches(isa, tokens) {
+        batch::TOKENS.min(tokens)
+    } else {
+        let fitting = ACTIVATIONS / w.path.act_bytes(&w.shape);
+        fitting.clamp(8, 128).min(tokens)
+    };
     let worthwhile = WORK.div_ceil(w.shape.row_words() * 16 * w.form.rows() * at_once);
     // never so much that a thread has nothing to do
     let fair = units.div_ceil(pool::threads() * 4);

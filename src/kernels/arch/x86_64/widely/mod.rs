@@ -17,7 +17,7 @@ mod planes512;
 mod tables256;
 mod words256;
 
-pub(crate) use batch::batch;
+pub(crate) use batch::{chains, groups};
 pub(crate) use tables256::multiply as tables;
 
 /// [`Path::arrange`], once lengths were checked.

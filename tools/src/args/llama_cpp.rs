@@ -38,7 +38,11 @@ pub struct Foreign {
     pub fate: Fate,
 }
 
-const fn harmless(names: &'static [&'static str], takes: Takes, note: &'static str) -> Foreign {
+pub(super) const fn harmless(
+    names: &'static [&'static str],
+    takes: Takes,
+    note: &'static str,
+) -> Foreign {
     Foreign {
         names,
         takes,
@@ -46,7 +50,11 @@ const fn harmless(names: &'static [&'static str], takes: Takes, note: &'static s
     }
 }
 
-const fn refused(names: &'static [&'static str], takes: Takes, why: &'static str) -> Foreign {
+pub(super) const fn refused(
+    names: &'static [&'static str],
+    takes: Takes,
+    why: &'static str,
+) -> Foreign {
     Foreign {
         names,
         takes,
@@ -54,7 +62,7 @@ const fn refused(names: &'static [&'static str], takes: Takes, why: &'static str
     }
 }
 
-const fn harmless_for(
+pub(super) const fn harmless_for(
     names: &'static [&'static str],
     takes: Takes,
     note: &'static str,
@@ -68,12 +76,14 @@ const fn harmless_for(
     }
 }
 
-const NO_DEVICE: &str = "the model runs on the processor alone, all of it";
+pub(super) const NO_DEVICE: &str = "the model runs on the processor alone, all of it";
 const ANY_BITS: &str =
     "speed alone depends on it, and trine places its threads itself (taskset binds them)";
 const ONE_CACHE: &str = "keys and values stand in pages that sequences share";
+pub(super) const FLASH: &str = "attention is fast without it and has the bits of llama.cpp's -fa off, of -fa on where values are kept in a quantized type";
 const NOT_LOGGED: &str = "messages go to standard error, and no log is written";
-const NO_NETWORK: &str = "trine opens no connection: download the file and give its path with -m";
+pub(super) const NO_NETWORK: &str =
+    "trine opens no connection: download the file and give its path with -m";
 const FILES_OWN: &str = "the model's own numbers are used; rconvert and rquantize --override-kv write others into a file";
 const NO_DRAFT_MODEL: &str =
     "drafts come from fewer bits of the same any-precision file: --draft-bits";
@@ -82,11 +92,12 @@ const NO_NGRAM: &str =
 const NO_MEDIA: &str = "trine reads text alone";
 const NO_ADAPTERS: &str = "this tool works with a model as it is; rgen, rperplexity and rserve apply adapters and control vectors";
 const NO_GRAMMAR: &str = "this tool does not constrain what it writes";
-const NO_SESSION_FILES: &str =
-    "the state of a prompt is not stored; rserve keeps common beginnings in memory";
+const NO_PROMPT: &str = "this tool has no prompt; rgen keeps prompts in files, and rserve what they have in common in memory";
 const NOT_INTERACTIVE: &str = "rgen writes in turns with -i, and chats with -cnv";
 const SERVER: &str = "it belongs to a server; rserve --help lists the options of this one";
 const OTHER_PROGRAM: &str = "it belongs to a program of llama.cpp that trine has no tool for";
+
+use super::programs::OF_PROGRAMS;
 
 use Takes::{Maybe, Nothing, Two, Value};
 
@@ -107,9 +118,10 @@ pub const TABLE: &[Foreign] = &[
     harmless(&["--poll-batch"], Value, ANY_BITS),
     harmless(&["--numa"], Value, ANY_BITS),
     harmless(&["--mmap"], Nothing, "files are mapped unless --no-mmap is there"),
-    harmless_for(&["-lm", "--load-mode"], Value, "files are mapped unless --no-mmap is there", &["mmap", "auto"], "files are mapped, or read with --no-mmap"),
+    harmless_for(&["-lm", "--load-mode"], Value, "no result depends on it; files are mapped unless --no-mmap is there, and --mlock keeps a model in memory", &["auto", "none", "mmap", "mlock", "mmap+mlock", "dio"],
+        "it is auto, none, mmap, mlock, mmap+mlock or dio"),
     harmless_for(&["-lzm", "--lazy-mode"], Value, "all weights are there from the beginning", &["off", "none"], "weights are not loaded one by one"),
-    refused(&["--mlock"], Nothing, "memory is not locked; `ulimit -l` and swapoff are the system's"),
+    harmless(&["--mlock"], Nothing, "no result depends on it; rgen, rperplexity and rimatrix lock memory"),
     harmless(&["--repack"], Nothing, "weights are packed unless --no-repack is there"),
     harmless(&["-nr"], Nothing, "say --no-repack; this time it changes nothing of the result"),
     harmless(&["--no-host"], Nothing, NO_DEVICE),
@@ -132,8 +144,7 @@ pub const TABLE: &[Foreign] = &[
     refused(&["-fitp", "--fit-print"], Value, OTHER_PROGRAM),
     refused(&["--rpc"], Value, "the work is not shared with other machines"),
     // attention and its memory
-    harmless_for(&["-fa", "--flash-attn"], Maybe, "attention has the bits of llama.cpp's -fa off", &["off", "auto", "0", "-1", "false", "disabled"],
-        "attention has the bits of llama.cpp's -fa off and is fast; there is no other"),
+    harmless_for(&["-fa", "--flash-attn"], Maybe, FLASH, &["auto", "-1", "on", "1", "true", "enabled", "off", "0", "false", "disabled"], "it is on, off or auto"),
     harmless_for(&["-ctk", "--cache-type-k"], Value, "keys are F16", &["f16"], "this tool keeps keys and values as F16; rgen, rperplexity and rserve have other types"),
     harmless_for(&["-ctv", "--cache-type-v"], Value, "values are F16", &["f16"], "this tool keeps keys and values as F16; rgen, rperplexity and rserve have other types"),
     harmless(&["--swa-full"], Nothing, ONE_CACHE),
@@ -199,11 +210,11 @@ pub const TABLE: &[Foreign] = &[
     // texts
     refused(&["-bf", "--binary-file"], Value, "give a text with -f"),
     harmless(&["--display-prompt"], Nothing, "the prompt is shown unless --no-display-prompt is there"),
-    refused(&["--verbose-prompt"], Nothing, "rtokenize shows the tokens of a prompt"),
-    refused(&["-ptc", "--print-token-count"], Value, "tokens are counted at the end"),
+    harmless(&["--verbose-prompt"], Nothing, "no log is written; rtokenize shows the tokens of a prompt"),
+    harmless(&["-ptc", "--print-token-count"], Value, "tokens are counted at the end"),
     refused(&["-sp", "--special"], Nothing, "control tokens are not part of the text; --json lists all tokens"),
-    refused(&["--prompt-cache"], Value, NO_SESSION_FILES),
-    refused(&["--prompt-cache-all", "--prompt-cache-ro"], Nothing, NO_SESSION_FILES),
+    refused(&["--prompt-cache"], Value, NO_PROMPT),
+    refused(&["--prompt-cache-all", "--prompt-cache-ro"], Nothing, NO_PROMPT),
     refused(&["-r", "--reverse-prompt"], Value, NOT_INTERACTIVE),
     refused(&["-i", "--interactive", "-if", "--interactive-first", "-mli", "--multiline-input"], Nothing, NOT_INTERACTIVE),
     refused(&["--in-prefix", "--in-suffix"], Value, NOT_INTERACTIVE),
@@ -211,14 +222,21 @@ pub const TABLE: &[Foreign] = &[
     refused(&["--spm-infill"], Nothing, "a text is continued at its end"),
     refused(&["--grammar", "--grammar-file"], Value, NO_GRAMMAR),
     refused(&["-j", "--json-schema", "-jf", "--json-schema-file"], Value, NO_GRAMMAR),
+    // of earlier versions
+    harmless_for(&["--tfs"], Value, "tail-free sampling is off", &["1", "1.0"], "llama.cpp has no tail-free sampling any more, nor has trine"),
+    harmless(&["--no-penalize-nl"], Nothing, "line breaks are penalized like all tokens where penalties are on"),
+    harmless(&["-nommq", "--no-mul-mat-q", "-mmq", "--mul-mat-q"], Nothing, NO_DEVICE),
+    refused(&["-ins", "--instruct"], Nothing, "rgen chats with -cnv, by the model's own template"),
+    refused(&["-cml", "--chatml"], Nothing, "rgen chats with -cnv --chat-template chatml"),
+    refused(&["-gqa", "--gqa"], Value, "files in GGUF say it themselves"),
     // chats
     harmless(&["--jinja"], Nothing, "chat templates are Jinja templates"),
     refused(&["--no-jinja"], Nothing, "chat templates are rendered as they are in the file"),
-    refused(&["--chat-template"], Value, "the model's own template is used, or the one of --chat-template-file"),
+    refused(&["--chat-template"], Value, "this tool does not chat; rgen and rserve do"),
     refused(&["--chat-template-kwargs"], Value, "templates are given messages alone"),
     harmless_for(&["--reasoning-format"], Value, "thoughts are shown as the model writes them", &["none", "auto"], "thoughts are shown as the model writes them"),
-    refused(&["-rea", "--reasoning"], Value, "the template decides about thoughts"),
-    refused(&["--reasoning-budget"], Value, "thoughts are not cut short"),
+    harmless_for(&["-rea", "--reasoning"], Value, "the template decides about thoughts", &["auto"], "the template decides about thoughts"),
+    harmless_for(&["--reasoning-budget"], Value, "thoughts are not cut short", &["-1"], "thoughts are not cut short; /set n bounds a whole answer"),
     // the terminal
     harmless(&["-co", "--color"], Maybe, "text has no colours"),
     harmless(&["--simple-io"], Nothing, "lines are read as they come"),
@@ -240,10 +258,13 @@ pub const TABLE: &[Foreign] = &[
     refused(&["--embedding", "--embeddings", "--rerank", "--reranking"], Nothing, "vectors of texts are not made by this tool"),
     refused(&["--split", "--merge", "--no-tensor-first-split"], Nothing, "rquantize splits files and merges them"),
     refused(&["--split-max-tensors", "--split-max-size"], Value, "rquantize splits files and merges them"),
+    harmless(&["--max-buffer-size"], Value, "a few megabytes of a tensor are in memory at a time"),
     refused(&["--delete-splits"], Nothing, "files that are read are not touched; delete the set when the merged file is there"),
 ];
 
-/// The option of a name.
-pub fn find(name: &str) -> Option<&'static Foreign> {
-    TABLE.iter().find(|o| o.names.contains(&name))
+/// The option of a name, for the tool of this name.
+pub fn find(tool: &str, name: &str) -> Option<&'static Foreign> {
+    let own = OF_PROGRAMS.iter().filter(|(of, _, _)| *of == tool);
+    let own = own.flat_map(|(_, _, options)| options.iter());
+    own.chain(TABLE).find(|o| o.names.contains(&name))
 }

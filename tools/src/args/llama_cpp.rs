@@ -97,8 +97,6 @@ const NOT_INTERACTIVE: &str = "rgen writes in turns with -i, and chats with -cnv
 const SERVER: &str = "it belongs to a server; rserve --help lists the options of this one";
 const OTHER_PROGRAM: &str = "it belongs to a program of llama.cpp that trine has no tool for";
 
-use super::programs::OF_PROGRAMS;
-
 use Takes::{Maybe, Nothing, Two, Value};
 
 /// All of them.
@@ -121,7 +119,7 @@ pub const TABLE: &[Foreign] = &[
     harmless_for(&["-lm", "--load-mode"], Value, "no result depends on it; files are mapped unless --no-mmap is there, and --mlock keeps a model in memory", &["auto", "none", "mmap", "mlock", "mmap+mlock", "dio"],
         "it is auto, none, mmap, mlock, mmap+mlock or dio"),
     harmless_for(&["-lzm", "--lazy-mode"], Value, "all weights are there from the beginning", &["off", "none"], "weights are not loaded one by one"),
-    harmless(&["--mlock"], Nothing, "no result depends on it; rgen, rperplexity and rimatrix lock memory"),
+    harmless(&["--mlock"], Nothing, "no result depends on it; rgen, rperplexity, rimatrix and rserve lock memory"),
     harmless(&["--repack"], Nothing, "weights are packed unless --no-repack is there"),
     harmless(&["-nr"], Nothing, "say --no-repack; this time it changes nothing of the result"),
     harmless(&["--no-host"], Nothing, NO_DEVICE),
@@ -143,6 +141,7 @@ pub const TABLE: &[Foreign] = &[
     harmless(&["-fitc", "--fit-ctx"], Value, NO_DEVICE),
     refused(&["-fitp", "--fit-print"], Value, OTHER_PROGRAM),
     refused(&["--rpc"], Value, "the work is not shared with other machines"),
+    refused(&["--server-base"], Value, "trine opens no connection; rbench --serve asks a server"),
     // attention and its memory
     harmless_for(&["-fa", "--flash-attn"], Maybe, FLASH, &["auto", "-1", "on", "1", "true", "enabled", "off", "0", "false", "disabled"], "it is on, off or auto"),
     harmless_for(&["-ctk", "--cache-type-k"], Value, "keys are F16", &["f16"], "this tool keeps keys and values as F16; rgen, rperplexity and rserve have other types"),
@@ -178,6 +177,9 @@ pub const TABLE: &[Foreign] = &[
     refused(&["-mu", "--model-url"], Value, NO_NETWORK),
     refused(&["-dr", "--docker-repo"], Value, NO_NETWORK),
     harmless(&["--offline"], Nothing, "trine opens no connection"),
+    refused(&["--gpt-oss-20b-default", "--gpt-oss-120b-default", "--vision-gemma-4b-default", "--vision-gemma-12b-default"], Nothing, NO_NETWORK),
+    refused(&["--embd-gemma-default", "--fim-qwen-1.5b-default", "--fim-qwen-3b-default", "--fim-qwen-7b-default", "--fim-qwen-7b-spec"], Nothing, NO_NETWORK),
+    refused(&["--fim-qwen-14b-spec", "--fim-qwen-30b-default"], Nothing, NO_NETWORK),
     refused(&["-cl", "--cache-list"], Nothing, "nothing is downloaded, so nothing is kept"),
     harmless(&["--check-tensors"], Nothing, "rinspect --check-tensors looks at weights; a text ends where logits are no numbers"),
     refused(&["--lora"], Value, NO_ADAPTERS),
@@ -190,6 +192,8 @@ pub const TABLE: &[Foreign] = &[
     refused(&["-mmu", "--mmproj-url"], Value, NO_MEDIA),
     harmless(&["--no-mmproj", "--no-mmproj-auto", "--mmproj-auto", "--mmproj-offload", "--no-mmproj-offload"], Nothing, NO_MEDIA),
     refused(&["--image", "--audio", "--video"], Value, NO_MEDIA),
+    harmless(&["-mmdev", "--mmproj-device", "--image-min-tokens", "--image-max-tokens", "--mtmd-batch-max-tokens"], Value, NO_MEDIA),
+    harmless(&["--video-fps", "--video-timestamp-interval", "--video-ffmpeg-dir"], Value, NO_MEDIA),
     // drafts
     refused(&["-md", "--model-draft", "--spec-draft-model"], Value, NO_DRAFT_MODEL),
     refused(&["-hfd", "-hfrd", "--hf-repo-draft", "--spec-draft-hf"], Value, NO_DRAFT_MODEL),
@@ -204,9 +208,24 @@ pub const TABLE: &[Foreign] = &[
     refused(&["--draft-p-min", "--spec-draft-p-min"], Value, NO_DRAFT_MODEL),
     refused(&["--draft-p-split", "--spec-draft-p-split"], Value, NO_DRAFT_MODEL),
     refused(&["--mtp", "--dflash", "--eagle3"], Nothing, NO_DRAFT_MODEL),
+    refused(&["-Cd", "--cpu-mask-draft", "--spec-draft-cpu-mask"], Value, NO_DRAFT_MODEL),
+    refused(&["-Crd", "--cpu-range-draft", "--spec-draft-cpu-range"], Value, NO_DRAFT_MODEL),
+    refused(&["-Cbd", "--cpu-mask-batch-draft", "--spec-draft-cpu-mask-batch"], Value, NO_DRAFT_MODEL),
+    refused(&["--cpu-strict-draft", "--spec-draft-cpu-strict", "--prio-draft", "--spec-draft-prio", "--poll-draft", "--spec-draft-poll"], Value, NO_DRAFT_MODEL),
+    refused(&["--cpu-strict-batch-draft", "--spec-draft-cpu-strict-batch", "--prio-batch-draft", "--spec-draft-prio-batch", "--poll-batch-draft", "--spec-draft-poll-batch"], Value, NO_DRAFT_MODEL),
+    refused(&["-otd", "--override-tensor-draft", "--spec-draft-override-tensor"], Value, NO_DRAFT_MODEL),
+    refused(&["-cmoed", "--cpu-moe-draft", "--spec-draft-cpu-moe"], Nothing, NO_DRAFT_MODEL),
+    refused(&["-ncmoed", "--n-cpu-moe-draft", "--spec-draft-ncmoe", "--spec-draft-n-cpu-moe"], Value, NO_DRAFT_MODEL),
+    refused(&["--spec-synth-len", "--spec-synth-rates"], Value, NO_DRAFT_MODEL),
+    harmless(&["--spec-draft-backend-sampling", "--no-spec-draft-backend-sampling"], Nothing, NO_DEVICE),
     refused(&["-lcs", "--lookup-cache-static"], Value, NO_NGRAM),
     refused(&["-lcd", "--lookup-cache-dynamic"], Value, NO_NGRAM),
-    refused(&["--spec-type"], Value, NO_NGRAM),
+    harmless_for(&["--spec-type"], Value, NO_NGRAM, &["none"], NO_NGRAM),
+    refused(&["--spec-default"], Nothing, NO_NGRAM),
+    refused(&["--spec-ngram-mod-n-min", "--spec-ngram-mod-n-max", "--spec-ngram-mod-n-match"], Value, NO_NGRAM),
+    refused(&["--spec-ngram-simple-size-n", "--spec-ngram-simple-size-m", "--spec-ngram-simple-min-hits"], Value, NO_NGRAM),
+    refused(&["--spec-ngram-map-k-size-n", "--spec-ngram-map-k-size-m", "--spec-ngram-map-k-min-hits"], Value, NO_NGRAM),
+    refused(&["--spec-ngram-map-k4v-size-n", "--spec-ngram-map-k4v-size-m", "--spec-ngram-map-k4v-min-hits"], Value, NO_NGRAM),
     // texts
     refused(&["-bf", "--binary-file"], Value, "give a text with -f"),
     harmless(&["--display-prompt"], Nothing, "the prompt is shown unless --no-display-prompt is there"),
@@ -237,6 +256,10 @@ pub const TABLE: &[Foreign] = &[
     harmless_for(&["--reasoning-format"], Value, "thoughts are shown as the model writes them", &["none", "auto"], "thoughts are shown as the model writes them"),
     harmless_for(&["-rea", "--reasoning"], Value, "the template decides about thoughts", &["auto"], "the template decides about thoughts"),
     harmless_for(&["--reasoning-budget"], Value, "thoughts are not cut short", &["-1"], "thoughts are not cut short; /set n bounds a whole answer"),
+    harmless(&["--reasoning-budget-message"], Value, "thoughts are not cut short"),
+    harmless_for(&["--reasoning-effort"], Value, "templates have their own default", &["default"], "templates are given messages alone; requests to rserve may say it"),
+    harmless(&["--reasoning-preserve", "--no-reasoning-preserve"], Nothing, "a chat keeps what the model wrote"),
+    harmless(&["--skip-chat-parsing", "--no-skip-chat-parsing"], Nothing, "text is shown as the model writes it"),
     // the terminal
     harmless(&["-co", "--color"], Maybe, "text has no colours"),
     harmless(&["--simple-io"], Nothing, "lines are read as they come"),
@@ -246,6 +269,9 @@ pub const TABLE: &[Foreign] = &[
     harmless(&["--log-colors"], Maybe, NOT_LOGGED),
     harmless(&["-v", "--verbose", "--log-verbose"], Nothing, NOT_LOGGED),
     harmless(&["-lv", "--verbosity", "--log-verbosity"], Value, NOT_LOGGED),
+    harmless(&["--no-log-jsonl"], Nothing, NOT_LOGGED),
+    refused(&["--log-jsonl"], Nothing, "no log is written; --json prints one object for the run"),
+    refused(&["--log-prompts-dir"], Value, "no log is written"),
     refused(&["--log-file"], Value, "no log is written; redirect standard error: 2> FILE"),
     // programs that have more options of their own
     harmless(&["-np", "--parallel", "-ns", "--sequences"], Value, "one text is written"),
@@ -261,10 +287,3 @@ pub const TABLE: &[Foreign] = &[
     harmless(&["--max-buffer-size"], Value, "a few megabytes of a tensor are in memory at a time"),
     refused(&["--delete-splits"], Nothing, "files that are read are not touched; delete the set when the merged file is there"),
 ];
-
-/// The option of a name, for the tool of this name.
-pub fn find(tool: &str, name: &str) -> Option<&'static Foreign> {
-    let own = OF_PROGRAMS.iter().filter(|(of, _, _)| *of == tool);
-    let own = own.flat_map(|(_, _, options)| options.iter());
-    own.chain(TABLE).find(|o| o.names.contains(&name))
-}

@@ -171,7 +171,7 @@ impl<'a> Reader<'a> {
                 out.words.extend(value);
             } else if self.alone.contains(&name) {
                 out.words.push(name.into());
-            } else if let Some(option) = llama_cpp::find(&self.tool, &name) {
+            } else if let Some(option) = programs::find(&self.tool, &name) {
                 let value = match option.takes {
                     Takes::Nothing => None,
                     Takes::Maybe => args.next_if(|w| !w.to_string_lossy().starts_with('-')),
@@ -206,7 +206,7 @@ impl<'a> Reader<'a> {
         let dashed = name.replace('_', "-");
         let known = name.starts_with("--")
             && !self.has(name)
-            && (self.has(&dashed) || llama_cpp::find(&self.tool, &dashed).is_some());
+            && (self.has(&dashed) || programs::find(&self.tool, &dashed).is_some());
         let name = if known { &dashed } else { name };
         match value {
             Some(value) => format!("{name}={value}"),

@@ -130,8 +130,8 @@ impl PromptCache {
                 "prompt cache: {reused} of {} tokens were evaluated before",
                 prompt.len()
             );
-            let state = generation.context().model().weights().page_layout().state > 0;
-            if state && reused < same.min(prompt.len() - 1) {
+            let recurrent = generation.context().model().weights().is_recurrent();
+            if recurrent && reused < same.min(prompt.len() - 1) {
                 note!(
                     "prompt cache: this model has a recurrent state, which cannot be cut back to where the prompts part"
                 );

@@ -66,8 +66,7 @@ fn proofs_are_the_last(model: &Path, cache: &Path, types: &[&str]) {
     let (before, told) = run(&format!("{text} The game"));
     assert!(before > 240, "{before}: {told}");
     let (shared, told) = run(&format!("{} Otherwise", &text[..600]));
-    let state = told.contains("recurrent state");
-    assert_eq!(shared == 0, state, "{shared}: {told}");
+    assert!(shared > 90, "{shared}: {told}");
 }
 
 #[test]
@@ -83,26 +82,6 @@ fn logits_are_those_of_a_run_without() {
     {
         proofs_are_the_last(&trilm(), &dir.path().join(format!("{i}.cache")), types);
     }
-}
-
-#[test]
-fn recurrent_models_go_on_from_the_end_alone() {
-    let dir = folder();
-    let model = dir.path().join("mamba.gguf");
-    let mut bench = Command::new(env!("CARGO_BIN_EXE_rbench"));
-    bench.args([
-        "--synthetic",
-        "mamba2:tiny:F16",
-        "-p",
-        "0",
-        "-n",
-        "1",
-        "-r",
-        "1",
-        "--save",
-    ]);
-    bench.arg(&model).assert().success();
-    proofs_are_the_last(&model, &dir.path().join("state.cache"), &[]);
 }
 
 #[test]

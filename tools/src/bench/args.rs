@@ -56,8 +56,8 @@ second), then TG steps of one token of each of the B texts (T_TG, S_TG), and bot
 cache at the end. Times are medians of -r repetitions; llama-batched-bench has one, -r 1.
 
 --serve measures a server that speaks OpenAI's /v1/completions, rserve or llama-server. TTFT is the time to the first text, ITL that
-between parts of it, TPOT that from the first part to the last by the tokens after the first, each at the 50th, 90th and
-99th of a hundred; t/s and req/s are of all clients together. Requests that were refused (429, 503) or failed are counted and
+between parts of it by the tokens of the later one (one that is no whole character waits for the next), TPOT that from the first
+part to the last by the tokens after the first, each at the 50th, 90th and 99th of a hundred; t/s and req/s are of all clients together. Requests that were refused (429, 503) or failed are counted and
 not timed. Prompts are random tokens, nothing is taken from the server's cache.
 
 --shared-tokens lets the server keep what all prompts begin with. --interrupt sends a long prompt meanwhile, again and again:

@@ -5,16 +5,21 @@ use std::time::Duration;
 use super::options::Options;
 
 /// Rows that a portion has at least, while others wait for their next token.
-const LEAST: usize = 8;
+const LEAST: usize = 4;
 
-/// Measures how fast prompts are read.
+/// Measures what steps take: with tokens of running texts alone, and what each row of a prompt adds beside them.
 #[derive(Debug)]
 pub(super) struct Pace {
     target: Duration,
     fixed: Option<usize>,
     ubatch: usize,
-    /// Rows per second, of steps with more than a few rows; 0 before the first.
-    rate: f64,
+    /// Seconds of a step without prompts; 0 before the first.
+    alone: f64,
+    /// Seconds that a row of a prompt adds to a step of others; 0 before the first.
+    row: f64,
+    /// Rows of the last portion beside others. The next has at most twice as many: what was measured with few rows says
+    /// little about many.
+    last: usize,
 }
 
 impl Pace {
@@ -23,7 +28,9 @@ impl Pace {
             target: options.target_step,
             fixed: options.prefill_chunk,
             ubatch: options.ubatch,
-            rate: 0.0,
+            alone: 0.0,
+            row: 0.0,
+            last: 0,
         }
     }
 
@@ -35,21 +42,76 @@ impl Pace {
         if decoding == 0 {
             return self.ubatch;
         }
-        let rows = (self.target.as_secs_f64() * self.rate) as usize;
-        let most = self.ubatch.max(LEAST);
-        rows.saturating_sub(decoding).clamp(LEAST, most)
+        let most = self.ubatch.min(2 * self.last).max(LEAST);
+        let rows = (self.target.as_secs_f64() - self.alone) / self.row;
+        // Not a number, and so none, before both are known; none too where others alone take longer than the target.
+        (rows as usize).clamp(LEAST, most)
     }
 
-    /// A step of so many rows took so long.
-    pub fn measured(&mut self, rows: usize, took: Duration) {
-        if rows < LEAST || took.is_zero() {
+    /// A step in which `decoding` sequences got their next token and `reading` rows of prompts were read took so long.
+    pub fn measured(&mut self, decoding: usize, reading: usize, took: Duration) {
+        let took = took.as_secs_f64();
+        if decoding == 0 {
             return;
         }
-        let rate = rows as f64 / took.as_secs_f64();
-        self.rate = if self.rate == 0.0 {
-            rate
+        if reading == 0 {
+            average(&mut self.alone, took);
         } else {
-            0.75 * self.rate + 0.25 * rate
+            // A step cannot be shorter than one with less work; the clock may say so.
+            let added = (took - self.alone).max(0.25 * took);
+            average(&mut self.row, added / reading as f64);
+            self.last = reading;
+        }
+    }
+}
+
+/// Takes a value into an average that forgets a quarter each time.
+fn average(average: &mut f64, value: f64) {
+    *average = match *average {
+        0.0 => value,
+        before => 0.75 * before + 0.25 * value,
+    };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pace(target: u64, prefill_chunk: Option<usize>) -> Pace {
+        Pace::new(&Options {
+            target_step: Duration::from_millis(target),
+            prefill_chunk,
+            ..Options::default()
+        })
+    }
+
+    /// The portions of a long prompt beside others, where a step takes 40 ms and each row of the prompt 5 more.
+    fn portions(pace: &mut Pace, steps: usize) -> Vec<usize> {
+        let took = |rows: usize| Duration::from_millis(40 + 5 * rows as u64);
+        pace.measured(4, 0, took(0));
+        let step = |_| {
+            let rows = pace.budget(4);
+            pace.measured(4, rows, took(rows));
+            rows
         };
+        (0..steps).map(step).collect()
+    }
+
+    #[test]
+    fn portions_grow_up_to_the_target() {
+        assert_eq!(portions(&mut pace(100, None), 4), [4, 8, 12, 12]);
+        assert_eq!(portions(&mut pace(1000, None), 8)[7], 192);
+        // Others alone take as long as that already.
+        assert_eq!(portions(&mut pace(30, None), 3), [LEAST; 3]);
+        assert_eq!(portions(&mut pace(100, Some(50)), 2), [50; 2]);
+    }
+
+    #[test]
+    fn nobody_waits_beside_a_prompt_that_is_read_alone() {
+        let mut pace = pace(100, None);
+        assert_eq!(pace.budget(0), Options::default().ubatch);
+        // What whole portions take says nothing of small ones beside others.
+        pace.measured(0, 512, Duration::from_millis(1000));
+        assert_eq!(pace.budget(4), LEAST);
     }
 }

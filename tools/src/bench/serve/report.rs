@@ -1,5 +1,6 @@
 //! What is said of a load.
 
+use std::iter::repeat_n;
 use std::time::Duration;
 
 use serde_json::json;
@@ -41,7 +42,7 @@ pub fn line(url: &str, arrivals: Arrivals, args: &Args, ran: &Ran) -> Line {
     let failed = all - whole.len() - refused;
     let first = quantiles(whole.iter().filter_map(|s| s.first).map(ms).collect());
     let per_token = whole.iter().filter_map(|s| {
-        let after = s.parts.last()?.duration_since(*s.parts.first()?);
+        let after = s.parts.last()?.0.duration_since(s.parts.first()?.0);
         let pairs = s.tokens.checked_sub(1).filter(|n| *n > 0)?;
         Some(ms(after) / pairs as f64)
     });
@@ -49,8 +50,13 @@ pub fn line(url: &str, arrivals: Arrivals, args: &Args, ran: &Ran) -> Line {
     // With interruptions, what came while there were some.
     let since = ran.interrupted.map(|i| i.since);
     let pairs = whole.iter().flat_map(|s| s.parts.windows(2));
-    let pairs = pairs.filter(|p| since.is_none_or(|since| p[1] >= since));
-    let between = quantiles(pairs.map(|p| ms(p[1].duration_since(p[0]))).collect());
+    let pairs = pairs.filter(|p| since.is_none_or(|since| p[1].0 >= since));
+    // A part of several tokens came late by as many steps, and each of them is a gap.
+    let gaps = pairs.flat_map(|p| {
+        let tokens = p[1].1 - p[0].1;
+        repeat_n(ms(p[1].0.duration_since(p[0].0)) / tokens as f64, tokens)
+    });
+    let between = quantiles(gaps.collect());
     let tokens: usize = whole.iter().map(|s| s.tokens).sum();
     let seconds = ran.time.as_secs_f64();
     let rate = |n: usize| n as f64 / seconds.max(f64::MIN_POSITIVE);

@@ -125,14 +125,13 @@ impl Running {
             Ok(None) => {}
             Err(e) => self.fail(e.to_string()),
             Ok(Some(numbers)) => {
-                self.send(Event::Vector(Vector {
+                self.end_with(Event::Vector(Vector {
                     numbers,
                     prompt_tokens: self.given,
                     cached_tokens: self.cached,
                     time: now.duration_since(self.job.admitted),
                     bits: self.bits,
                 }));
-                self.over = true;
             }
         }
     }
@@ -264,7 +263,7 @@ impl Running {
             }
         }
         let prompt_done = self.prompt_done.unwrap_or(now);
-        self.send(Event::Done(Done {
+        self.end_with(Event::Done(Done {
             text,
             ended,
             prompt_tokens: self.given,
@@ -277,19 +276,16 @@ impl Running {
             drafted: self.drafting.drafted,
             accepted: self.drafting.accepted,
         }));
-        self.over = true;
     }
 
     /// Ends the text by a fault.
     pub fn fail(&mut self, why: String) {
-        self.send(Event::Failed(why));
-        self.over = true;
+        self.end_with(Event::Failed(why));
     }
 
     /// Ends a request that cannot be followed.
     pub fn refuse(&mut self, why: Refused) {
-        self.send(Event::Refused(why));
-        self.over = true;
+        self.end_with(Event::Refused(why));
     }
 
     /// What becomes of it: looked at between two steps.
@@ -337,6 +333,19 @@ impl Running {
     fn left(&self) -> Option<usize> {
         let most = self.job.request.max_tokens?;
         Some(most.saturating_sub(self.generated))
+    }
+
+    /// Whether it has ended, though its client may not have heard of that yet.
+    pub fn is_over(&self) -> bool {
+        self.over
+    }
+
+    /// Ends with an event that waits until [`Running::fate`] is asked for: who hears of an end finds it counted.
+    fn end_with(&mut self, event: Event) {
+        if !self.over {
+            self.unsent.push_back(event);
+            self.over = true;
+        }
     }
 
     fn send(&mut self, event: Event) {

@@ -140,6 +140,8 @@ impl<B: Backend> Scheduler<B> {
         self.sweep(clock());
         self.admit(clock());
         let stepped = self.step(clock);
+        // Before clients hear of ends, and again with the pages that these free.
+        self.count();
         self.sweep(clock());
         self.count();
         stepped
@@ -244,7 +246,8 @@ impl<B: Backend> Scheduler<B> {
 
     fn count(&self) {
         let c = &self.counters;
-        c.set_slots(self.active.iter().map(|a| a.run.slot()));
+        let running = self.active.iter().filter(|a| !a.run.is_over());
+        c.set_slots(running.map(|a| a.run.slot()));
         let longest = self.active.iter().map(|a| a.seq.len()).max();
         c.longest.fetch_max(longest.unwrap_or(0) as u64, Relaxed);
         c.pages.store(self.backend.pages().budget() as u64, Relaxed);

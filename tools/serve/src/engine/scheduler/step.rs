@@ -102,7 +102,7 @@ impl<B: Backend> Scheduler<B> {
         let tokens = self.choose(evaluated.ends, drafted.list(), now);
         let took = now.duration_since(start);
         match drafted {
-            Drafted::NotAsked => self.pace.measured(rows, took),
+            Drafted::NotAsked => self.pace.measured(decoding, rows - decoding, took),
             Drafted::Nothing => self.worth.measured(self.width, rows, false, tokens, took),
             Drafted::Tried(_) => self.worth.measured(self.width, rows, true, tokens, took),
         }

@@ -1,8 +1,10 @@
 //! `--show-statistics`: what the activations of an importance matrix are like, in llama-imatrix's columns and digits.
 
 use std::collections::BTreeMap;
+use std::f64::consts::LN_2;
 use std::io::{self, Write};
 
+use trine::math::{log, log2f};
 use trine_formats::imatrix::{Entry, Imatrix};
 
 /// A mean square up to this is of a column that is never active.
@@ -86,7 +88,7 @@ impl<'a> Statistics<'a> {
     }
 
     fn write(&self, out: &mut dyn Write) -> io::Result<()> {
-        let most = (self.columns as f64).log2() as f32;
+        let most = log(self.columns as f64) / LN_2;
         writeln!(
             out,
             "{:>5}\t{:<20}\t{:>10.2}\t{:>8.4}\t{:>11.4}\t{:>6.2}\t{:>6.2}\t{:>8.2}%\t{:>6}\t{:>10.4}\t{:>6.2}%\t{:>10.2}%\t{:>8.4}",
@@ -100,7 +102,7 @@ impl<'a> Statistics<'a> {
             self.active * 100.0,
             self.columns,
             self.entropy,
-            100.0 * (self.entropy / most),
+            100.0 * (f64::from(self.entropy) / most),
             100.0 * self.outliers,
             self.cosine
         )
@@ -112,8 +114,7 @@ fn entropy(squares: &[f32], total: f32) -> f32 {
         return 0.0;
     }
     let shares = squares.iter().map(|x| x / total).filter(|p| *p > 0.0);
-    // Logarithms in double precision, rounded: no system's function for single precision decides a digit.
-    shares.fold(0.0, |bits, p| bits - p * f64::from(p).log2() as f32)
+    shares.fold(0.0, |bits, p| bits - p * log2f(p))
 }
 
 fn cosine(name: &str, entry: &Entry, matrix: &Imatrix) -> f32 {

@@ -124,7 +124,12 @@ fn what_changes_the_model_changes_the_answer() {
         assert!(!seen.contains(&choices), "{more:?} changes nothing");
         seen.push(choices);
     }
-    for more in [&["--threads", "1"][..], &["--no-mmap"], &["--no-repack"]] {
+    for more in [
+        &["--threads", "1"][..],
+        &["--no-mmap"],
+        &["--no-repack"],
+        &["--mlock"],
+    ] {
         assert_eq!(choices(more), plain, "{more:?}");
     }
 }

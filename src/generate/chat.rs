@@ -168,10 +168,15 @@ pub struct Answer<'a> {
     failed: bool,
 }
 
-impl Answer<'_> {
+impl<'a> Answer<'a> {
     /// The tokens of the conversation up to where the answer begins.
     pub fn prompt(&self) -> &[u32] {
         self.generation.prompt()
+    }
+
+    /// The generation of the answer.
+    pub fn generation(&mut self) -> &mut Generation<&'a mut Context> {
+        &mut self.generation
     }
 
     /// The whole answer at once, and why it ended.

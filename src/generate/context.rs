@@ -45,10 +45,10 @@ pub type LogitsObserver = Box<dyn FnMut(Evaluated<'_>) + Send>;
 /// ```
 pub struct Context {
     model: Model,
-    session: Session,
+    pub(super) session: Session,
     n_batch: usize,
     /// The tokens in the session, but for those that were drafted and not asked for yet.
-    tokens: Vec<u32>,
+    pub(super) tokens: Vec<u32>,
     /// Logits after the last of them.
     logits: Vec<f32>,
     drafts: Drafts,

@@ -30,6 +30,8 @@ pub struct Generation<C: BorrowMut<Context> = Context> {
 enum Step {
     /// The prompt, of which nothing was evaluated yet.
     Prompt,
+    /// The rest of the prompt: the context holds its beginning and nothing else.
+    Reading,
     /// A token was chosen and waits to be evaluated.
     Evaluate(u32),
     /// The logits are there.
@@ -136,29 +138,52 @@ impl<C: BorrowMut<Context>> Generation<C> {
     /// # Errors
     /// A token of the prompt that the model does not have.
     pub fn read_prompt(&mut self) -> Result<bool, GenerateError> {
-        if !matches!(self.next, Step::Prompt) {
+        if !self.read_to(self.prompt.len())? {
+            return Ok(false);
+        }
+        if let Step::Prompt | Step::Reading = self.next {
+            let heard = self.prompt.iter().skip(self.options.unheard);
+            heard.for_each(|&id| self.chooser.read(id));
+            self.next = Step::Sample;
+        }
+        Ok(true)
+    }
+
+    /// Evaluates all of the prompt but its last token, for [`Context::save`]: from there the whole prompt can be read again, of
+    /// models with a recurrent state too. `false`: it was cancelled.
+    ///
+    /// # Errors
+    /// As [`Generation::read_prompt`].
+    pub fn read_beginning(&mut self) -> Result<bool, GenerateError> {
+        self.read_to(self.prompt.len() - 1)
+    }
+
+    /// Evaluates the first `end` tokens of the prompt, unless more of it was evaluated already.
+    fn read_to(&mut self, end: usize) -> Result<bool, GenerateError> {
+        if !matches!(self.next, Step::Prompt | Step::Reading) {
             return Ok(true);
         }
         let context = self.context.borrow_mut();
-        let kept = context.keep_common(&self.prompt);
-        let start = Instant::now();
-        while context.tokens().len() < self.prompt.len() {
+        if let Step::Prompt = self.next {
+            let kept = context.keep_common(&self.prompt);
+            context.stats_mut().reused += kept;
+            self.next = Step::Reading;
+        }
+        let (start, first) = (Instant::now(), context.tokens().len());
+        while context.tokens().len() < end {
             if self.options.cancel.is_cancelled() {
                 return Ok(false);
             }
-            let rest = &self.prompt[context.tokens().len()..];
+            let rest = &self.prompt[context.tokens().len()..end];
             let batch = &rest[..rest.len().min(context.n_batch())];
-            match context.append(batch, batch.len() == rest.len()) {
+            let wanted = batch.len() == rest.len() && end == self.prompt.len();
+            match context.append(batch, wanted) {
                 Err(e) if e.is_cancelled() => return Ok(false),
                 done => done?,
             }
         }
-        let stats = context.stats_mut();
-        stats.prompt.add(self.prompt.len() - kept, start.elapsed());
-        stats.reused += kept;
-        let heard = self.prompt.iter().skip(self.options.unheard);
-        heard.for_each(|&id| self.chooser.read(id));
-        self.next = Step::Sample;
+        let new = context.tokens().len() - first;
+        context.stats_mut().prompt.add(new, start.elapsed());
         Ok(true)
     }
 
@@ -184,7 +209,7 @@ impl<C: BorrowMut<Context>> Generation<C> {
     /// Everything between two chunks.
     fn step(&mut self) -> Result<Chunk, GenerateError> {
         match self.next {
-            Step::Prompt => {
+            Step::Prompt | Step::Reading => {
                 if !self.read_prompt()? {
                     return Ok(self.last(String::new(), None, End::Cancelled));
                 }

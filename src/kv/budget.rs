@@ -110,7 +110,8 @@ impl PagePool {
 }
 
 impl Page {
-    fn memory(&self) -> &Memory {
+    /// To read.
+    pub fn memory(&self) -> &Memory {
         self.memory
             .as_ref()
             .expect("a page has its memory until it goes")

@@ -13,6 +13,7 @@ mod encoded;
 mod page;
 mod placement;
 mod rotation;
+mod saved;
 mod sequence;
 mod store;
 #[cfg(test)]

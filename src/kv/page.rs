@@ -1,11 +1,12 @@
 //! A page, and where in it each head's keys and values are.
 
+use std::io::{self, Read, Write};
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::TILE;
 use super::types::{CacheTypes, bytes};
-use crate::kernels::halves::{BLOCK, LINE, Line, Lines, STEPS, Tiles};
+use crate::kernels::halves::{self, BLOCK, LINE, Line, Lines, STEPS, Tiles};
 
 /// Words of positions of a tile.
 pub(super) const QUADS: usize = TILE / STEPS;
@@ -160,6 +161,45 @@ impl PageLayout {
             false => self.n_layer * self.n_head * self.head_lines(),
         }
     }
+
+    /// Where the first `positions` of a page stand among its lines, head by head: keys and then values, in whole tiles, the last
+    /// of which may hold more than is wanted.
+    fn line_spans(&self, positions: usize) -> impl Iterator<Item = [Range<usize>; 2]> + use<> {
+        let tiles = positions.div_ceil(TILE);
+        let heads = match self.is_encoded() {
+            true => 0,
+            false => self.n_layer * self.n_head,
+        };
+        let (key, value) = (tiles * self.key_tile(), tiles * self.value_tile());
+        let values = self.tiles() * self.key_tile();
+        spans(heads, self.head_lines(), values, key, value)
+    }
+
+    /// The same among the bytes of an encoded page.
+    fn byte_spans(&self, positions: usize) -> impl Iterator<Item = [Range<usize>; 2]> + use<> {
+        let heads = match self.is_encoded() {
+            true => self.n_layer * self.n_head,
+            false => 0,
+        };
+        let key = positions * self.key_bytes();
+        let value = positions * self.value_bytes();
+        let values = self.positions * self.key_bytes();
+        spans(heads, self.head_bytes(), values, key, value)
+    }
+}
+
+/// Of each of some heads, which are `size` apart: the first `key` units, and the first `value` ones from `values` on.
+fn spans(
+    heads: usize,
+    size: usize,
+    values: usize,
+    key: usize,
+    value: usize,
+) -> impl Iterator<Item = [Range<usize>; 2]> {
+    (0..heads).map(move |head| {
+        let (keys, values) = (head * size, head * size + values);
+        [keys..keys + key, values..values + value]
+    })
 }
 
 /// The memory of a page, which outlives the page.
@@ -220,28 +260,86 @@ impl Memory {
 
     /// Takes over the first `positions` of `other`: whole tiles, the last of which may hold more than is wanted.
     pub fn copy_beginning(&mut self, layout: &PageLayout, other: &Memory, positions: usize) {
-        let tiles = positions.div_ceil(TILE);
-        let values = layout.tiles() * layout.key_tile();
-        let (key, value) = (tiles * layout.key_tile(), tiles * layout.value_tile());
-        let heads = self.lines.chunks_exact_mut(layout.head_lines());
-        for (to, from) in heads.zip(other.lines.chunks_exact(layout.head_lines())) {
-            to[..key].copy_from_slice(&from[..key]);
-            to[values..][..value].copy_from_slice(&from[values..][..value]);
+        for span in layout.line_spans(positions).flatten() {
+            self.lines[span.clone()].copy_from_slice(&other.lines[span]);
         }
-        let (key, value) = (
-            positions * layout.key_bytes(),
-            positions * layout.value_bytes(),
-        );
-        let values = layout.positions * layout.key_bytes();
-        let heads = self.encoded.chunks_exact_mut(layout.head_bytes());
-        for (to, from) in heads.zip(other.encoded.chunks_exact(layout.head_bytes())) {
-            to[..key].copy_from_slice(&from[..key]);
-            to[values..][..value].copy_from_slice(&from[values..][..value]);
+        for span in layout.byte_spans(positions).flatten() {
+            self.encoded[span.clone()].copy_from_slice(&other.encoded[span]);
         }
         for (to, from) in self.special.iter().zip(&other.special) {
             to.store(from.load(Ordering::Relaxed), Ordering::Relaxed);
         }
     }
+
+    /// Writes the first `positions` in whole tiles; [`super::saved`] has the order of the bytes.
+    pub fn write(
+        &self,
+        layout: &PageLayout,
+        positions: usize,
+        out: &mut dyn Write,
+    ) -> io::Result<()> {
+        let mut bytes = Vec::new();
+        for span in layout.line_spans(positions).flatten() {
+            bytes.clear();
+            let words = self.lines[span].iter().flat_map(|line| line.0);
+            words.for_each(|word| bytes.extend_from_slice(&word.to_le_bytes()));
+            out.write_all(&bytes)?;
+        }
+        for span in layout.byte_spans(positions).flatten() {
+            out.write_all(&self.encoded[span])?;
+        }
+        Ok(())
+    }
+
+    /// Reads what [`Memory::write`] wrote, and finds the tiles that hold an infinity or a NaN.
+    pub fn read(
+        &mut self,
+        layout: &PageLayout,
+        positions: usize,
+        from: &mut dyn Read,
+    ) -> io::Result<()> {
+        let flags = self.special.chunks(layout.tiles());
+        for (spans, flags) in layout.line_spans(positions).zip(flags) {
+            flags.iter().for_each(|f| f.store(false, Ordering::Relaxed));
+            for (span, tile) in spans
+                .into_iter()
+                .zip([layout.key_tile(), layout.value_tile()])
+            {
+                let lines = &mut self.lines[span];
+                read_lines(lines, from)?;
+                let tiles = lines.chunks_exact(tile).zip(flags);
+                for (_, flag) in tiles.filter(|(lines, _)| lines.iter().any(is_special)) {
+                    flag.store(true, Ordering::Relaxed);
+                }
+            }
+        }
+        for span in layout.byte_spans(positions).flatten() {
+            from.read_exact(&mut self.encoded[span])?;
+        }
+        Ok(())
+    }
+}
+
+/// Fills lines with little-endian words.
+fn read_lines(lines: &mut [Line], from: &mut dyn Read) -> io::Result<()> {
+    let mut bytes = [0; size_of::<Line>()];
+    for line in lines {
+        from.read_exact(&mut bytes)?;
+        let words = bytes.as_chunks::<8>().0;
+        for (word, bytes) in line.0.iter_mut().zip(words) {
+            *word = u64::from_le_bytes(*bytes);
+        }
+    }
+    Ok(())
+}
+
+/// Whether any half float of a line is an infinity or a NaN.
+fn is_special(line: &Line) -> bool {
+    let mut halves = line
+        .0
+        .iter()
+        .flat_map(|word| (0..STEPS).map(move |i| (word >> (16 * i)) as u16));
+    halves.any(halves::is_special)
 }
 
 /// Keys and values of one head in one page, encoded.

@@ -15,10 +15,10 @@ use crate::kernels::halves::Line;
 /// asks for a part of such a sequence gets an empty one, whose positions have to be evaluated again.
 pub struct Sequence {
     home: PagePool,
-    pages: Vec<Arc<Page>>,
+    pub(super) pages: Vec<Arc<Page>>,
     len: usize,
     /// The recurrent state after the last position; zeros until it is written first.
-    state: Option<Arc<Vec<f32>>>,
+    pub(super) state: Option<Arc<Vec<f32>>>,
     placement: Placement,
 }
 
@@ -33,6 +33,11 @@ pub struct Mark {
 pub struct PageRef(Arc<Page>);
 
 impl PageRef {
+    /// Of a page that was just filled.
+    pub(super) fn of(page: Arc<Page>) -> PageRef {
+        PageRef(page)
+    }
+
     /// Whether somebody else holds the page too.
     pub fn is_shared(&self) -> bool {
         Arc::strong_count(&self.0) > 1

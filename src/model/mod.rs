@@ -301,6 +301,12 @@ impl Model {
         &self.inner.added
     }
 
+    /// Whether positions are embedded otherwise in a context of `n_ctx` than in one as long as those of the training.
+    pub fn has_long_positions(&self, n_ctx: usize) -> bool {
+        let trained = self.inner.ropes(self.inner.config.original_context);
+        self.inner.ropes(n_ctx) != trained
+    }
+
     /// In which layouts the weights are.
     pub fn layouts(&self) -> &Layouts {
         &self.inner.layouts

@@ -15,7 +15,7 @@ pub enum Pairing {
 }
 
 /// YaRN's blend of interpolated and extrapolated angles.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Yarn {
     /// Weight of the blend, 1 for models trained with YaRN.
     pub ext_factor: f32,
@@ -24,7 +24,7 @@ pub struct Yarn {
 }
 
 /// The angles of one kind of layer.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Rope {
     /// Rotated elements per head, even.
     pub n_rot: usize,

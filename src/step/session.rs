@@ -1,5 +1,6 @@
 //! A running context: one sequence with a length of its own.
 
+use std::io::{self, Read, Write};
 use std::sync::Arc;
 
 use super::engine::{Engine, Segment, StepError, StepOptions};
@@ -138,6 +139,42 @@ impl Session {
     /// Bytes of the pages that hold keys and values, and of the recurrent state.
     pub fn cache_bytes(&self) -> usize {
         self.seq.pages() * self.seq.layout().bytes() + self.seq.state_bytes()
+    }
+
+    /// Writes the first `len` positions for [`Session::load`]; of models with a recurrent state these are all there are.
+    ///
+    /// # Errors
+    /// What cannot be written.
+    ///
+    /// # Panics
+    /// There are fewer positions, or a recurrent state stands after later ones.
+    pub fn save(&self, len: usize, out: &mut dyn Write) -> io::Result<()> {
+        let part = self.seq.fork(len);
+        assert_eq!(part.len(), len, "positions that can be had");
+        part.write(out)
+    }
+
+    /// Forgets everything and reads `len` positions that a session of the same model wrote, with the same types of keys and values.
+    ///
+    /// # Errors
+    /// What cannot be read; the session is empty then.
+    pub fn load(&mut self, len: usize, from: &mut dyn Read) -> io::Result<()> {
+        self.seq.truncate(0);
+        self.seq = self.engine.pages().read_sequence(len, from)?;
+        Ok(())
+    }
+
+    /// What keys and values look like here, in words: what is saved can be read where they are the same.
+    pub fn form(&self) -> String {
+        let l = self.seq.layout();
+        let positions = match self.model().has_long_positions(self.n_ctx) {
+            true => "of long contexts",
+            false => "of the training",
+        };
+        format!(
+            "{} layers of {} heads, keys of {} and values of {}, {} to a page, a state of {}, positions {positions}",
+            l.n_layer, l.n_head, l.head_dim, l.value_dim, l.positions, l.state
+        )
     }
 
     /// Appends `tokens` to the context and calls `sink(i, logits)` for every index `i >= from` of them,

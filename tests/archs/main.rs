@@ -10,6 +10,7 @@ mod invariance;
 mod listing;
 mod recurrent;
 mod refusals;
+mod saved;
 mod weights;
 
 use std::fs;

@@ -52,7 +52,7 @@ pub fn rbench() -> Tool {
 
 /// `rconvert`: the folder of a Hugging Face checkpoint becomes a GGUF file.
 pub fn rconvert() -> Tool {
-    Tool::new("rconvert", &[], convert::run)
+    Tool::new("rconvert", convert::args::SHORT, convert::run)
 }
 
 /// `rgen`: continues a text, or chats.

@@ -32,6 +32,7 @@ pub mod inspect;
 pub mod interrupt;
 pub mod isolate;
 pub mod load;
+mod lock;
 pub mod manual;
 pub mod outfile;
 pub mod overrides;

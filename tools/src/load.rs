@@ -13,7 +13,7 @@ use crate::adapters::AdapterArgs;
 use crate::device::DeviceArgs;
 use crate::overrides::OverrideArgs;
 use crate::packing::PackingArgs;
-use crate::{inputs, threads};
+use crate::{inputs, lock, threads};
 
 /// The options that say which model runs, and on what.
 #[derive(Args, Clone)]
@@ -31,6 +31,10 @@ pub struct ModelArgs {
     /// short meanwhile
     #[arg(long)]
     pub no_mmap: bool,
+
+    /// Keep the loaded model in memory: the system does not move it to a disk
+    #[arg(long)]
+    pub mlock: bool,
 
     /// Use the weights where the file's bytes are instead of copying them into faster layouts; slower,
     /// starts sooner, the result is the same
@@ -190,7 +194,11 @@ pub fn load(args: &ModelArgs) -> Result<Model> {
         isa: Some(isa),
         ..options
     };
-    Ok(trine::open::load(file, &options)?)
+    let model = trine::open::load(file, &options)?;
+    if args.mlock {
+        lock::lock();
+    }
+    Ok(model)
 }
 
 /// Opens a model without loading its weights, and remembers that its files are read.

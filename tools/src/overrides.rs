@@ -6,7 +6,7 @@ use trine::quant::{KvOverride, KvValue};
 use trine_formats::gguf::{ModelFile, Value};
 
 /// What a model is said to be instead of what its file says.
-#[derive(Args, Clone, Default)]
+#[derive(Args, Clone, Debug, Default)]
 #[command(next_help_heading = "Instead of what the file says")]
 pub struct OverrideArgs {
     /// Read a key of the metadata as this, any number of times or with commas between them; TYPE is int, float, bool or str:

@@ -5,7 +5,7 @@ use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 use anyhow::Result;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
 use trine::{Isa, Model};
 use trine_formats::gguf::ModelFile;
@@ -28,7 +28,7 @@ pub struct Provenance {
 }
 
 /// The files of a model.
-fn files(model: &ModelFile) -> Vec<PathBuf> {
+pub fn files(model: &ModelFile) -> Vec<PathBuf> {
     let shards = model.shards().iter();
     shards.map(|shard| shard.path.clone()).collect()
 }
@@ -71,28 +71,44 @@ impl Provenance {
     /// The models are read once more for their hashes, a few seconds for each ten gigabytes. One that cannot be read any more has
     /// none.
     pub fn before(&self, report: Value) -> Value {
-        let models = self.models.iter().map(|path| describe(path));
-        let mut whole = json!({
-            "schema": self.schema,
-            "provenance": {
-                "tool": self.schema.split(['.', '/']).next(),
-                "version": version::VERSION,
-                "commit": version::COMMIT,
-                "processor": processor(),
-                "isa": self.isa.map(Isa::name),
-                "threads": self.threads,
-                "models": models.collect::<Vec<_>>(),
-            },
-        });
-        if let (Value::Object(whole), Value::Object(own)) = (&mut whole, report) {
+        let models = self.models.iter().map(|path| describe(path)).collect();
+        let isa = self.isa.map(Isa::name);
+        let mut whole = head(self.schema, isa, self.threads, models);
+        if let Value::Object(own) = report {
             whole.extend(own);
         }
-        whole
+        Value::Object(whole)
     }
 }
 
+/// The two fields that every report begins with; `models` are [described](describe) files.
+pub fn head(
+    schema: &str,
+    isa: Option<&str>,
+    threads: Option<usize>,
+    models: Vec<Value>,
+) -> Map<String, Value> {
+    let fields = [
+        ("schema", json!(schema)),
+        (
+            "provenance",
+            json!({
+                "tool": schema.split(['.', '/']).next(),
+                "version": version::VERSION,
+                "commit": version::COMMIT,
+                "processor": processor(),
+                "isa": isa,
+                "threads": threads,
+                "models": models,
+            }),
+        ),
+    ];
+    let named = fields.map(|(name, value)| (name.to_owned(), value));
+    named.into_iter().collect()
+}
+
 /// One file: path, bytes, SHA-256.
-fn describe(path: &Path) -> Value {
+pub fn describe(path: &Path) -> Value {
     let mut hash = Sha256::new();
     let bytes = hash_file(&mut hash, path).ok();
     json!({

@@ -16,6 +16,9 @@ use crate::engine::{Options, Vectors};
 pub const SHORT: Short = &[
     ("-np", "--parallel"),
     ("-ub", "--ubatch-size"),
+    ("-s", "--seed"),
+    ("--temperature", "--temp"),
+    ("--n-predict", "--predict"),
     SHORT_TYPES[0],
     SHORT_TYPES[1],
     device::SHORT,

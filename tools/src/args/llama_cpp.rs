@@ -38,7 +38,11 @@ pub struct Foreign {
     pub fate: Fate,
 }
 
-const fn harmless(names: &'static [&'static str], takes: Takes, note: &'static str) -> Foreign {
+pub(super) const fn harmless(
+    names: &'static [&'static str],
+    takes: Takes,
+    note: &'static str,
+) -> Foreign {
     Foreign {
         names,
         takes,
@@ -46,7 +50,11 @@ const fn harmless(names: &'static [&'static str], takes: Takes, note: &'static s
     }
 }
 
-const fn refused(names: &'static [&'static str], takes: Takes, why: &'static str) -> Foreign {
+pub(super) const fn refused(
+    names: &'static [&'static str],
+    takes: Takes,
+    why: &'static str,
+) -> Foreign {
     Foreign {
         names,
         takes,
@@ -54,7 +62,7 @@ const fn refused(names: &'static [&'static str], takes: Takes, why: &'static str
     }
 }
 
-const fn harmless_for(
+pub(super) const fn harmless_for(
     names: &'static [&'static str],
     takes: Takes,
     note: &'static str,
@@ -68,12 +76,14 @@ const fn harmless_for(
     }
 }
 
-const NO_DEVICE: &str = "the model runs on the processor alone, all of it";
+pub(super) const NO_DEVICE: &str = "the model runs on the processor alone, all of it";
 const ANY_BITS: &str =
     "speed alone depends on it, and trine places its threads itself (taskset binds them)";
 const ONE_CACHE: &str = "keys and values stand in pages that sequences share";
+pub(super) const FLASH: &str = "attention is fast without it and has the bits of llama.cpp's -fa off, of -fa on where values are kept in a quantized type";
 const NOT_LOGGED: &str = "messages go to standard error, and no log is written";
-const NO_NETWORK: &str = "trine opens no connection: download the file and give its path with -m";
+pub(super) const NO_NETWORK: &str =
+    "trine opens no connection: download the file and give its path with -m";
 const FILES_OWN: &str = "the model's own numbers are used; rconvert and rquantize --override-kv write others into a file";
 const NO_DRAFT_MODEL: &str =
     "drafts come from fewer bits of the same any-precision file: --draft-bits";
@@ -82,8 +92,7 @@ const NO_NGRAM: &str =
 const NO_MEDIA: &str = "trine reads text alone";
 const NO_ADAPTERS: &str = "this tool works with a model as it is; rgen, rperplexity and rserve apply adapters and control vectors";
 const NO_GRAMMAR: &str = "this tool does not constrain what it writes";
-const NO_SESSION_FILES: &str =
-    "the state of a prompt is not stored; rserve keeps common beginnings in memory";
+const NO_PROMPT: &str = "this tool has no prompt; rgen keeps prompts in files, and rserve what they have in common in memory";
 const NOT_INTERACTIVE: &str = "rgen writes in turns with -i, and chats with -cnv";
 const SERVER: &str = "it belongs to a server; rserve --help lists the options of this one";
 const OTHER_PROGRAM: &str = "it belongs to a program of llama.cpp that trine has no tool for";
@@ -107,9 +116,10 @@ pub const TABLE: &[Foreign] = &[
     harmless(&["--poll-batch"], Value, ANY_BITS),
     harmless(&["--numa"], Value, ANY_BITS),
     harmless(&["--mmap"], Nothing, "files are mapped unless --no-mmap is there"),
-    harmless_for(&["-lm", "--load-mode"], Value, "files are mapped unless --no-mmap is there", &["mmap", "auto"], "files are mapped, or read with --no-mmap"),
+    harmless_for(&["-lm", "--load-mode"], Value, "no result depends on it; files are mapped unless --no-mmap is there, and --mlock keeps a model in memory", &["auto", "none", "mmap", "mlock", "mmap+mlock", "dio"],
+        "it is auto, none, mmap, mlock, mmap+mlock or dio"),
     harmless_for(&["-lzm", "--lazy-mode"], Value, "all weights are there from the beginning", &["off", "none"], "weights are not loaded one by one"),
-    refused(&["--mlock"], Nothing, "memory is not locked; `ulimit -l` and swapoff are the system's"),
+    harmless(&["--mlock"], Nothing, "no result depends on it; rgen, rperplexity, rimatrix and rserve lock memory"),
     harmless(&["--repack"], Nothing, "weights are packed unless --no-repack is there"),
     harmless(&["-nr"], Nothing, "say --no-repack; this time it changes nothing of the result"),
     harmless(&["--no-host"], Nothing, NO_DEVICE),
@@ -131,9 +141,9 @@ pub const TABLE: &[Foreign] = &[
     harmless(&["-fitc", "--fit-ctx"], Value, NO_DEVICE),
     refused(&["-fitp", "--fit-print"], Value, OTHER_PROGRAM),
     refused(&["--rpc"], Value, "the work is not shared with other machines"),
+    refused(&["--server-base"], Value, "trine opens no connection; rbench --serve asks a server"),
     // attention and its memory
-    harmless_for(&["-fa", "--flash-attn"], Maybe, "attention has the bits of llama.cpp's -fa off", &["off", "auto", "0", "-1", "false", "disabled"],
-        "attention has the bits of llama.cpp's -fa off and is fast; there is no other"),
+    harmless_for(&["-fa", "--flash-attn"], Maybe, FLASH, &["auto", "-1", "on", "1", "true", "enabled", "off", "0", "false", "disabled"], "it is on, off or auto"),
     harmless_for(&["-ctk", "--cache-type-k"], Value, "keys are F16", &["f16"], "this tool keeps keys and values as F16; rgen, rperplexity and rserve have other types"),
     harmless_for(&["-ctv", "--cache-type-v"], Value, "values are F16", &["f16"], "this tool keeps keys and values as F16; rgen, rperplexity and rserve have other types"),
     harmless(&["--swa-full"], Nothing, ONE_CACHE),
@@ -167,6 +177,9 @@ pub const TABLE: &[Foreign] = &[
     refused(&["-mu", "--model-url"], Value, NO_NETWORK),
     refused(&["-dr", "--docker-repo"], Value, NO_NETWORK),
     harmless(&["--offline"], Nothing, "trine opens no connection"),
+    refused(&["--gpt-oss-20b-default", "--gpt-oss-120b-default", "--vision-gemma-4b-default", "--vision-gemma-12b-default"], Nothing, NO_NETWORK),
+    refused(&["--embd-gemma-default", "--fim-qwen-1.5b-default", "--fim-qwen-3b-default", "--fim-qwen-7b-default", "--fim-qwen-7b-spec"], Nothing, NO_NETWORK),
+    refused(&["--fim-qwen-14b-spec", "--fim-qwen-30b-default"], Nothing, NO_NETWORK),
     refused(&["-cl", "--cache-list"], Nothing, "nothing is downloaded, so nothing is kept"),
     harmless(&["--check-tensors"], Nothing, "rinspect --check-tensors looks at weights; a text ends where logits are no numbers"),
     refused(&["--lora"], Value, NO_ADAPTERS),
@@ -179,6 +192,8 @@ pub const TABLE: &[Foreign] = &[
     refused(&["-mmu", "--mmproj-url"], Value, NO_MEDIA),
     harmless(&["--no-mmproj", "--no-mmproj-auto", "--mmproj-auto", "--mmproj-offload", "--no-mmproj-offload"], Nothing, NO_MEDIA),
     refused(&["--image", "--audio", "--video"], Value, NO_MEDIA),
+    harmless(&["-mmdev", "--mmproj-device", "--image-min-tokens", "--image-max-tokens", "--mtmd-batch-max-tokens"], Value, NO_MEDIA),
+    harmless(&["--video-fps", "--video-timestamp-interval", "--video-ffmpeg-dir"], Value, NO_MEDIA),
     // drafts
     refused(&["-md", "--model-draft", "--spec-draft-model"], Value, NO_DRAFT_MODEL),
     refused(&["-hfd", "-hfrd", "--hf-repo-draft", "--spec-draft-hf"], Value, NO_DRAFT_MODEL),
@@ -193,17 +208,32 @@ pub const TABLE: &[Foreign] = &[
     refused(&["--draft-p-min", "--spec-draft-p-min"], Value, NO_DRAFT_MODEL),
     refused(&["--draft-p-split", "--spec-draft-p-split"], Value, NO_DRAFT_MODEL),
     refused(&["--mtp", "--dflash", "--eagle3"], Nothing, NO_DRAFT_MODEL),
+    refused(&["-Cd", "--cpu-mask-draft", "--spec-draft-cpu-mask"], Value, NO_DRAFT_MODEL),
+    refused(&["-Crd", "--cpu-range-draft", "--spec-draft-cpu-range"], Value, NO_DRAFT_MODEL),
+    refused(&["-Cbd", "--cpu-mask-batch-draft", "--spec-draft-cpu-mask-batch"], Value, NO_DRAFT_MODEL),
+    refused(&["--cpu-strict-draft", "--spec-draft-cpu-strict", "--prio-draft", "--spec-draft-prio", "--poll-draft", "--spec-draft-poll"], Value, NO_DRAFT_MODEL),
+    refused(&["--cpu-strict-batch-draft", "--spec-draft-cpu-strict-batch", "--prio-batch-draft", "--spec-draft-prio-batch", "--poll-batch-draft", "--spec-draft-poll-batch"], Value, NO_DRAFT_MODEL),
+    refused(&["-otd", "--override-tensor-draft", "--spec-draft-override-tensor"], Value, NO_DRAFT_MODEL),
+    refused(&["-cmoed", "--cpu-moe-draft", "--spec-draft-cpu-moe"], Nothing, NO_DRAFT_MODEL),
+    refused(&["-ncmoed", "--n-cpu-moe-draft", "--spec-draft-ncmoe", "--spec-draft-n-cpu-moe"], Value, NO_DRAFT_MODEL),
+    refused(&["--spec-synth-len", "--spec-synth-rates"], Value, NO_DRAFT_MODEL),
+    harmless(&["--spec-draft-backend-sampling", "--no-spec-draft-backend-sampling"], Nothing, NO_DEVICE),
     refused(&["-lcs", "--lookup-cache-static"], Value, NO_NGRAM),
     refused(&["-lcd", "--lookup-cache-dynamic"], Value, NO_NGRAM),
-    refused(&["--spec-type"], Value, NO_NGRAM),
+    harmless_for(&["--spec-type"], Value, NO_NGRAM, &["none"], NO_NGRAM),
+    refused(&["--spec-default"], Nothing, NO_NGRAM),
+    refused(&["--spec-ngram-mod-n-min", "--spec-ngram-mod-n-max", "--spec-ngram-mod-n-match"], Value, NO_NGRAM),
+    refused(&["--spec-ngram-simple-size-n", "--spec-ngram-simple-size-m", "--spec-ngram-simple-min-hits"], Value, NO_NGRAM),
+    refused(&["--spec-ngram-map-k-size-n", "--spec-ngram-map-k-size-m", "--spec-ngram-map-k-min-hits"], Value, NO_NGRAM),
+    refused(&["--spec-ngram-map-k4v-size-n", "--spec-ngram-map-k4v-size-m", "--spec-ngram-map-k4v-min-hits"], Value, NO_NGRAM),
     // texts
     refused(&["-bf", "--binary-file"], Value, "give a text with -f"),
     harmless(&["--display-prompt"], Nothing, "the prompt is shown unless --no-display-prompt is there"),
-    refused(&["--verbose-prompt"], Nothing, "rtokenize shows the tokens of a prompt"),
-    refused(&["-ptc", "--print-token-count"], Value, "tokens are counted at the end"),
+    harmless(&["--verbose-prompt"], Nothing, "no log is written; rtokenize shows the tokens of a prompt"),
+    harmless(&["-ptc", "--print-token-count"], Value, "tokens are counted at the end"),
     refused(&["-sp", "--special"], Nothing, "control tokens are not part of the text; --json lists all tokens"),
-    refused(&["--prompt-cache"], Value, NO_SESSION_FILES),
-    refused(&["--prompt-cache-all", "--prompt-cache-ro"], Nothing, NO_SESSION_FILES),
+    refused(&["--prompt-cache"], Value, NO_PROMPT),
+    refused(&["--prompt-cache-all", "--prompt-cache-ro"], Nothing, NO_PROMPT),
     refused(&["-r", "--reverse-prompt"], Value, NOT_INTERACTIVE),
     refused(&["-i", "--interactive", "-if", "--interactive-first", "-mli", "--multiline-input"], Nothing, NOT_INTERACTIVE),
     refused(&["--in-prefix", "--in-suffix"], Value, NOT_INTERACTIVE),
@@ -211,14 +241,25 @@ pub const TABLE: &[Foreign] = &[
     refused(&["--spm-infill"], Nothing, "a text is continued at its end"),
     refused(&["--grammar", "--grammar-file"], Value, NO_GRAMMAR),
     refused(&["-j", "--json-schema", "-jf", "--json-schema-file"], Value, NO_GRAMMAR),
+    // of earlier versions
+    harmless_for(&["--tfs"], Value, "tail-free sampling is off", &["1", "1.0"], "llama.cpp has no tail-free sampling any more, nor has trine"),
+    harmless(&["--no-penalize-nl"], Nothing, "line breaks are penalized like all tokens where penalties are on"),
+    harmless(&["-nommq", "--no-mul-mat-q", "-mmq", "--mul-mat-q"], Nothing, NO_DEVICE),
+    refused(&["-ins", "--instruct"], Nothing, "rgen chats with -cnv, by the model's own template"),
+    refused(&["-cml", "--chatml"], Nothing, "rgen chats with -cnv --chat-template chatml"),
+    refused(&["-gqa", "--gqa"], Value, "files in GGUF say it themselves"),
     // chats
     harmless(&["--jinja"], Nothing, "chat templates are Jinja templates"),
     refused(&["--no-jinja"], Nothing, "chat templates are rendered as they are in the file"),
-    refused(&["--chat-template"], Value, "the model's own template is used, or the one of --chat-template-file"),
+    refused(&["--chat-template"], Value, "this tool does not chat; rgen and rserve do"),
     refused(&["--chat-template-kwargs"], Value, "templates are given messages alone"),
     harmless_for(&["--reasoning-format"], Value, "thoughts are shown as the model writes them", &["none", "auto"], "thoughts are shown as the model writes them"),
-    refused(&["-rea", "--reasoning"], Value, "the template decides about thoughts"),
-    refused(&["--reasoning-budget"], Value, "thoughts are not cut short"),
+    harmless_for(&["-rea", "--reasoning"], Value, "the template decides about thoughts", &["auto"], "the template decides about thoughts"),
+    harmless_for(&["--reasoning-budget"], Value, "thoughts are not cut short", &["-1"], "thoughts are not cut short; /set n bounds a whole answer"),
+    harmless(&["--reasoning-budget-message"], Value, "thoughts are not cut short"),
+    harmless_for(&["--reasoning-effort"], Value, "templates have their own default", &["default"], "templates are given messages alone; requests to rserve may say it"),
+    harmless(&["--reasoning-preserve", "--no-reasoning-preserve"], Nothing, "a chat keeps what the model wrote"),
+    harmless(&["--skip-chat-parsing", "--no-skip-chat-parsing"], Nothing, "text is shown as the model writes it"),
     // the terminal
     harmless(&["-co", "--color"], Maybe, "text has no colours"),
     harmless(&["--simple-io"], Nothing, "lines are read as they come"),
@@ -228,6 +269,9 @@ pub const TABLE: &[Foreign] = &[
     harmless(&["--log-colors"], Maybe, NOT_LOGGED),
     harmless(&["-v", "--verbose", "--log-verbose"], Nothing, NOT_LOGGED),
     harmless(&["-lv", "--verbosity", "--log-verbosity"], Value, NOT_LOGGED),
+    harmless(&["--no-log-jsonl"], Nothing, NOT_LOGGED),
+    refused(&["--log-jsonl"], Nothing, "no log is written; --json prints one object for the run"),
+    refused(&["--log-prompts-dir"], Value, "no log is written"),
     refused(&["--log-file"], Value, "no log is written; redirect standard error: 2> FILE"),
     // programs that have more options of their own
     harmless(&["-np", "--parallel", "-ns", "--sequences"], Value, "one text is written"),
@@ -240,10 +284,6 @@ pub const TABLE: &[Foreign] = &[
     refused(&["--embedding", "--embeddings", "--rerank", "--reranking"], Nothing, "vectors of texts are not made by this tool"),
     refused(&["--split", "--merge", "--no-tensor-first-split"], Nothing, "rquantize splits files and merges them"),
     refused(&["--split-max-tensors", "--split-max-size"], Value, "rquantize splits files and merges them"),
+    harmless(&["--max-buffer-size"], Value, "a few megabytes of a tensor are in memory at a time"),
     refused(&["--delete-splits"], Nothing, "files that are read are not touched; delete the set when the merged file is there"),
 ];
-
-/// The option of a name.
-pub fn find(name: &str) -> Option<&'static Foreign> {
-    TABLE.iter().find(|o| o.names.contains(&name))
-}

@@ -11,8 +11,10 @@ use crate::{manual, shown, signals, version};
 pub use trine::open::usable_threads as threads;
 
 mod llama_cpp;
+mod programs;
 
 pub use llama_cpp::{Fate, Foreign, TABLE, Takes};
+pub use programs::OF_PROGRAMS;
 
 /// The words of a command line, the program's name first.
 pub type Words = Vec<OsString>;
@@ -90,6 +92,8 @@ fn show(text: io::Result<Vec<u8>>) -> ! {
 
 /// Reads words as llama.cpp's programs do, so that clap can go on.
 struct Reader<'a> {
+    /// The tool's name.
+    tool: String,
     /// Options of the tool that a word follows.
     valued: HashSet<String>,
     /// Those of them that may stand alone as well.
@@ -127,6 +131,7 @@ impl<'a> Reader<'a> {
             alone.insert(name.to_owned());
         }
         Reader {
+            tool: command.get_name().to_owned(),
             valued,
             optional,
             alone,
@@ -166,7 +171,7 @@ impl<'a> Reader<'a> {
                 out.words.extend(value);
             } else if self.alone.contains(&name) {
                 out.words.push(name.into());
-            } else if let Some(option) = llama_cpp::find(&name) {
+            } else if let Some(option) = programs::find(&self.tool, &name) {
                 let value = match option.takes {
                     Takes::Nothing => None,
                     Takes::Maybe => args.next_if(|w| !w.to_string_lossy().starts_with('-')),
@@ -201,7 +206,7 @@ impl<'a> Reader<'a> {
         let dashed = name.replace('_', "-");
         let known = name.starts_with("--")
             && !self.has(name)
-            && (self.has(&dashed) || llama_cpp::find(&dashed).is_some());
+            && (self.has(&dashed) || programs::find(&self.tool, &dashed).is_some());
         let name = if known { &dashed } else { name };
         match value {
             Some(value) => format!("{name}={value}"),

@@ -60,6 +60,7 @@ fn long_names_may_have_underscores() {
 fn what_changes_nothing_is_left_out_with_a_note() {
     for (line, notes) in [
         (&["-ngl", "99"][..], 1),
+        (&["-fa", "on"], 1),
         (&["-fa"], 1),
         (&["-fa", "off", "-p", "x"], 1),
         (&["--jinja", "--no-warmup", "--log_disable"], 3),
@@ -76,7 +77,7 @@ fn what_changes_nothing_is_left_out_with_a_note() {
 fn what_cannot_be_honoured_is_refused_by_name() {
     for (line, name) in [
         (&["-hf", "a/b"][..], "-hf"),
-        (&["-fa", "on"], "-fa on"),
+        (&["-fa", "maybe"], "-fa maybe"),
         (&["-ctk", "q8_0"], "-ctk q8_0"),
         (&["--lora", "x.gguf"], "--lora"),
         (&["-foo"], "'-foo'"),
@@ -89,11 +90,25 @@ fn what_cannot_be_honoured_is_refused_by_name() {
 
 /// A name stands in one place, and looks like an option.
 #[test]
-fn the_table_is_in_order() {
-    let mut seen = HashSet::new();
-    for name in TABLE.iter().flat_map(|o| o.names) {
-        assert!(name.starts_with('-') && seen.insert(name), "{name}");
+fn the_tables_are_in_order() {
+    let own = OF_PROGRAMS.iter().map(|(_, _, options)| *options);
+    for table in own.chain([TABLE]) {
+        let mut seen = HashSet::new();
+        for name in table.iter().flat_map(|o| o.names) {
+            assert!(name.starts_with('-') && seen.insert(name), "{name}");
+        }
     }
+}
+
+/// llama-bench's `-nkvo` takes a word, that of all others none.
+#[test]
+fn a_program_may_read_an_option_in_its_own_way() {
+    let read = |tool: &'static str| {
+        let words = ["x", "-nkvo", "0"].map(OsString::from);
+        let read = Reader::new(&Args::command().name(tool), &[]).read(words);
+        read.expect("a command line").words.len()
+    };
+    assert_eq!((read("rbench"), read("rgen")), (1, 2));
 }
 
 #[test]

@@ -158,6 +158,10 @@ pub struct Args {
     #[arg(long)]
     pub no_warmup: bool,
 
+    /// Seconds to wait between two tests
+    #[arg(long, value_name = "N", default_value = "0", value_parser = seconds)]
+    pub delay: u64,
+
     /// Say what is running
     #[arg(long)]
     pub progress: bool,
@@ -326,6 +330,7 @@ pub enum Format {
     Json,
     Jsonl,
     Csv,
+    Sql,
 }
 
 /// Lengths of a prompt and of the text after it.
@@ -369,6 +374,10 @@ fn repetitions(text: &str) -> Result<usize, String> {
 
 fn length(text: &str) -> Result<usize, String> {
     at_most(text, 1, MAX_TOKENS)
+}
+
+fn seconds(text: &str) -> Result<u64, String> {
+    at_most(text, 0, 3600).map(|n| n as u64)
 }
 
 fn rate(text: &str) -> Result<f64, String> {

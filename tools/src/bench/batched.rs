@@ -72,11 +72,12 @@ pub fn run(args: &Args, subjects: &[Subject], out: &mut dyn Write) -> Result<()>
         threads: counts.len() > 1,
         ubatches: args.ubatch_size.len() > 1 || args.batch_size.len() > 1,
     };
-    let mut table = Table::new(args.output, out)?;
+    let mut table = Table::new(args.output, "rbench.batched/1", out)?;
     let mut notes = Vec::new();
     for subject in subjects {
         let name = subject.name();
         let file = subject.open(args)?;
+        table.about(subject, &file);
         let description = Description::of(&file);
         let options = args.load_options(isa);
         let model = Model::load(&file, &options).with_context(|| format!("'{name}'"))?;

@@ -158,13 +158,14 @@ pub fn run(args: &Args, dir: &Path, subjects: &[Subject], out: &mut dyn Write) -
     let llama = LlamaBench::find(dir)?;
     let tests = grid::tests(args)?;
     let counts = thread_counts(args, &[threads(None)]);
-    let mut table = Table::new(args.output, out)?;
+    let mut table = Table::new(args.output, "rbench.compare/1", out)?;
     for subject in subjects {
         let name = subject.name();
         let Subject::File(path) = subject else {
             bail!("'{name}' is made up in memory: --save FILE keeps it for llama-bench");
         };
         let file = subject.open(args)?;
+        table.about(subject, &file);
         let description = Description::of(&file);
         let options = args.load_options(isa);
         let model = Model::load(&file, &options).with_context(|| format!("'{name}'"))?;

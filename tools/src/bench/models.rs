@@ -1,7 +1,8 @@
 //! Times prompts and generated texts of whole models.
 
 use std::io::Write;
-use std::time::Instant;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use trine::Isa;
@@ -51,12 +52,14 @@ pub fn thread_counts(args: &Args, default: &[usize]) -> Vec<usize> {
 pub fn run(args: &Args, subjects: &[Subject], out: &mut dyn Write) -> Result<()> {
     let isa = Isa::from_env()?;
     let tests = grid::tests(args)?;
-    let mut table = Table::new(args.output, out)?;
+    let mut table = Table::new(args.output, "rbench.models/1", out)?;
     let shown = Shown::of(args);
     let counts = thread_counts(args, &[threads(None)]);
+    let mut tested = false;
     for subject in subjects {
         let name = subject.name();
         let file = subject.open(args)?;
+        table.about(subject, &file);
         let description = Description::of(&file);
         for &threads in &counts {
             let options = args.load_options(isa);
@@ -68,6 +71,10 @@ pub fn run(args: &Args, subjects: &[Subject], out: &mut dyn Write) -> Result<()>
                         note!("rbench: {name}, {threads} threads, {}: {what}", test.name());
                     }
                 };
+                if tested && args.delay > 0 {
+                    sleep(Duration::from_secs(args.delay));
+                }
+                tested = true;
                 let samples = measure(&model, &pool, test, args.repetitions, args, &say)?;
                 let record = Record {
                     file: &name,

@@ -5,11 +5,13 @@ use std::io::Write;
 use anyhow::Result;
 use serde_json::{Map, Value, json};
 use trine::Isa;
+use trine_formats::gguf::ModelFile;
 
+use super::Subject;
 use super::args::{Args, Format};
 use super::describe::Description;
 use super::grid::Test;
-use crate::provenance::processor;
+use crate::provenance::{self, processor};
 use crate::stats::Summary;
 use crate::version;
 
@@ -147,23 +149,52 @@ pub struct Line {
 pub struct Table<'a> {
     out: &'a mut dyn Write,
     format: Format,
+    schema: &'static str,
+    /// The files of the model that rows are about, with their hashes, where these are shown.
+    models: Vec<Value>,
     rows: usize,
 }
 
 impl<'a> Table<'a> {
-    /// An empty one.
+    /// An empty one, whose rows have this form as JSON.
     ///
     /// # Errors
     /// What cannot be written.
-    pub fn new(format: Format, out: &'a mut dyn Write) -> Result<Table<'a>> {
+    pub fn new(format: Format, schema: &'static str, out: &'a mut dyn Write) -> Result<Table<'a>> {
         if format == Format::Json {
             writeln!(out, "[")?;
         }
         Ok(Table {
             out,
             format,
+            schema,
+            models: Vec::new(),
             rows: 0,
         })
+    }
+
+    /// The rows that follow are about this model, which may be made up and have no file.
+    pub fn about(&mut self, subject: &Subject, model: &ModelFile) {
+        self.models = match (subject, self.format) {
+            (Subject::File(_), Format::Json | Format::Jsonl) => {
+                let files = provenance::files(model);
+                files
+                    .iter()
+                    .map(|path| provenance::describe(path))
+                    .collect()
+            }
+            _ => Vec::new(),
+        };
+    }
+
+    /// The fields of a row as JSON, behind what all reports begin with.
+    fn report(&self, fields: &Map<String, Value>) -> Map<String, Value> {
+        let isa = fields.get("isa").and_then(Value::as_str);
+        let threads = fields.get("n_threads").and_then(Value::as_u64);
+        let threads = threads.map(|n| n as usize);
+        let mut report = provenance::head(self.schema, isa, threads, self.models.clone());
+        report.extend(fields.clone());
+        report
     }
 
     /// Writes a row, and the heading before the first.
@@ -176,10 +207,13 @@ impl<'a> Table<'a> {
         match self.format {
             Format::Md => markdown(self.out, &line.cells, first)?,
             Format::Csv => csv(self.out, &line.fields, first)?,
-            Format::Jsonl => writeln!(self.out, "{}", Value::Object(line.fields.clone()))?,
+            Format::Sql => sql(self.out, self.schema, &line.fields, first)?,
+            Format::Jsonl => {
+                writeln!(self.out, "{}", Value::Object(self.report(&line.fields)))?;
+            }
             Format::Json => {
                 let comma = if first { "" } else { ",\n" };
-                let fields = serde_json::to_string_pretty(&line.fields)?;
+                let fields = serde_json::to_string_pretty(&self.report(&line.fields))?;
                 write!(self.out, "{comma}{fields}")?;
             }
         }
@@ -211,6 +245,43 @@ fn csv(out: &mut dyn Write, fields: &Map<String, Value>, first: bool) -> Result<
         })
         .collect();
     Ok(writeln!(out, "{}", values.join(","))?)
+}
+
+/// Rows for SQLite: the table is called by the form of the rows, `rbench_models`.
+fn sql(out: &mut dyn Write, schema: &str, fields: &Map<String, Value>, first: bool) -> Result<()> {
+    let table = schema.split('/').next().unwrap_or_default();
+    let table = table.replace('.', "_");
+    let scalars: Vec<_> = fields.iter().filter(|(_, v)| !v.is_array()).collect();
+    let column = |(name, value): &(&String, &Value)| {
+        let kind = match value {
+            Value::Number(n) if n.is_f64() => "REAL",
+            Value::Number(_) | Value::Bool(_) => "INTEGER",
+            _ => "TEXT",
+        };
+        format!("  {name} {kind}")
+    };
+    if first {
+        let columns: Vec<String> = scalars.iter().map(column).collect();
+        writeln!(
+            out,
+            "CREATE TABLE IF NOT EXISTS {table} (\n{}\n);\n",
+            columns.join(",\n")
+        )?;
+    }
+    let names: Vec<&str> = scalars.iter().map(|(name, _)| name.as_str()).collect();
+    let values = scalars.iter().map(|(_, value)| match value {
+        Value::Null => "NULL".to_owned(),
+        Value::Bool(b) => u8::from(*b).to_string(),
+        Value::String(s) => format!("'{}'", s.replace('\'', "''")),
+        other => other.to_string(),
+    });
+    let values: Vec<String> = values.collect();
+    Ok(writeln!(
+        out,
+        "INSERT INTO {table} ({}) VALUES ({});",
+        names.join(", "),
+        values.join(", ")
+    )?)
 }
 
 fn markdown(out: &mut dyn Write, cells: &[Cell], heading: bool) -> Result<()> {

@@ -102,10 +102,11 @@ pub fn run(args: &Args, subjects: &[Subject], out: &mut dyn Write) -> Result<()>
     let isa = Isa::from_env()?;
     let tests = grid::tests(args)?;
     let counts = models::thread_counts(args, &[threads(None)]);
-    let mut table = Table::new(args.output, out)?;
+    let mut table = Table::new(args.output, "rbench.roofline/1", out)?;
     for subject in subjects {
         let name = subject.name();
         let file = subject.open(args)?;
+        table.about(subject, &file);
         for &threads in &counts {
             let options = args.load_options(isa);
             let model = Model::load(&file, &options).with_context(|| format!("'{name}'"))?;

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use clap::{Parser, ValueEnum};
 use trine::convert::{Options, OutType, PackedScale, Ternary, known_classes};
 
+use crate::args::Short;
 use crate::isolate::OtherProcess;
 use crate::load::thread_count;
 use crate::widely::WidelyArgs;
@@ -26,8 +27,12 @@ pub struct Args {
     pub dir: PathBuf,
 
     /// The file to write
-    #[arg(value_name = "OUT.gguf", required_unless_present = "dry_run")]
-    pub out: Option<PathBuf>,
+    #[arg(value_name = "OUT.gguf", required_unless_present_any = ["dry_run", "outfile"])]
+    out: Option<PathBuf>,
+
+    /// The same, as convert_hf_to_gguf.py has it
+    #[arg(long, value_name = "OUT.gguf", conflicts_with = "out")]
+    outfile: Option<PathBuf>,
 
     /// Type of the matrices: auto takes the 16-bit float type of the checkpoint, else f16
     #[arg(long, value_name = "TYPE", default_value = "auto", value_parser = outtype)]
@@ -87,6 +92,16 @@ pub struct Args {
     #[command(flatten)]
     #[allow(missing_docs)]
     pub widely: WidelyArgs,
+}
+
+/// Options of several letters behind one dash: bitnet.cpp's setup_env.py.
+pub const SHORT: Short = &[("-q", "--outtype"), ("--quant-type", "--outtype")];
+
+impl Args {
+    /// The file to write.
+    pub fn out(&self) -> Option<&PathBuf> {
+        self.out.as_ref().or(self.outfile.as_ref())
+    }
 }
 
 /// `--outtype`; `None` is auto.

@@ -41,8 +41,7 @@ pub fn run(args: &Args) -> Result<()> {
     let layout = plan.layout()?;
     if !args.dry_run {
         let out = args
-            .out
-            .as_ref()
+            .out()
             .ok_or_else(|| anyhow!("the name of the file to write is missing"))?;
         plan.inputs().iter().for_each(|p| inputs::add(p));
         inputs::spare_output(out)?;
@@ -65,7 +64,7 @@ pub fn run(args: &Args) -> Result<()> {
             writeln!(stdout, "{}", line(row))?;
         }
     }
-    let verb = match &args.out {
+    let verb = match args.out() {
         Some(out) if !args.dry_run => format!("wrote {}", out.display()),
         _ => "would write".to_owned(),
     };
@@ -84,7 +83,7 @@ pub fn run(args: &Args) -> Result<()> {
 /// The plan; what `--wl-lm-head auto` means is found out first.
 fn planned(args: &Args) -> Result<Plan> {
     let options = args.options();
-    let (Some(out), Some(widely), false) = (&args.out, options.widely, args.dry_run) else {
+    let (Some(out), Some(widely), false) = (args.out(), options.widely, args.dry_run) else {
         return Ok(plan(&args.dir, &options)?);
     };
     let with = |output| Options {
@@ -128,7 +127,7 @@ fn report(plan: &Plan, bytes: u64, args: &Args) -> Value {
         })
         .collect();
     json!({
-        "file": args.out.as_ref().filter(|_| !args.dry_run),
+        "file": args.out().filter(|_| !args.dry_run),
         "architecture": plan.arch,
         "outtype": plan.outtype.name,
         "bytes": bytes,

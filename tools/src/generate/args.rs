@@ -1,5 +1,6 @@
 //! The options of `rgen`: llama.cpp's names and defaults.
 
+use std::io::{self, IsTerminal};
 use std::path::PathBuf;
 
 use anyhow::Result;
@@ -8,6 +9,7 @@ use trine::{DraftOptions, GenerateOptions, Model};
 
 use super::chat_args::ChatArgs;
 use super::grammar::GrammarArgs;
+use super::prompt_cache::PromptCacheArgs;
 use super::sampling::SamplingArgs;
 use crate::args::Short;
 use crate::load::{ModelArgs, SHORT_TYPES, count, positive};
@@ -28,6 +30,9 @@ pub const SHORT: Short = &[
     ("-jf", "--json-schema-file"),
     ("-if", "--interactive-first"),
     ("-mli", "--multiline-input"),
+    // bitnet.cpp's run_inference.py
+    ("-temp", "--temp"),
+    ("--usage", "--help"),
 ];
 
 /// Continue a text, or chat, with a language model
@@ -55,6 +60,7 @@ Examples:
   rgen -m model-ap.gguf --bits 8 --draft-bits 3 -p 'Once'              the text of 8 bits, drafted at 3
   rgen -m model.gguf -p 'Is water wet? ' --grammar 'root ::= \"yes\" | \"no\"'  an answer of a given form, also -j SCHEMA
   rgen -m model.gguf -p 'User: hello' -i -r 'User:' --in-prefix ' '     in turns, until the input ends
+  rgen -m model.gguf -f long.txt -n 50 --prompt-cache long.cache         evaluated once, used by later runs
   rgen -m model.gguf --tokens ids.txt -n 8 --temp 0 --json | jq .tokens
 
 --logits-sha256 prints, instead of the text, one line per evaluated position: POS TOKEN SHA256, the
@@ -73,8 +79,8 @@ pub struct Args {
     #[arg(short, long, value_name = "TEXT", allow_hyphen_values = true, conflicts_with_all = ["file", "tokens"])]
     pub prompt: Option<String>,
 
-    /// A file with the text to continue; one line break at its end is left out
-    #[arg(short, long, value_name = "FILE", conflicts_with_all = ["tokens", "conversation"])]
+    /// A file with the text to continue, in a chat with the first message; one line break at its end is left out
+    #[arg(short, long, value_name = "FILE", conflicts_with = "tokens")]
     pub file: Option<PathBuf>,
 
     /// A file with token ids instead of a text, separated by white space or commas or as a JSON array
@@ -152,14 +158,12 @@ pub struct Args {
     )]
     pub keep: i32,
 
-    /// End the text where it ends with TEXT, which stays in it; may be repeated
-    #[arg(
-        short,
-        long,
-        value_name = "TEXT",
-        allow_hyphen_values = true,
-        conflicts_with = "conversation"
-    )]
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub cache: PromptCacheArgs,
+
+    /// End the text, in a chat the answer, where it ends with TEXT, which stays in it; may be repeated
+    #[arg(short, long, value_name = "TEXT", allow_hyphen_values = true)]
     pub reverse_prompt: Vec<String>,
 
     /// Write in turns: when the text ends with a reverse prompt, when the model ends it or has written -n tokens, and after Ctrl-C,
@@ -231,6 +235,14 @@ impl Args {
     /// Finds what clap cannot.
     pub(super) fn check(&self) -> Result<()> {
         self.sampling.check()
+    }
+
+    /// Whether this is a chat: one was asked for, or somebody in a terminal says nothing at all.
+    pub(super) fn chats(&self) -> bool {
+        let given = self.prompt.is_some() || self.file.is_some() || self.tokens.is_some();
+        let other = self.json || self.logits_sha256 || self.in_turns() || self.cache.is_asked_for();
+        let silent = !given && !other && !self.chat.no_conversation;
+        self.chat.conversation || (silent && io::stdin().is_terminal())
     }
 
     /// The reverse prompts, with their escapes replaced as those of the prompt are.

@@ -3,46 +3,64 @@
 use std::path::PathBuf;
 
 use clap::Args;
+use clap::builder::ArgPredicate;
 
 use crate::terminal::Colours;
+
+/// A chat is meant by those who say how it goes, unless they say that it is none.
+fn implied() -> [(&'static str, ArgPredicate, Option<&'static str>); 6] {
+    let (given, on) = (ArgPredicate::IsPresent, ArgPredicate::from("true"));
+    [
+        ("no_conversation", on.clone(), Some("false")),
+        ("system_prompt", given.clone(), Some("true")),
+        ("system_prompt_file", given.clone(), Some("true")),
+        ("single_turn", on, Some("true")),
+        ("chat_template", given.clone(), Some("true")),
+        ("chat_template_file", given, Some("true")),
+    ]
+}
+
+/// What no chat has.
+const NO_CHAT: [&str; 5] = [
+    "tokens",
+    "json",
+    "logits_sha256",
+    "interactive",
+    "interactive_first",
+];
 
 /// How a chat goes.
 #[derive(Args)]
 #[command(next_help_heading = "Chats")]
 pub struct ChatArgs {
     /// Chat with the model's own template, also -cnv; the messages are read from standard input, one
-    /// a line (a backslash at the end continues the line)
-    #[arg(long, overrides_with = "no_conversation")]
+    /// a line (a backslash at the end continues the line). The other options of chats mean it too, and so does a terminal where no
+    /// prompt is given
+    #[arg(long, overrides_with = "no_conversation", default_value_ifs = implied())]
     pub conversation: bool,
 
-    /// Do not chat, also -no-cnv (this is the default, whether or not the model has a template)
+    /// Do not chat, also -no-cnv (this is the default where there is a prompt, whether or not the model has a template)
     #[arg(long, overrides_with = "conversation")]
     pub no_conversation: bool,
 
     /// What the model is told before the chat, also -sys
-    #[arg(
-        long,
-        value_name = "TEXT",
-        allow_hyphen_values = true,
-        requires = "conversation"
-    )]
+    #[arg(long, value_name = "TEXT", allow_hyphen_values = true, conflicts_with_all = NO_CHAT)]
     pub system_prompt: Option<String>,
 
     /// A file with what the model is told before the chat, also -sysf
-    #[arg(
-        long,
-        value_name = "FILE",
-        requires = "conversation",
-        conflicts_with = "system_prompt"
-    )]
+    #[arg(long, value_name = "FILE", conflicts_with = "system_prompt", conflicts_with_all = NO_CHAT)]
     pub system_prompt_file: Option<PathBuf>,
 
     /// End the chat after one answer, also -st
-    #[arg(long, requires = "conversation")]
+    #[arg(long, conflicts_with_all = NO_CHAT)]
     pub single_turn: bool,
 
+    /// The text of a Jinja chat template to use instead of the model's own, or chatml, whose template is known
+    #[arg(long, value_name = "JINJA", allow_hyphen_values = true, conflicts_with_all = NO_CHAT)]
+    pub chat_template: Option<String>,
+
     /// A file with a Jinja chat template to use instead of the model's own
-    #[arg(long, value_name = "FILE", requires = "conversation")]
+    #[arg(long, value_name = "FILE", conflicts_with = "chat_template", conflicts_with_all = NO_CHAT)]
     pub chat_template_file: Option<PathBuf>,
 
     /// Colours in a chat, also -co: the prompt, and thoughts dimmed

@@ -10,6 +10,7 @@ use trine::{Context, End, GenerateError, GenerateOptions, Tokenizer};
 
 use super::args::Args;
 use super::output::Output;
+use super::prompt_cache::PromptCache;
 use super::reverse::ReversePrompts;
 use super::summary;
 use super::timings::Timings;
@@ -151,15 +152,12 @@ pub fn run(
     args: &Args,
     context: Context,
     options: GenerateOptions,
-    prompt: trine::Prompt,
+    tokens: Vec<u32>,
+    cache: Option<PromptCache>,
     timings: &Timings,
 ) -> Result<()> {
     let model = context.model().clone();
     let tokenizer = model.tokenizer();
-    let tokens = match prompt {
-        trine::Prompt::Tokens(tokens) => tokens,
-        trine::Prompt::Text(text) => tokenizer.encode(&text, true, true)?,
-    };
     note!("sampler seed: {}", options.sampler.seed);
     if io::stdin().is_terminal() {
         note!(
@@ -175,6 +173,12 @@ pub fn run(
         options,
         tokens,
     };
+    if let Some(mut cache) = cache {
+        let generation = turns
+            .context
+            .generate(turns.tokens.as_slice(), &turns.options);
+        cache.begin(&mut generation?)?;
+    }
     turns.out.prompt(tokenizer, &turns.tokens)?;
     turns.tokens.iter().for_each(|&id| turns.reverse.read(id));
     let first = args.reverse_prompts().into_iter().next();

@@ -7,6 +7,7 @@ mod draft;
 pub mod grammar;
 mod interactive;
 mod output;
+pub mod prompt_cache;
 mod reverse;
 pub mod sampling;
 mod thoughts;
@@ -24,6 +25,7 @@ use crate::provenance::Provenance;
 use crate::{interrupt, shown, signals, text};
 use args::Args;
 use output::Output;
+use prompt_cache::PromptCache;
 use reverse::ReversePrompts;
 use timings::Timings;
 
@@ -35,7 +37,7 @@ pub fn run(args: &Args) -> Result<()> {
     let start = Instant::now();
     args.check()?;
     // Before the model is loaded, so that mistakes are told at once.
-    let prompt = if args.chat.conversation {
+    let prompt = if args.chats() {
         None
     } else {
         Some(read_prompt(args)?)
@@ -56,13 +58,17 @@ pub fn run(args: &Args) -> Result<()> {
     if let Some(bits) = context.bits() {
         note!("{}", widths(&model, bits));
     }
-    match prompt {
-        Some(prompt) if args.in_turns() => {
-            let prompt = tokens(prompt, &model)?;
-            interactive::run(args, context, options, prompt, &timings)
+    let cache = PromptCache::open(&args.cache, &args.model, &mut context)?;
+    let prompt = match (prompt, &cache) {
+        (None, _) => return chat::run(args, context, options, cache, &timings),
+        (Some(Prompt::Text(text)), Some(cache)) if text.is_empty() && !cache.saved().is_empty() => {
+            cache.saved().to_vec()
         }
-        Some(prompt) => complete(args, context, &options, prompt, &timings),
-        None => chat::run(args, context, options, &timings),
+        (Some(prompt), _) => tokens(prompt, &model)?,
+    };
+    match args.in_turns() {
+        true => interactive::run(args, context, options, prompt, cache, &timings),
+        false => complete(args, context, &options, prompt, cache, &timings),
     }
 }
 
@@ -106,7 +112,7 @@ fn read_prompt(args: &Args) -> Result<Prompt> {
         (Some(text), _) => (text.clone().into_bytes(), "the prompt".to_owned()),
         (None, Some(path)) => (text::read_file(path)?, format!("'{}'", path.display())),
         // As llama-completion has it, which then begins with BOS; standard input is for the turns.
-        (None, None) if args.in_turns() => (Vec::new(), "the prompt".to_owned()),
+        (None, None) if args.in_turns() || continues(args) => (Vec::new(), "the prompt".to_owned()),
         (None, None) if !std::io::stdin().is_terminal() => {
             (text::read_stdin()?, "standard input".to_owned())
         }
@@ -125,13 +131,19 @@ fn read_prompt(args: &Args) -> Result<Prompt> {
     Ok(Prompt::Text(text::utf8(bytes, &from)?))
 }
 
-fn tokens(prompt: Prompt, model: &Model) -> Result<trine::Prompt> {
+/// Whether somebody in a terminal gave no prompt but a file that has one.
+fn continues(args: &Args) -> bool {
+    let cache = args.cache.prompt_cache.as_ref();
+    std::io::stdin().is_terminal() && cache.is_some_and(|path| path.exists())
+}
+
+fn tokens(prompt: Prompt, model: &Model) -> Result<Vec<u32>> {
     Ok(match prompt {
         Prompt::Tokens(list, from) => {
             let n_vocab = model.tokenizer().n_vocab();
-            text::parse_tokens(&list, n_vocab).context(from)?.into()
+            text::parse_tokens(&list, n_vocab).context(from)?
         }
-        Prompt::Text(text) => text.into(),
+        Prompt::Text(text) => model.tokenizer().encode(&text, true, true)?,
     })
 }
 
@@ -171,7 +183,8 @@ fn complete(
     args: &Args,
     mut context: Context,
     options: &GenerateOptions,
-    prompt: Prompt,
+    prompt: Vec<u32>,
+    mut cache: Option<PromptCache>,
     timings: &Timings,
 ) -> Result<()> {
     let model = context.model().clone();
@@ -179,10 +192,6 @@ fn complete(
     if args.logits_sha256 {
         context.observe(Some(out.observer(interrupt::token())));
     }
-    let prompt = match tokens(prompt, &model)? {
-        trine::Prompt::Text(text) => model.tokenizer().encode(&text, true, true)?,
-        trine::Prompt::Tokens(tokens) => tokens,
-    };
     let options = &GenerateOptions {
         shift: args
             .shift(prompt.len(), &model)
@@ -192,6 +201,9 @@ fn complete(
     let mut generation = context.generate(prompt, options)?;
     note!("sampler seed: {}", options.sampler.seed);
     let prompt = generation.prompt().to_vec();
+    if let Some(cache) = &mut cache {
+        cache.begin(&mut generation)?;
+    }
     let mut reverse = ReversePrompts::new(&args.reverse_prompts(), model.tokenizer())?;
     let mut reached = false;
     if generation.read_prompt()? {
@@ -215,6 +227,9 @@ fn complete(
     }
     drop(generation);
     let done = out.finish()?;
+    if let Some(cache) = cache.as_mut().filter(|_| end != End::Cancelled || reached) {
+        cache.end(&context, &[&prompt[..], &done.tokens].concat())?;
+    }
     if args.json {
         let mut report = json!({
             "model": args.model.model.display().to_string(),

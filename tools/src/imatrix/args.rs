@@ -63,6 +63,10 @@ pub struct Args {
     #[arg(long)]
     pub no_mmap: bool,
 
+    /// Keep the loaded model in memory: the system does not move it to a disk
+    #[arg(long)]
+    pub mlock: bool,
+
     /// Use the weights where the file's bytes are instead of copying them into faster layouts; slower,
     /// starts sooner, the result is the same
     #[arg(long)]
@@ -133,6 +137,10 @@ pub struct Args {
     #[arg(long, value_name = "FILE", value_delimiter = ',')]
     pub in_file: Vec<PathBuf>,
 
+    /// Show what the activations of the file of --in-file are like, by matrix and by block, and write nothing
+    #[arg(long, requires = "in_file", conflicts_with_all = ["file", "output", "json"])]
+    pub show_statistics: bool,
+
     /// Go on from the output file, if it is there; all other options must be as before. The result is
     /// that of a run that was not interrupted
     #[arg(long, requires = "file")]
@@ -146,7 +154,7 @@ pub struct Args {
     /// under the names of the model's tensors
     #[arg(long, help_heading = "Squared gradients", requires = "file", conflicts_with_all = [
         "ctx_size", "batch_size", "ubatch_size", "chunks", "from_chunk", "process_output", "no_ppl",
-        "output_format", "save_frequency", "in_file", "no_repack",
+        "output_format", "save_frequency", "in_file", "no_repack", "mlock",
     ])]
     pub fisher: bool,
 
@@ -253,6 +261,7 @@ impl Args {
             model: self.model.clone()?,
             threads: self.threads,
             no_mmap: self.no_mmap,
+            mlock: self.mlock,
             no_repack: self.no_repack,
             number_path: None,
             device: DeviceArgs::default(),

@@ -15,6 +15,7 @@ use trine_formats::imatrix::{Form, Imatrix};
 use super::args::Args;
 use super::{COPY, read, save, summary};
 use crate::load::{ModelArgs, load};
+use crate::provenance::Provenance;
 use crate::{inputs, interrupt, progress, signals, text};
 
 /// Collects into `matrix`, which holds the sums of the input files; `false` when the user stopped it.
@@ -112,7 +113,8 @@ pub fn run(
     }
     save(&matrix, target, form)?;
     let ppl = (run.estimate.count > 0).then(|| (run.estimate.ppl(), run.estimate.ppl_error()));
-    summary(args, &matrix, target, ppl)?;
+    let provenance = Provenance::of_run("rimatrix.matrix/1", &loaded)?;
+    summary(args, &matrix, target, ppl, &provenance)?;
     Ok(true)
 }
 

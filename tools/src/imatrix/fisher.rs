@@ -17,6 +17,7 @@ use super::args::Args;
 use crate::load::{ModelArgs, peak_memory};
 use crate::progress::Steps;
 use crate::progress::human_bytes;
+use crate::provenance::Provenance;
 use crate::{args, inputs, interrupt, load, shown, signals, threads};
 use file::{Origin, State};
 
@@ -58,6 +59,11 @@ pub fn run(args: &Args, model: &ModelArgs, text: &Path, target: &Path) -> Result
     threads::start(Some(threads))?;
     let packing = model.packing.options();
     let mut fisher = Fisher::load(&opened, &packing, isa).with_context(name)?;
+    let provenance = Provenance {
+        threads: Some(threads),
+        isa: Some(isa),
+        ..Provenance::of_files("rimatrix.fisher/1", &opened)
+    };
     drop(opened);
     let mut state = State::default();
     if args.resume && target.exists() {
@@ -77,6 +83,7 @@ pub fn run(args: &Args, model: &ModelArgs, text: &Path, target: &Path) -> Result
         args,
         target,
         origin,
+        provenance,
         fisher,
         saved: state.samples,
         state,
@@ -92,6 +99,7 @@ struct Run<'a> {
     args: &'a Args,
     target: &'a Path,
     origin: Origin,
+    provenance: Provenance,
     fisher: Fisher,
     state: State,
     /// Samples in the file.
@@ -157,6 +165,7 @@ impl Run<'_> {
                 "mean_loss": self.state.mean(),
                 "peak_memory_bytes": peak_memory(),
             });
+            let report = self.provenance.before(report);
             writeln!(stdout, "{}", shown::json(&report, false))?;
         } else {
             writeln!(

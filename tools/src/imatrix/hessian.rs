@@ -18,6 +18,7 @@ use super::fisher::file::sha256;
 use crate::load::{ModelArgs, available_memory, load, peak_memory};
 use crate::outfile::OutFile;
 use crate::progress::{Steps, human_bytes};
+use crate::provenance::Provenance;
 use crate::{interrupt, shown, signals, text};
 
 /// Adds up the products of what goes into the matrices; `false` when the user stopped it.
@@ -90,7 +91,8 @@ pub fn run(args: &Args, model: &ModelArgs, path: &Path, target: &Path) -> Result
         Ok(collected) => {
             run.steps.finish();
             save(target, &collected)?;
-            summary(args, target, &collected.header)?;
+            let provenance = Provenance::of_run("rimatrix.hessian/1", &loaded)?;
+            summary(args, target, &collected.header, &provenance)?;
             Ok(true)
         }
         Err(CollectError::Interrupted) => {
@@ -190,7 +192,7 @@ fn copy(file: &ModelFile, tensor: &str, sums: &mut [f64]) -> Result<()> {
 }
 
 /// What was written, on standard output.
-fn summary(args: &Args, target: &Path, header: &Hessians) -> Result<()> {
+fn summary(args: &Args, target: &Path, header: &Hessians, provenance: &Provenance) -> Result<()> {
     let mut stdout = signals::stdout();
     let bytes = header.bytes().unwrap_or(u64::MAX);
     if args.json {
@@ -207,7 +209,7 @@ fn summary(args: &Args, target: &Path, header: &Hessians) -> Result<()> {
             "model_sha256": header.origin.model_sha256,
             "peak_memory_bytes": peak_memory(),
         });
-        writeln!(stdout, "{}", shown::json(&report, false))?;
+        writeln!(stdout, "{}", shown::json(&provenance.before(report), false))?;
     } else {
         writeln!(
             stdout,

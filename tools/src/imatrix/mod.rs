@@ -4,6 +4,7 @@ pub mod args;
 mod collect;
 mod fisher;
 mod hessian;
+mod statistics;
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -15,6 +16,7 @@ use trine_formats::widely::Header;
 
 use crate::load::peak_memory;
 use crate::outfile::OutFile;
+use crate::provenance::Provenance;
 use crate::{inputs, interrupt, shown, signals};
 use args::Args;
 
@@ -23,6 +25,9 @@ use args::Args;
 /// # Errors
 /// Whatever the user, a file or the model did wrong, in one line.
 pub fn run(args: &Args) -> Result<()> {
+    if args.show_statistics {
+        return show_statistics(args);
+    }
     let target = target(args)?;
     let files = [&args.model, &args.file].into_iter().flatten();
     files.chain(&args.in_file).for_each(|p| inputs::add(p));
@@ -38,7 +43,8 @@ pub fn run(args: &Args) -> Result<()> {
     }
     let Some(text) = &args.file else {
         save(&matrix, &target, args.output_format.form())?;
-        return summary(args, &matrix, &target, None);
+        let provenance = Provenance::of("rimatrix.matrix/1");
+        return summary(args, &matrix, &target, None, &provenance);
     };
     let model = args
         .model_args()
@@ -57,6 +63,18 @@ pub fn run(args: &Args) -> Result<()> {
         std::process::exit(interrupt::EXIT_CODE);
     }
     Ok(())
+}
+
+/// Shows what the activations of one file are like.
+fn show_statistics(args: &Args) -> Result<()> {
+    let [file] = &args.in_file[..] else {
+        bail!("--show-statistics is of one file: name it with --in-file");
+    };
+    let shown = file.display().to_string();
+    let matrix = read(file).with_context(|| format!("--in-file '{shown}'"))?;
+    let mut stdout = signals::stdout();
+    statistics::write(&shown, &matrix, &mut stdout)?;
+    Ok(stdout.flush()?)
 }
 
 /// Where the result goes.
@@ -155,7 +173,13 @@ fn warn_of_idle_experts(matrix: &Imatrix) {
 }
 
 /// What was written, on standard output. `ppl`: the perplexity and its error.
-fn summary(args: &Args, matrix: &Imatrix, target: &Path, ppl: Option<(f64, f64)>) -> Result<()> {
+fn summary(
+    args: &Args,
+    matrix: &Imatrix,
+    target: &Path,
+    ppl: Option<(f64, f64)>,
+    provenance: &Provenance,
+) -> Result<()> {
     warn_of_idle_experts(matrix);
     let mut stdout = signals::stdout();
     if args.json {
@@ -169,7 +193,7 @@ fn summary(args: &Args, matrix: &Imatrix, target: &Path, ppl: Option<(f64, f64)>
             "ppl_error": ppl.map(|p| p.1),
             "peak_memory_bytes": peak_memory(),
         });
-        writeln!(stdout, "{}", shown::json(&report, false))?;
+        writeln!(stdout, "{}", shown::json(&provenance.before(report), false))?;
     } else {
         if let Some((ppl, error)) = ppl {
             writeln!(stdout, "Final estimate: PPL = {ppl:.4} +/- {error:.5}")?;

@@ -39,7 +39,7 @@ pub struct Args {
 
     /// Output, type and number of threads; without OUT.gguf the file is ggml-model-TYPE.gguf beside
     /// the input, without THREADS every processor works
-    #[arg(value_name = "OUT.gguf TYPE [THREADS]", required = true, num_args = 1..=3, hide_possible_values = true)]
+    #[arg(value_name = "OUT.gguf TYPE [THREADS]", required = true, num_args = 1..=4, hide_possible_values = true)]
     pub rest: Vec<String>,
 
     /// Allow tensors that are quantized already to be quantized again, at a loss
@@ -182,6 +182,13 @@ impl Job {
             [ty, threads] if Goal::parse(ty).is_some() => (None, ty, Some(threads)),
             [out, ty] => (Some(out), ty, None),
             [out, ty, threads] => (Some(out), ty, Some(threads)),
+            // bitnet.cpp's setup_env.py: whether embeddings are quantized, which their own option says
+            [out, ty, threads, "0" | "1"] => {
+                note!(
+                    "note: the word behind the threads changes nothing here: embeddings have the type of --token-embedding-type"
+                );
+                (Some(out), ty, Some(threads))
+            }
             _ => bail!("too many arguments; see --help"),
         };
         let goal = Goal::parse(name).ok_or_else(|| {

@@ -11,9 +11,11 @@ mod gptq;
 mod machine_code;
 mod migration;
 mod pages;
+mod pasted;
 mod rbench;
 mod rconvert;
 mod rgen;
+mod rgen_cache;
 mod rgen_chat;
 #[cfg(unix)]
 mod rgen_terminal;

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::path::Path;
 
-use trine_tools::args::{Fate, Foreign, TABLE, Takes, has};
+use trine_tools::args::{Fate, Foreign, OF_PROGRAMS, TABLE, Takes, has};
 use trine_tools::commands::{Tool, all};
 
 const HEAD: &str = "\
@@ -20,6 +20,13 @@ and from the options of the tools (`TRINE_WRITE_DOCS=1 cargo test --release --wo
 option has it with llama.cpp's meaning, and its `--help` says what it does; the reason is for the other tools. The options of `rserve` stand in
 [server.md](server.md).
 
+";
+
+const OF_PROGRAMS_HEAD: &str = "
+## Options of single programs
+
+| option | tool | whose | what becomes of it |
+|---|---|---|---|
 ";
 
 fn names(option: &Foreign) -> String {
@@ -101,6 +108,24 @@ fn page() -> String {
                 );
             }
             _ => {}
+        }
+    }
+    page += OF_PROGRAMS_HEAD;
+    for (tool, programs, options) in OF_PROGRAMS {
+        for option in *options {
+            let becomes = match option.fate {
+                Fate::Harmless(why) => format!("accepted: {why}"),
+                Fate::HarmlessFor(why, values, otherwise) => format!(
+                    "accepted with `{}`: {why}; otherwise refused: {otherwise}",
+                    values.join("`, `")
+                ),
+                Fate::Refused(why) => format!("refused: {why}"),
+            };
+            let _ = writeln!(
+                page,
+                "| {} | {tool} | {programs} | {becomes} |",
+                names(option)
+            );
         }
     }
     page

@@ -132,12 +132,58 @@ fn every_form_has_every_test() {
     assert_eq!(csv.lines().count(), 13);
     let columns = csv.lines().next().unwrap().split(',').count();
     assert!(csv.contains("\"pp4+tg2 @ d5\"") && columns > 15);
+    let sql = stdout(&args("sql"));
+    assert!(sql.starts_with("CREATE TABLE IF NOT EXISTS rbench_models (\n  version TEXT,\n"));
+    let rows: Vec<&str> = sql
+        .lines()
+        .filter(|l| l.starts_with("INSERT INTO"))
+        .collect();
+    assert_eq!(rows.len(), 12);
+    assert!(
+        rows.iter()
+            .all(|r| r.ends_with(");") && r.contains("VALUES ('"))
+    );
     let table = stdout(&args("md"));
     assert_eq!(table.lines().count(), 14);
     assert!(
         table.lines().all(|l| l.matches('|').count() == 9),
         "{table}"
     );
+}
+
+#[test]
+fn rows_say_what_they_stand_on() {
+    let model = trine_testkit::trilm();
+    let hash = trine_testkit::sha256(&std::fs::read(&model).unwrap());
+    let model = model.to_str().unwrap();
+    let own = [
+        "-m", model, "-p", "2", "-n", "0", "-r", "1", "-t", "1", "-o",
+    ];
+    let list: Value = serde_json::from_str(&stdout(&[&own[..], &["json"]].concat())).unwrap();
+    let line: Value = serde_json::from_str(&stdout(&[&own[..], &["jsonl"]].concat())).unwrap();
+    for row in [&list[0], &line] {
+        let provenance = &row["provenance"];
+        assert_eq!(row["schema"], "rbench.models/1");
+        assert_eq!(provenance["tool"], "rbench");
+        assert_eq!(provenance["threads"], 1);
+        assert_eq!(provenance["isa"], row["isa"]);
+        assert_eq!(provenance["models"][0]["sha256"], hash.as_str());
+    }
+    // A model that was made up has no file.
+    let made_up = [
+        "--synthetic",
+        "llama:tiny:Q8_0",
+        "-p",
+        "2",
+        "-n",
+        "0",
+        "-r",
+        "1",
+        "-o",
+        "jsonl",
+    ];
+    let row: Value = serde_json::from_str(&stdout(&made_up)).unwrap();
+    assert_eq!(row["provenance"]["models"], serde_json::json!([]));
 }
 
 #[test]

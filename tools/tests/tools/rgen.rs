@@ -272,7 +272,8 @@ fn unknown_options_are_refused_and_help_teaches() {
         &["-p", "x", "--no-repacking"][..],
         &["-p", "x", "-n", "-3"],
         &["-p", "x", "-t", "0"],
-        &["-st"],
+        &["-st", "--json"],
+        &["-p", "x", "--prompt-cache-all"],
     ] {
         let output = rgen(args).output().unwrap();
         assert_eq!(output.status.code(), Some(2), "{args:?}");
@@ -526,4 +527,20 @@ fn rope_options_and_overrides_have_the_bits_of_the_reference() {
     ] {
         assert_eq!(last(options), hash, "{options:?}");
     }
+}
+
+/// What the system has locked, or why it does not, is said, and the text is the same.
+#[test]
+fn memory_is_locked_or_the_limit_is_told() {
+    let run = |more: &[&str]| {
+        let output = rgen(&[&["-p", "The game", "-n", "4", "--temp", "0"], more].concat()).output();
+        trine_testkit::tool::texts(output.unwrap())
+    };
+    let (text, told) = run(&["--mlock"]);
+    assert_eq!(text, run(&[]).0);
+    let locked = told.lines().find(|l| l.ends_with("of memory are locked"));
+    let amount = locked.and_then(|l| l.split(' ').next()?.parse::<f64>().ok());
+    let refused = told.contains("memory is not locked: ") && told.contains("`ulimit -l`");
+    // The bundled model has eleven million bytes.
+    assert!(refused || amount.is_some_and(|mib| mib > 8.0), "{told}");
 }

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use assert_cmd::Command;
 use serde_json::Value;
-use trine_testkit::tool::texts;
+use trine_testkit::tool::{stdout, texts};
 use trine_testkit::trilm;
 
 use super::rgen::TEMPLATE;
@@ -165,4 +165,69 @@ fn a_full_context_forgets_its_beginning_and_says_so() {
     );
     assert!(told.contains("the context of 64 tokens is full"), "{told}");
     assert!(long.len() > short.len());
+}
+
+#[test]
+fn a_reverse_prompt_ends_an_answer_and_the_chat_goes_on() {
+    let dir = tempfile::tempdir().unwrap();
+    let options = ["--temp", "0", "-n", "12"];
+    let (whole, _) = chat(dir.path(), &options, "One\nTwo\n");
+    let first = whole.lines().next().unwrap();
+    let word = first.split_whitespace().nth(2).unwrap();
+    let (cut, told) = chat(
+        dir.path(),
+        &[&options[..], &["-r", word]].concat(),
+        "One\nTwo\n",
+    );
+    let answer = cut.lines().next().unwrap();
+    assert!(
+        first.starts_with(answer) && answer.len() < first.len(),
+        "{cut}{told}"
+    );
+    assert!(answer.trim_end().ends_with(word), "{answer}");
+    assert!(cut.lines().count() > 1, "{cut}");
+}
+
+#[test]
+fn options_of_a_chat_mean_a_chat_and_a_template_may_be_given_as_text() {
+    let dir = tempfile::tempdir().unwrap();
+    let run = |args: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_rgen"));
+        command.current_dir(dir.path()).arg("-m").arg(trilm());
+        command.args(["--temp", "0", "-n", "5"]).args(args);
+        command.write_stdin("").output().unwrap()
+    };
+    let said = stdout(run(&[
+        "-cnv",
+        "-st",
+        "-p",
+        "Hi",
+        "--chat-template",
+        TEMPLATE,
+    ]));
+    assert_eq!(
+        stdout(run(&["-st", "-p", "Hi", "--chat-template", TEMPLATE])),
+        said
+    );
+    fs::write(dir.path().join("hi.txt"), "Hi\n").unwrap();
+    assert_eq!(
+        stdout(run(&["-st", "-f", "hi.txt", "--chat-template", TEMPLATE])),
+        said
+    );
+    // Said to be none, it is none.
+    let text = stdout(run(&[
+        "-no-cnv",
+        "-st",
+        "-p",
+        "Hi",
+        "--chat-template",
+        TEMPLATE,
+    ]));
+    assert_eq!(text, stdout(run(&["-p", "Hi"])));
+    let chatml = stdout(run(&["-st", "-p", "Hi", "--chat-template", "chatml"]));
+    assert!(!chatml.is_empty() && chatml != said);
+    let refused = run(&["-st", "-p", "Hi", "--chat-template", "gemma"]);
+    assert!(
+        String::from_utf8_lossy(&refused.stderr).contains("'gemma' is neither Jinja nor chatml")
+    );
 }

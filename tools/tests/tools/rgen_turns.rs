@@ -154,8 +154,7 @@ fn a_full_context_is_shifted_when_asked() {
 #[test]
 fn options_of_turns_do_not_go_with_a_chat() {
     for args in [
-        &["-cnv", "-r", "x"][..],
-        &["-cnv", "-i"],
+        &["-cnv", "-i"][..],
         &["-i", "-p", "x", "--json"],
         &["-i", "--context-shift", "-p", "x"],
     ] {

@@ -55,7 +55,7 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Result<()> {
             .position(|t| t.id == ty)
     };
     subjects.sort_by_key(|s| place(s.ty));
-    let mut table = Table::new(args.output, out)?;
+    let mut table = Table::new(args.output, "rbench.kernels/1", out)?;
     for &threads in &counts {
         let machine = Machine::new(threads)?;
         for subject in &subjects {

@@ -49,7 +49,7 @@ pub fn run(args: &Args, url: &str, out: &mut dyn Write) -> Result<()> {
     let mut rows = Vec::new();
     let mut tokens = RandomTokens::new(n_vocab);
     let shared = tokens.take(args.shared_tokens);
-    let mut table = Table::new(args.output, out)?;
+    let mut table = Table::new(args.output, "rbench.serve/1", out)?;
     for arrivals in all {
         let own = args.prompt_tokens - shared.len();
         let prompts = (0..args.requests).map(|_| [&shared[..], &tokens.take(own)].concat());

@@ -22,6 +22,8 @@ use trine::{
 
 use super::args::Args;
 use super::output::Output;
+use super::prompt_cache::PromptCache;
+use super::reverse::ReversePrompts;
 use super::summary;
 use super::thoughts::Thoughts;
 use super::timings::Timings;
@@ -32,6 +34,9 @@ use commands::Next;
 use input::Input;
 use message::Typed;
 use speed::Speed;
+
+/// ChatML, the template of llama.cpp for models that have none.
+const CHATML: &str = "{% for message in messages %}{{ '<|im_start|>' + message.role + '\n' + message.content + '<|im_end|>\n' }}{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}";
 
 /// A chat, and what its commands change.
 struct Talk<'a> {
@@ -47,6 +52,11 @@ struct Talk<'a> {
     timings: bool,
     /// The speed of the last answer.
     last: Option<Speed>,
+    /// Texts that end an answer.
+    reverse: ReversePrompts,
+    cache: Option<PromptCache>,
+    /// Whether the cache was asked about the first prompt.
+    begun: bool,
 }
 
 /// Talks until the user has enough.
@@ -54,9 +64,11 @@ pub fn run(
     args: &Args,
     context: Context,
     options: GenerateOptions,
+    cache: Option<PromptCache>,
     timings: &Timings,
 ) -> Result<()> {
     let template = template(args, context.model())?;
+    let reverse = ReversePrompts::new(&args.reverse_prompts(), context.model().tokenizer())?;
     let seed = options.sampler.seed;
     let mut chat = Chat::new(context, template, options);
     if let Some(system) = &args.chat.system_prompt {
@@ -66,8 +78,11 @@ pub fn run(
         chat.push(Message::system(system_file(path)?));
     }
     note!("sampler seed: {seed}");
-    let mut next = args.prompt.as_ref();
-    let mut next = next.take().map(|p| unescaped(args, p)).transpose()?;
+    let mut next = match (&args.prompt, &args.file) {
+        (Some(text), _) => Some(unescaped(args, text)?),
+        (None, Some(path)) => Some(unescaped(args, &text::read_prompt(path)?)?),
+        (None, None) => None,
+    };
     let terminal = io::stdin().is_terminal();
     terminal::remember();
     let mut input = Input::new(&args.chat)?;
@@ -82,6 +97,9 @@ pub fn run(
         shift: args.context_shift,
         timings: args.chat.show_timings,
         last: None,
+        reverse,
+        cache,
+        begun: false,
     };
     loop {
         let typed = match next.take() {
@@ -115,6 +133,10 @@ pub fn run(
             break;
         }
     }
+    if let Some(cache) = &mut talk.cache {
+        let context = talk.chat.context();
+        cache.end(context, context.tokens())?;
+    }
     summary(talk.chat.context(), timings);
     Ok(())
 }
@@ -132,7 +154,7 @@ impl Talk<'_> {
         }
         let before = *self.chat.context().stats();
         let model = self.chat.context().model().clone();
-        let answer = match self.chat.say(said) {
+        let mut answer = match self.chat.say(said) {
             Ok(answer) => answer,
             Err(e @ GenerateError::PromptTooLong { .. })
                 if self.terminal && !self.args.chat.single_turn =>
@@ -151,11 +173,20 @@ impl Talk<'_> {
             text += &pieces.finish();
             out.paint(Thoughts::after(&text))?;
         }
+        if let Some(cache) = self.cache.as_mut().filter(|_| !self.begun) {
+            cache.begin(answer.generation())?;
+        }
+        self.begun = true;
         let mut end = None;
+        self.reverse.forget();
         for chunk in answer {
             let chunk = chunk?;
             out.chunk(&chunk)?;
             end = chunk.end;
+            chunk.token.iter().for_each(|&id| self.reverse.read(id));
+            if self.reverse.reached(model.tokenizer()) {
+                break;
+            }
         }
         out.finish()?;
         let after = self.chat.context().stats();
@@ -227,12 +258,22 @@ fn system_file(path: &Path) -> Result<String> {
 }
 
 fn template(args: &Args, model: &Model) -> Result<ChatTemplate> {
+    if let Some(source) = &args.chat.chat_template {
+        let source = match source.as_str() {
+            "chatml" => CHATML,
+            text if text.contains("{%") || text.contains("{{") => text,
+            name => bail!(
+                "--chat-template '{name}' is neither Jinja nor chatml: give the text of the template, or its file with --chat-template-file"
+            ),
+        };
+        return isolated(source, model).context("--chat-template");
+    }
     let Some(path) = &args.chat.chat_template_file else {
         let own = model.metadata().get_str("tokenizer.chat_template")?;
         return match own {
             Some(source) => isolated(source, model).context("tokenizer.chat_template"),
             None => bail!(
-                "'{}' has no chat template, so it was not made to chat: leave -cnv out, or give one with --chat-template-file",
+                "'{}' has no chat template, so it was not made to chat: give a prompt to continue with -p TEXT, or a template with --chat-template-file",
                 args.model.model.display()
             ),
         };

@@ -1,6 +1,6 @@
 //! rconvert on small checkpoints that are built here.
 
-mod checkpoint;
+pub mod checkpoint;
 mod refusals;
 
 use std::fs;

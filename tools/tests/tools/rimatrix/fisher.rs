@@ -41,6 +41,11 @@ fn the_file_has_a_sum_for_every_weight_of_the_blocks() {
     let dir = folder();
     let out = stdout(fisher(&dir, "--samples 3 --json").output().unwrap());
     let json: serde_json::Value = serde_json::from_str(&out).unwrap();
+    assert_eq!(json["schema"], "rimatrix.fisher/1");
+    assert_eq!(
+        json["provenance"]["models"].as_array().map(Vec::len),
+        Some(1)
+    );
     let file = fs::read(dir.path().join("fisher.safetensors")).unwrap();
     let tensors = parse(&file, file.len() as u64).unwrap();
     assert_eq!(tensors.len(), 42);

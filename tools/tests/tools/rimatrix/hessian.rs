@@ -46,6 +46,11 @@ fn matrices_that_read_one_input_share_its_sums() {
     let run = hessian(&dir, "--chunks 2 --json --hessian").output();
     let out = stdout(run.unwrap());
     let json: serde_json::Value = serde_json::from_str(&out).unwrap();
+    assert_eq!(json["schema"], "rimatrix.hessian/1");
+    assert_eq!(
+        json["provenance"]["models"].as_array().map(Vec::len),
+        Some(1)
+    );
     let count = |key: &str| json[key].as_u64().unwrap();
     assert_eq!((count("inputs"), count("matrices")), (24, 42));
     assert_eq!((count("chunks"), count("tokens")), (2, 300));

@@ -193,6 +193,17 @@ fn files_are_added_up_and_converted_without_a_model() {
         (&16.into(), &42.into())
     );
     assert_eq!(json["datasets"].as_array().unwrap().len(), 2);
+    assert_eq!(json["schema"], "rimatrix.matrix/1");
+    assert_eq!(json["provenance"]["models"], serde_json::json!([]));
+    let run = stdout(
+        collect(&dir, "-c 64 --chunks 1 -o r --json")
+            .output()
+            .unwrap(),
+    );
+    let json: serde_json::Value = serde_json::from_str(&run).unwrap();
+    assert_eq!(json["provenance"]["tool"], "rimatrix");
+    let hash = sha256(&fs::read(trilm()).unwrap());
+    assert_eq!(json["provenance"]["models"][0]["sha256"], hash.as_str());
 }
 
 #[test]
@@ -339,4 +350,31 @@ fn mistakes_are_one_line() {
     }
     assert!(!dir.path().join("imatrix.gguf").exists());
     command(&dir, "-c 512").assert().code(2);
+}
+
+#[test]
+fn statistics_have_the_digits_of_llama_imatrix() {
+    let folder = testdata("imatrix");
+    let show = |words: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_rimatrix"));
+        command
+            .current_dir(&folder)
+            .arg("--show-statistics")
+            .args(words);
+        command
+    };
+    let shown = stdout(
+        show(&["--in-file", "trilm-F16.imatrix.gguf"])
+            .output()
+            .unwrap(),
+    );
+    let expected = String::from_utf8(golden("trilm-F16.statistics.txt")).unwrap();
+    assert_eq!(shown, expected);
+    let two = [
+        "--in-file",
+        "trilm-F16.imatrix.gguf",
+        "--in-file",
+        "bitnet-F16.imatrix.gguf",
+    ];
+    assert_error(show(&two), "of one file");
 }

@@ -1,0 +1,63 @@
+//! The bytes of a sequence, for a file from which another run goes on.
+//!
+//! ```text
+//! sequence   pages, then the recurrent state
+//! page       [layer][KV head], the positions that the sequence has
+//! head       keys [tile], values [tile]: the words of the page, little-endian
+//!            or, of other types than half floats, keys [position], values [position]: the bytes of the page
+//! state      numbers in single precision, little-endian; as many as the model has, which may be none
+//! ```
+//!
+//! Which tiles hold an infinity or a NaN is not written: it is found again in what is read.
+
+use std::io::{self, Read, Write};
+use std::sync::Arc;
+
+use super::budget::PagePool;
+use super::sequence::{PageRef, Sequence};
+
+impl Sequence {
+    /// Writes all positions, which stand where they do without a [`super::Placement`].
+    ///
+    /// # Errors
+    /// What cannot be written.
+    pub fn write(&self, out: &mut dyn Write) -> io::Result<()> {
+        let layout = self.layout();
+        for (i, page) in self.pages.iter().enumerate() {
+            let positions = (self.len() - i * layout.positions).min(layout.positions);
+            page.memory().write(layout, positions, out)?;
+        }
+        for i in 0..layout.state {
+            let number = self.state.as_ref().map_or(0.0, |state| state[i]);
+            out.write_all(&number.to_le_bytes())?;
+        }
+        Ok(())
+    }
+}
+
+impl PagePool {
+    /// A sequence of `len` positions from what [`Sequence::write`] wrote.
+    ///
+    /// # Errors
+    /// What cannot be read; the budget is spent, which is an error of the kind `OutOfMemory`.
+    pub fn read_sequence(&self, len: usize, from: &mut dyn Read) -> io::Result<Sequence> {
+        let layout = *self.layout();
+        let pages = self.take(len.div_ceil(layout.positions));
+        let mut pages = pages.map_err(|e| io::Error::new(io::ErrorKind::OutOfMemory, e))?;
+        for (i, page) in pages.iter_mut().enumerate() {
+            let positions = (len - i * layout.positions).min(layout.positions);
+            let page = Arc::get_mut(page).expect("the pool gave it to nobody else");
+            page.memory_mut().read(&layout, positions, from)?;
+        }
+        let pages = pages.into_iter().map(PageRef::of).collect();
+        let mut sequence = self.sequence_of(pages, len);
+        if layout.state > 0 {
+            let mut bytes = [0; size_of::<f32>()];
+            for number in sequence.state_mut() {
+                from.read_exact(&mut bytes)?;
+                *number = f32::from_le_bytes(bytes);
+            }
+        }
+        Ok(sequence)
+    }
+}

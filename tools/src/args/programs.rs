@@ -1,0 +1,80 @@
+//! Options that a single program of llama.cpp or bitnet.cpp has, or reads otherwise than all others, and what becomes of them in the
+//! tool that does its work. They are looked for before those of [`super::TABLE`].
+
+use super::llama_cpp::Takes::{Nothing, Value};
+use super::llama_cpp::{
+    FLASH, Foreign, NO_DEVICE, NO_NETWORK, TABLE, harmless, harmless_for, refused,
+};
+
+/// The tool, whose options they are, and the options.
+pub type OfProgram = (&'static str, &'static str, &'static [Foreign]);
+
+const ASKED: &str = "each request says how its tokens are chosen, in llama-server's fields";
+const NO_TOOLS: &str = "tools are run by who asks, never by the server";
+
+/// All of them.
+#[rustfmt::skip]
+pub const OF_PROGRAMS: &[OfProgram] = &[
+    ("rbench", "llama-bench and llama-batched-bench", &[
+        harmless(&["-fa", "--flash-attn"], Value, FLASH),
+        harmless(&["-nkvo", "--no-kv-offload"], Value, NO_DEVICE),
+        harmless(&["-nopo", "--no-op-offload"], Value, NO_DEVICE),
+        harmless(&["--no-host"], Value, NO_DEVICE),
+        harmless(&["-dio", "--direct-io"], Value, "weights are in memory before the first test"),
+        harmless(&["-c", "--ctx-size"], Value, "a context is as large as its test"),
+        harmless_for(&["--repack"], Value, "weights are packed unless --no-repack is there", &["1"], "say --no-repack"),
+        harmless_for(&["-embd", "--embeddings"], Value, "texts are measured", &["0"], "texts are measured; rserve makes vectors"),
+        refused(&["-oe", "--output-err"], Value, "the result is written once, in the form of -o"),
+        refused(&["-tgs"], Nothing, "the texts of --batched are written side by side"),
+    ]),
+    ("rserve", "llama-server", &[
+        harmless(&["-b", "--batch-size"], Value, "prompts are cut as -ub and those who wait want it"),
+        harmless(&["-e", "--escape", "--no-escape"], Nothing, "requests are JSON, which has escapes of its own"),
+        harmless(&["--cache-prompt", "--no-cache-prompt", "--cache-idle-slots", "--no-cache-idle-slots"], Nothing, "what texts begin with alike is kept while there is room, and changes no bit"),
+        harmless(&["--cache-reuse", "-sps", "--slot-prompt-similarity"], Value, "what texts begin with alike is kept while there is room, and changes no bit"),
+        harmless(&["--threads-http"], Value, "connections share a few threads that wait"),
+        harmless(&["--prefill-assistant", "--no-prefill-assistant"], Nothing, "a request says whether its last message is continued"),
+        harmless(&["--models-autoload", "--no-models-autoload", "--no-agent", "-no-ag"], Nothing, "one model is served, and no tool is run"),
+        refused(&["--models-dir", "--models-preset", "--models-max"], Value, "one model is served; start rserve once for each"),
+        refused(&["--samplers", "--sampler-seq", "--sampling-seq"], Value, ASKED),
+        refused(&["--top-k", "--top-p", "--min-p", "--top-nsigma", "--top-n-sigma", "--typical", "--typical-p"], Value, ASKED),
+        refused(&["--xtc-probability", "--xtc-threshold", "--dynatemp-range", "--dynatemp-exp"], Value, ASKED),
+        refused(&["--repeat-last-n", "--repeat-penalty", "--presence-penalty", "--frequency-penalty"], Value, ASKED),
+        refused(&["--dry-multiplier", "--dry-base", "--dry-allowed-length", "--dry-penalty-last-n", "--dry-sequence-breaker"], Value, ASKED),
+        refused(&["--adaptive-target", "--adaptive-decay", "--mirostat", "--mirostat-lr", "--mirostat-ent", "-l", "--logit-bias"], Value, ASKED),
+        refused(&["--ignore-eos"], Nothing, ASKED),
+        refused(&["--embd-normalize"], Value, "a request says how its vectors are normalized"),
+        refused(&["--ui-config", "--webui-config", "--ui-config-file", "--webui-config-file"], Value, "the page has its own settings"),
+        refused(&["--ui-mcp-proxy", "--webui-mcp-proxy", "-ag", "--agent"], Nothing, NO_TOOLS),
+        harmless(&["--no-ui-mcp-proxy", "--no-webui-mcp-proxy"], Nothing, NO_TOOLS),
+        refused(&["--tools", "--tools-runtime", "--mcp-servers-config", "--mcp-servers-json"], Value, NO_TOOLS),
+        refused(&["--ssl-key-file", "--ssl-cert-file"], Value, "a proxy in front speaks TLS; docs/server.md has one"),
+        refused(&["--reuse-port", "--props"], Nothing, "one process has the port, and its settings stay"),
+        refused(&["--slot-save-path"], Value, "what was evaluated is kept in memory; rgen --prompt-cache keeps it in files"),
+        refused(&["--media-path"], Value, "trine reads text alone"),
+        refused(&["-to", "--timeout"], Value, "rserve --help lists the limits of time"),
+        refused(&["--sleep-idle-seconds"], Value, "the model stays in memory"),
+        refused(&["--cors-methods", "--cors-headers"], Value, "what the API needs is allowed"),
+        refused(&["--cors-credentials", "--no-cors-credentials"], Nothing, "what the API needs is allowed"),
+    ]),
+    ("rconvert", "convert_hf_to_gguf.py and bitnet.cpp's setup_env.py", &[
+        harmless(&["-md", "--model-dir"], Nothing, "the folder is the first word of the command line that is no option"),
+        harmless(&["--use-temp-file", "--no-lazy"], Nothing, "weights are streamed, a few megabytes at a time"),
+        harmless(&["-ld", "--log-dir"], Value, "no log is written"),
+        harmless(&["-p", "--use-pretuned"], Nothing, "kernels need no tuning"),
+        refused(&["--remote"], Nothing, NO_NETWORK),
+        refused(&["-hr", "--hf-repo"], Value, "trine opens no connection: download the repository and give its folder"),
+        refused(&["--bigendian"], Nothing, "trine writes little-endian files, as nearly all machines read them"),
+        refused(&["--quant-embd"], Nothing, "rquantize --token-embedding-type f16 does it in the file that rconvert writes"),
+        refused(&["--print-supported-models"], Nothing, "rconvert --help lists the architectures"),
+        refused(&["--metadata"], Value, "rquantize --override-kv sets keys of the file that rconvert writes"),
+        refused(&["--split-max-tensors", "--split-max-size"], Value, "rquantize splits the file that rconvert writes"),
+    ]),
+];
+
+/// The option of a name, for the tool of this name.
+pub fn find(tool: &str, name: &str) -> Option<&'static Foreign> {
+    let own = OF_PROGRAMS.iter().filter(|(of, _, _)| *of == tool);
+    let own = own.flat_map(|(_, _, options)| options.iter());
+    own.chain(TABLE).find(|o| o.names.contains(&name))
+}

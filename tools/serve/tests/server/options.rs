@@ -128,11 +128,8 @@ fn what_changes_the_model_changes_the_answer() {
         &["--threads", "1"][..],
         &["--no-mmap"],
         &["--no-repack"],
-<<<<<<< HEAD
         &["--device", "cpu"],
-=======
         &["--mlock"],
->>>>>>> cli
     ] {
         assert_eq!(choices(more), plain, "{more:?}");
     }

@@ -40,7 +40,7 @@ pub enum Weights {
 pub enum Scales {
     /// Each column, in half precision in their order.
     Columns,
-    /// Each column of so many rows, 32, 64 or a multiple of 128: [`crate::pack::half::group_scales`].
+    /// Each column of so many rows, 32, 64 or a multiple of 128: [`crate::pack::fast::group_scales`].
     Groups(usize),
 }
 

@@ -2,12 +2,12 @@
 //!
 //! [`rows`], [`halves`] and [`activations`] belong to the exact kernels: integer products with the float chain of the scalar
 //! definitions. [`marlin`], [`trirun`] and [`sparse`] are the layouts of the published kernels with half-precision
-//! activations, as they were published, so that their files and tables can be compared; [`half`] is what the kernels here want
+//! activations, as they were published, so that their files and tables can be compared; [`fast`] is what the kernels here want
 //! beside them.
 
 pub mod activations;
 mod error;
-pub mod half;
+pub mod fast;
 pub mod halves;
 pub mod marlin;
 pub mod rows;

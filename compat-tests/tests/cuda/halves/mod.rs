@@ -8,7 +8,7 @@ use half::f16;
 use trine_compat_tests::inputs::Rng;
 use trine_compat_tests::ptx::{Argument, Device, Fault, Launch, Module, Report, Schedule};
 use trine_cuda::fast::{self, Plan, Scales, Weights};
-use trine_cuda::pack::{half, marlin, trirun};
+use trine_cuda::pack::{self, marlin, trirun};
 
 use super::product::{dwords, module};
 
@@ -177,11 +177,11 @@ impl Product {
             Scales::Columns => scale,
             Scales::Groups(_) => {
                 let groups = scale.len() / columns;
-                half::group_scales(&scale, groups, columns).expect("scales")
+                pack::fast::group_scales(&scale, groups, columns).expect("scales")
             }
         };
         let acts: Vec<u16> = self.acts.iter().map(|a| a.to_bits()).collect();
-        let acts = half::activations(&acts, self.tokens, rows).expect("activations");
+        let acts = pack::fast::activations(&acts, self.tokens, rows).expect("activations");
         let mut device = Device::new();
         let bytes = |halves: &[u16]| halves.iter().flat_map(|h| h.to_le_bytes()).collect();
         let tickets = device.variable(vec![0; 4 * plan.tickets]);

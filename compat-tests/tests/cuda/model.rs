@@ -156,7 +156,11 @@ fn a_model_larger_than_the_memory_is_refused_before_anything_is_allocated() {
 #[test]
 fn passes_beyond_the_limits_are_refused_and_change_nothing() {
     let model = load(TRILM, "TQ2_0", false);
-    let recorded = model.record(limits(2)).expect("a program");
+    let few_cells = Limits {
+        context: 3,
+        ..limits(2)
+    };
+    let recorded = model.record(few_cells).expect("a program");
     let device = Emulated::new().expect("PTX");
     let mut runner = Runner::new(device, recorded.program, &recorded.weights).expect("memory");
     let angles = |kind: usize, position: usize| recorded.angles.at(kind, position);
@@ -179,12 +183,12 @@ fn passes_beyond_the_limits_are_refused_and_change_nothing() {
     let wrong = runner.pass(&few, &[0], &|_, _| Vec::new()).err();
     assert!(matches!(wrong, Some(RunError::Pass(_))), "{wrong:?}");
     // A sequence ends with its memory.
-    for position in 0..16 {
+    for position in 0..3 {
         assert_eq!(runner.positions(0), position);
         runner.pass(&few, &[0], &angles).expect("logits");
     }
     let full = runner.pass(&few, &[0], &angles).err();
-    assert!(full.is_some_and(|e| e.to_string().contains("all of its 16 positions")));
+    assert!(full.is_some_and(|e| e.to_string().contains("all of its 3 positions")));
 }
 
 #[test]

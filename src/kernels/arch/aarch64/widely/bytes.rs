@@ -1,6 +1,11 @@
 //! Sixteen rows with 8-bit activations: a code's factors on the real and on the imaginary axis, -1, 0 or 1, are looked up by
 //! four bits, two codes, at once.
 
+#![allow(
+    clippy::needless_range_loop,
+    reason = "registers are indexed by axis, part and four rows alike"
+)]
+
 use std::arch::aarch64::*;
 
 use super::super::dot::{Dot, Dotprod, Neon, load};

@@ -19,65 +19,45 @@ pub struct Text {
     pub text: &'static str,
 }
 
+/// The text of a name.
+macro_rules! text {
+    ($name:literal) => {
+        Text {
+            name: $name,
+            text: include_str!(concat!("ptx/", $name, ".ptx")),
+        }
+    };
+}
+
 /// Products with few tokens.
-pub const DECODE: Text = Text {
-    name: "decode",
-    text: include_str!("ptx/decode.ptx"),
-};
+pub const DECODE: Text = text!("decode");
 
 /// Products of activations in half precision.
-pub const HALF: Text = Text {
-    name: "half",
-    text: include_str!("ptx/half.ptx"),
-};
+pub const HALF: Text = text!("half");
 
 /// Products with many tokens.
-pub const PREFILL: Text = Text {
-    name: "prefill",
-    text: include_str!("ptx/prefill.ptx"),
-};
+pub const PREFILL: Text = text!("prefill");
 
 /// Products of ternary matrices with one scale.
-pub const TERNARY: Text = Text {
-    name: "ternary",
-    text: include_str!("ptx/ternary.ptx"),
-};
+pub const TERNARY: Text = text!("ternary");
 
 /// Products of K-quants and of half floats.
-pub const CHAINS: Text = Text {
-    name: "chains",
-    text: include_str!("ptx/chains.ptx"),
-};
+pub const CHAINS: Text = text!("chains");
 
 /// Rows of tables, decoded.
-pub const EMBED: Text = Text {
-    name: "embed",
-    text: include_str!("ptx/embed.ptx"),
-};
+pub const EMBED: Text = text!("embed");
 
 /// Norms, and sums and products of single elements.
-pub const NORM: Text = Text {
-    name: "norm",
-    text: include_str!("ptx/norm.ptx"),
-};
+pub const NORM: Text = text!("norm");
 
 /// Activations to quants.
-pub const QUANTIZE: Text = Text {
-    name: "quantize",
-    text: include_str!("ptx/quantize.ptx"),
-};
+pub const QUANTIZE: Text = text!("quantize");
 
 /// Rotary embedding, keys and values, and attention over them.
-pub const ATTENTION: Text = Text {
-    name: "attention",
-    text: include_str!("ptx/attention.ptx"),
-};
+pub const ATTENTION: Text = text!("attention");
 
 /// The functions of gates.
-pub const GATE: Text = Text {
-    name: "gate",
-    text: include_str!("ptx/gate.ptx"),
-};
+pub const GATE: Text = text!("gate");
 
 /// Those whose results have the bits of a processor, by name.
 pub const EXACT: [Text; 9] = [

@@ -114,7 +114,7 @@ fn a_pasted_text_is_one_message_and_is_remembered() {
         dir.path().join("talk.json").display()
     ));
     screen.until("2 messages are in");
-    // What is typed before the editor has the terminal again is thrown away.
+    // Before the editor has the terminal again keys mean something else.
     screen.until("\x1b[1;32m> ");
     screen.press("\x04");
     assert_eq!(screen.end(), Some(0));
@@ -133,6 +133,7 @@ fn a_pasted_text_is_one_message_and_is_remembered() {
     next.until("Two");
     next.press("\x03");
     next.until("ends the chat)");
+    next.until("> ");
     next.press("\x03");
     assert_eq!(next.end(), Some(130));
 }
@@ -150,6 +151,7 @@ fn blocks_have_lines_and_no_history_is_kept_if_unwanted() {
         dir.path().join("talk.json").display()
     ));
     screen.until("2 messages are in");
+    screen.until("\x1b[K> ");
     screen.press("/exit\r");
     assert_eq!(screen.end(), Some(0));
     let saved = fs::read_to_string(dir.path().join("talk.json")).unwrap();
@@ -183,6 +185,7 @@ fn what_is_typed_during_an_answer_comes_after_it() {
     );
     screen.until("there is no command /unheard");
     screen.until("there is no command /nothing");
+    screen.until("\x1b[K> ");
     screen.press("/exit\r");
     assert_eq!(screen.end(), Some(0));
 }

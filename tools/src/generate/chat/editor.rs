@@ -144,8 +144,7 @@ impl Editor {
     /// The terminal cannot be read.
     pub fn read(&mut self) -> Result<Typed> {
         loop {
-            let lines = &mut self.lines;
-            let read = terminal::editing(|| interrupt::while_waiting(|| lines.readline(PROMPT)));
+            let read = self.line();
             let again = std::mem::take(&mut self.interrupted);
             match read {
                 Ok(typed) => {
@@ -162,6 +161,16 @@ impl Editor {
                 Err(e) => return Err(e).context("cannot read the terminal"),
             }
         }
+    }
+
+    /// Lets the user write a line. A Ctrl-C that came after the last answer and before the editor had the terminal was
+    /// a signal and no key; it counts like one that is typed.
+    fn line(&mut self) -> rustyline::Result<String> {
+        let lines = &mut self.lines;
+        interrupt::while_waiting(|| match interrupt::take() {
+            true => Err(ReadlineError::Interrupted),
+            false => terminal::editing(|| lines.readline(PROMPT)),
+        })
     }
 
     /// Puts a message into the history.

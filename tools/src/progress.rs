@@ -69,6 +69,7 @@ pub fn byte_bar(total: u64) -> ProgressBar {
 /// Hides a bar where results go to the same screen that are no whole lines: they say how far the work is.
 pub fn leave_to_results(bar: &ProgressBar) {
     if io::stdout().is_terminal() {
+        bar.finish_and_clear();
         bar.set_draw_target(ProgressDrawTarget::hidden());
     }
 }

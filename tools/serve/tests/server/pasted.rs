@@ -2,6 +2,7 @@
 //! `testdata/command-lines/README.md`.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 
 use trine_testkit::pasted::pasted;
 use trine_testkit::{folder, testdata, trilm};
@@ -20,7 +21,10 @@ fn lines_of_llama_server_serve_or_are_refused_with_a_right_sentence() {
         fs::copy(&from, dir.path().join(name)).expect("a copy");
     }
     fs::write(dir.path().join("chat.jinja"), "{{ messages }}").expect("a template");
-    fs::write(dir.path().join("keys.txt"), "key\n").expect("a key");
+    // Keys are for nobody else to read.
+    let keys = dir.path().join("keys.txt");
+    fs::write(&keys, "key\n").expect("a key");
+    fs::set_permissions(&keys, fs::Permissions::from_mode(0o600)).expect("rights");
     let mut served = 0;
     for pasted in pasted("server.txt") {
         // What a failure is about.

@@ -18,7 +18,7 @@ command -v python3 >/dev/null || skip "python3 is not at hand"
 $env/bin/python -m pip install --quiet mypy numpy pytest || skip "mypy, numpy and pytest cannot be had"
 cargo fmt --check
 rm -rf target/wheels
-maturin build --release --locked --interpreter $env/bin/python --out target/wheels
+maturin build --release --interpreter $env/bin/python --out target/wheels
 $env/bin/python -m pip install --quiet --force-reinstall --no-deps target/wheels/*.whl
 # The stubs say what the module has, no more and no less, and the example keeps to them.
 $env/bin/python -m mypy.stubtest trine

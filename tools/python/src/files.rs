@@ -56,7 +56,9 @@ fn importance(path: &PathBuf) -> PyResult<Option<Importance>> {
 /// What is in a GGUF file: its metadata, and its tensors with name, type, shape (rows first) and bytes. Nothing is loaded.
 #[pyfunction]
 pub fn inspect(py: Python<'_>, path: PathBuf) -> PyResult<Bound<'_, PyDict>> {
-    let file = py.detach(|| trine::open_file(&path, true)).map_err(failed)?;
+    let file = py
+        .detach(|| trine::open_file(&path, true))
+        .map_err(failed)?;
     let tensors = PyList::empty(py);
     for tensor in file.tensors() {
         let shape: Vec<u64> = tensor.shape.iter().rev().copied().collect();
@@ -70,7 +72,12 @@ pub fn inspect(py: Python<'_>, path: PathBuf) -> PyResult<Bound<'_, PyDict>> {
     let whole = PyDict::new(py);
     let files = file.shards().iter().map(|s| s.path.clone());
     whole.set_item("files", files.collect::<Vec<_>>())?;
-    whole.set_item("architecture", file.meta().get_str("general.architecture").map_err(failed)?)?;
+    whole.set_item(
+        "architecture",
+        file.meta()
+            .get_str("general.architecture")
+            .map_err(failed)?,
+    )?;
     whole.set_item("metadata", values::metadata(py, file.meta())?)?;
     whole.set_item("tensors", tensors)?;
     Ok(whole)

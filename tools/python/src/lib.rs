@@ -12,7 +12,12 @@ use pyo3::create_exception;
 use pyo3::exceptions::PyException;
 use pyo3::prelude::*;
 
-create_exception!(trine, Error, PyException, "What cannot be done, in one line.");
+create_exception!(
+    trine,
+    Error,
+    PyException,
+    "What cannot be done, in one line."
+);
 
 /// An error of the library as Python's.
 fn failed(error: impl Display) -> PyErr {

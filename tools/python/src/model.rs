@@ -74,7 +74,9 @@ impl Model {
         cache_type_v: &str,
     ) -> PyResult<Model> {
         if threads == Some(0) {
-            return Err(PyValueError::new_err("threads is 0; give 1 or more, or None"));
+            return Err(PyValueError::new_err(
+                "threads is 0; give 1 or more, or None",
+            ));
         }
         let options = OpenOptions {
             threads,
@@ -132,7 +134,10 @@ impl Model {
     #[pyo3(signature = (tokens, *, special=false))]
     fn detokenize(&self, tokens: Vec<u32>, special: bool) -> PyResult<String> {
         let tokenizer = self.inner.tokenizer();
-        if let Some(id) = tokens.iter().find(|id| **id as usize >= tokenizer.n_vocab()) {
+        if let Some(id) = tokens
+            .iter()
+            .find(|id| **id as usize >= tokenizer.n_vocab())
+        {
             return Err(PyValueError::new_err(format!(
                 "token {id} is outside the vocabulary of {}",
                 tokenizer.n_vocab()

@@ -20,6 +20,8 @@ pub const SHORT: Short = &[
     ("-s", "--seed"),
     ("--temperature", "--temp"),
     ("--n-predict", "--predict"),
+    ("--webui", "--ui"),
+    ("--no-webui", "--no-ui"),
     SHORT_TYPES[0],
     SHORT_TYPES[1],
     device::SHORT,

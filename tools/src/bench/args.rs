@@ -26,6 +26,7 @@ pub const SHORT: Short = &[
     ("-ntg", "--ntg"),
     ("-npl", "--npl"),
     ("-pps", "--pps"),
+    ("--output-format", "--output"),
 ];
 
 /// Measure how fast models run

@@ -33,7 +33,6 @@ pub const SHORT: Short = &[
     ("-mli", "--multiline-input"),
     // bitnet.cpp's run_inference.py
     ("-temp", "--temp"),
-    ("--usage", "--help"),
 ];
 
 /// Continue a text, or chat, with a language model

@@ -28,4 +28,6 @@ mod rperplexity_tasks;
 mod rquantize;
 mod rquantize_split;
 mod rtokenize;
+#[cfg(unix)]
+mod screens;
 mod ternary_formats;

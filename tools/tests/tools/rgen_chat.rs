@@ -226,11 +226,11 @@ fn options_of_a_chat_mean_a_chat_and_a_template_may_be_given_as_text() {
     assert_eq!(text, stdout(run(&["-p", "Hi"])));
     let chatml = stdout(run(&["-st", "-p", "Hi", "--chat-template", "chatml"]));
     assert!(!chatml.is_empty() && chatml != said);
-    // A name that llama.cpp knows is the template of this name: gemma's turns are no ChatML.
-    let gemma = stdout(run(&["-st", "-p", "Hi", "--chat-template", "gemma"]));
-    assert!(!gemma.is_empty() && gemma != chatml);
-    let turn = "<start_of_turn>user\nHi<end_of_turn>\n<start_of_turn>model\n";
-    assert_eq!(stdout(run(&["--no-display-prompt", "-p", turn])), gemma);
+    // A name that llama.cpp knows is the template of this name: Llama 2's turns are no ChatML.
+    let llama = stdout(run(&["-st", "-p", "Hi", "--chat-template", "llama2"]));
+    assert!(!llama.is_empty() && llama != chatml);
+    let turn = ["--no-display-prompt", "-p", "[INST] Hi [/INST]"];
+    assert_eq!(stdout(run(&turn)), llama);
     let refused = run(&["-st", "-p", "Hi", "--chat-template", "gemma-9"]);
     assert!(
         String::from_utf8_lossy(&refused.stderr)

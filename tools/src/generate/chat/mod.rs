@@ -29,7 +29,7 @@ use super::thoughts::Thoughts;
 use super::timings::Timings;
 use crate::isolate::OtherProcess;
 use crate::terminal::{self, Silence};
-use crate::{interrupt, templates, text};
+use crate::{exit, interrupt, templates, text};
 use commands::Next;
 use input::Input;
 use message::Typed;
@@ -125,7 +125,7 @@ pub fn run(
                 Ok(Next::End) => break,
                 Ok(Next::Say(again)) => said = again,
                 Err(e) => {
-                    note!("error: {e:#}");
+                    note!("error: {}", exit::told(&e));
                     continue;
                 }
             }

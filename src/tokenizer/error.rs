@@ -17,7 +17,7 @@ pub enum TokenizerError {
     },
     /// `tokenizer.ggml.model` names an algorithm that is not built in.
     #[error(
-        "key 'tokenizer.ggml.model': tokenizer '{model}' is not supported (supported: gpt2, gemma4, llama, t5)"
+        "key 'tokenizer.ggml.model': tokenizer '{model}' is not supported (supported: bert, gemma4, gpt2, llama, plamo2, rwkv, t5)"
     )]
     UnknownModel {
         /// The name in the file.

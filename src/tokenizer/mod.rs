@@ -28,6 +28,7 @@ pub use detok::{Characters, Detokenizer};
 pub use error::TokenizerError;
 
 use bpe::Bpe;
+use detok::{spelled_bytes, unescape_spaces};
 use plamo2::Plamo2;
 use rwkv::Rwkv;
 use special::{Defaults, Fragment, Special};
@@ -39,11 +40,17 @@ const MODEL: &str = "tokenizer.ggml.model";
 
 enum Algorithm {
     Bpe(Box<Bpe>),
-    Spm { add_space_prefix: bool },
+    Spm {
+        add_space_prefix: bool,
+    },
     Ugm(Box<Ugm>),
     Wpm(Box<Wpm>),
     Rwkv(Box<Rwkv>),
     Plamo2(Box<Plamo2>),
+    /// The made-up vocabularies of llama.cpp's tests: a hash of every five bytes is a token, whose piece is its id.
+    Hashes,
+    /// None that is known, and why: texts cannot be encoded.
+    Unknown(String),
 }
 
 /// The tokenizer of a model. Immutable, so threads can share it.
@@ -101,6 +108,7 @@ impl Tokenizer {
                 "bert" => Algorithm::Wpm(Box::new(Wpm::read(meta, &vocab)?)),
                 "rwkv" => Algorithm::Rwkv(Box::new(Rwkv::new(&vocab))),
                 "plamo2" => Algorithm::Plamo2(Box::new(Plamo2::new(&vocab))),
+                "test" => Algorithm::Hashes,
                 _ => Algorithm::Spm {
                     add_space_prefix: meta
                         .get_bool("tokenizer.ggml.add_space_prefix")?
@@ -118,10 +126,42 @@ impl Tokenizer {
         })
     }
 
+    /// What stands in for the tokenizer of a model that has none that is known: `n_vocab` tokens without a text, and only
+    /// the special tokens that the keys of `meta` name. `why` is what [`encode`](Self::encode) then answers.
+    ///
+    /// # Errors
+    /// A special token outside the vocabulary, a value of the wrong type.
+    pub fn for_ids_only(
+        meta: &Metadata,
+        n_vocab: usize,
+        why: &TokenizerError,
+    ) -> Result<Tokenizer, TokenizerError> {
+        let mut vocab = Vocab::without_texts(n_vocab);
+        let special = Special::read(meta, &mut vocab, Defaults::default())?;
+        Ok(Tokenizer {
+            vocab,
+            special,
+            algorithm: Algorithm::Unknown(why.to_string()),
+            add_bos: false,
+            add_eos: false,
+        })
+    }
+
+    /// Whether texts can be encoded at all.
+    ///
+    /// # Errors
+    /// [`TokenizerError::IdsOnly`] where this is a [stand-in](Self::for_ids_only).
+    pub fn check(&self) -> Result<(), TokenizerError> {
+        match &self.algorithm {
+            Algorithm::Unknown(why) => Err(TokenizerError::IdsOnly { why: why.clone() }),
+            _ => Ok(()),
+        }
+    }
+
     /// The tokens of `text`, as `llama_tokenize` gives them.
     ///
     /// `add_special` puts BOS before and EOS behind if the model wants them (BERT's WordPiece: always
-    /// BOS and the separator; RWKV and PLaMo 2: never any); with `parse_special` the texts of control
+    /// BOS and the separator; RWKV, PLaMo 2 and `test`: never any); with `parse_special` the texts of control
     /// tokens become these tokens, without it they are text. User-defined tokens are always found.
     ///
     /// # Errors
@@ -132,11 +172,12 @@ impl Tokenizer {
         add_special: bool,
         parse_special: bool,
     ) -> Result<Vec<u32>, TokenizerError> {
+        self.check()?;
         let mut out = Vec::new();
         let ids = &self.special;
         let (before, behind) = match self.algorithm {
             _ if !add_special => (None, None),
-            Algorithm::Rwkv(_) | Algorithm::Plamo2(_) => (None, None),
+            Algorithm::Rwkv(_) | Algorithm::Plamo2(_) | Algorithm::Hashes => (None, None),
             Algorithm::Wpm(_) => (Some((ids.bos, "BOS")), Some((ids.sep, "separator"))),
             _ => (
                 self.add_bos.then_some((ids.bos, "BOS")),
@@ -184,7 +225,18 @@ impl Tokenizer {
             Algorithm::Wpm(wpm) => wpm.encode(self.special.unk, text, out),
             Algorithm::Rwkv(rwkv) => rwkv.encode(self.special.unk, text, out),
             Algorithm::Plamo2(plamo2) => plamo2.encode(text, out),
+            Algorithm::Hashes => {
+                out.extend(text.as_bytes().chunks(5).map(|five| self.hashed(five)));
+                Ok(())
+            }
+            Algorithm::Unknown(_) => self.check(),
         }
+    }
+
+    fn hashed(&self, bytes: &[u8]) -> u32 {
+        let add = |hash: u64, &byte: &u8| hash * 31 + u64::from(byte);
+        // No model has an empty vocabulary.
+        (bytes.iter().fold(0, add) % self.vocab.len().max(1) as u64) as u32
     }
 
     /// The bytes that `id` stands for, as `llama_token_to_piece` gives them: possibly part of a
@@ -197,6 +249,9 @@ impl Tokenizer {
         }
         match &self.algorithm {
             Algorithm::Rwkv(_) => return rwkv::unescape(text),
+            Algorithm::Hashes if (id as usize) < self.vocab.len() => {
+                return format!("{id:x}").into_bytes();
+            }
             Algorithm::Plamo2(_) if attr & BYTE == 0 => return text.to_vec(),
             _ => {}
         }
@@ -272,7 +327,7 @@ impl Tokenizer {
 fn defaults_of(model: &str) -> Result<(Defaults, bool, bool), TokenizerError> {
     let ids = |bos, eos, unk, sep| Defaults { bos, eos, unk, sep };
     Ok(match model {
-        "gemma4" | "rwkv" => (Defaults::default(), false, false),
+        "gemma4" | "rwkv" | "test" => (Defaults::default(), false, false),
         "llama" => (ids(Some(1), Some(2), Some(0), None), true, false),
         "t5" => (ids(None, Some(1), Some(2), None), false, true),
         "bert" => (ids(Some(101), None, Some(100), Some(102)), true, false),
@@ -289,43 +344,4 @@ fn required(id: Option<u32>, what: &str) -> Result<u32, TokenizerError> {
     id.ok_or_else(|| TokenizerError::NoToken {
         what: format!("{what} token"),
     })
-}
-
-/// The bytes of a byte-level BPE token. What is outside the alphabet is marked as the reference marks
-/// it: its bytes in hexadecimal, then the whole token.
-fn spelled_bytes(text: &[u8]) -> Vec<u8> {
-    let mut out = Vec::with_capacity(text.len());
-    for chunk in text.utf8_chunks() {
-        let broken = chunk.invalid().iter().map(|_| char::REPLACEMENT_CHARACTER);
-        for c in chunk.valid().chars().chain(broken) {
-            match unicode::char_to_byte(c) {
-                Some(byte) => out.push(byte),
-                None => {
-                    out.extend_from_slice(b"[UNK_BYTE_0x");
-                    for byte in c.encode_utf8(&mut [0; 4]).bytes() {
-                        out.extend_from_slice(format!("{byte:02x}").as_bytes());
-                    }
-                    out.extend_from_slice(text);
-                    out.push(b']');
-                }
-            }
-        }
-    }
-    out
-}
-
-/// `text` with every U+2581 a space.
-fn unescape_spaces(text: &[u8]) -> Vec<u8> {
-    let mut out = Vec::with_capacity(text.len());
-    let mut rest = text;
-    while let Some((&byte, after)) = rest.split_first() {
-        if let Some(after) = rest.strip_prefix("▁".as_bytes()) {
-            out.push(b' ');
-            rest = after;
-        } else {
-            out.push(byte);
-            rest = after;
-        }
-    }
-    out
 }

@@ -130,6 +130,54 @@ fn random_texts_and_pieces_are_the_references_with_the_vocabularies_of_rwkv_and_
 }
 
 #[test]
+fn made_up_vocabularies_hash_texts_as_the_reference_does() {
+    let mut meta = Metadata::default();
+    let tokens = (0..128).map(|i| format!("tok_{i}")).collect();
+    meta.set("tokenizer.ggml.model", Value::str("test"));
+    meta.set("tokenizer.ggml.tokens", Value::Array(Array::Str(tokens)));
+    let t = Tokenizer::from_metadata(&meta).unwrap();
+    for (text, ids) in [
+        ("Hello, world", &[50, 38, 120][..]),
+        ("a", &[97]),
+        ("héllo wörld 你好", &[46, 89, 46, 122]),
+        ("0123456789", &[114, 55]),
+        ("", &[]),
+    ] {
+        assert_eq!(t.encode(text, true, true).unwrap(), ids, "{text:?}");
+    }
+    assert_eq!(decode(&t, &[0, 10, 127]), "0a7f");
+}
+
+#[test]
+fn a_stand_in_knows_ids_and_says_why_it_knows_no_texts() {
+    let mut meta = metadata("ggml-vocab-gpt-2.gguf.gz");
+    meta.set("tokenizer.ggml.model", Value::str("someday"));
+    let why = Tokenizer::from_metadata(&meta).err().unwrap();
+    assert!(why.leaves_ids());
+    let t = Tokenizer::for_ids_only(&meta, 50257, &why).unwrap();
+    assert_eq!(
+        (t.n_vocab(), t.eos(), t.is_eog(50256)),
+        (50257, Some(50256), true)
+    );
+    assert_eq!(t.piece(17, true), b"");
+    let e = t.encode("a", true, true).unwrap_err().to_string();
+    assert!(
+        e.contains("'someday'") && e.ends_with("not on texts"),
+        "{e}"
+    );
+    meta.set("tokenizer.ggml.eos_token_id", Value::U32(50257));
+    let e = Tokenizer::for_ids_only(&meta, 50257, &why)
+        .err()
+        .unwrap()
+        .to_string();
+    assert!(e.contains("'tokenizer.ggml.eos_token_id'"), "{e}");
+    // A damaged tokenizer is no unknown one.
+    let mut meta = metadata("ggml-vocab-gpt-2.gguf.gz");
+    meta.set("tokenizer.ggml.bos_token_id", Value::U32(50257));
+    assert!(!Tokenizer::from_metadata(&meta).err().unwrap().leaves_ids());
+}
+
+#[test]
 fn what_a_text_needs_and_a_vocabulary_lacks_is_named() {
     let mut meta = metadata("rwkv.gguf.gz");
     let tokens = |tokens: &[&str]| Value::Array(Array::Str(tokens.iter().collect()));

@@ -144,8 +144,12 @@ pub fn load(file: ModelFile, options: &OpenOptions) -> Result<Model, OpenError> 
         path: path.clone(),
         error: Box::new(error),
     })?;
-    let tokenizer =
-        Tokenizer::from_metadata(file.meta()).map_err(|error| OpenError::Tokenizer {
+    let tokenizer = Tokenizer::from_metadata(file.meta())
+        .or_else(|why| match why.leaves_ids() {
+            true => Tokenizer::for_ids_only(file.meta(), weights.n_vocab(), &why),
+            false => Err(why),
+        })
+        .map_err(|error| OpenError::Tokenizer {
             path: path.clone(),
             error: Box::new(error),
         })?;

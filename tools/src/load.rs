@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use clap::{Args, ValueEnum};
 use trine::kv::CacheTypes;
 use trine::{Model, NumberPath, OpenOptions};
@@ -198,6 +198,17 @@ pub fn load(args: &ModelArgs) -> Result<Model> {
     if args.mlock {
         lock::lock();
     }
+    Ok(model)
+}
+
+/// As [`load`], for a tool that has a use only for models that take texts.
+///
+/// # Errors
+/// As [`load`], and the model has no tokenizer that is known.
+pub fn load_for_texts(args: &ModelArgs) -> Result<Model> {
+    let model = load(args)?;
+    let usable = model.tokenizer().check();
+    usable.with_context(|| format!("'{}'", args.model.display()))?;
     Ok(model)
 }
 

@@ -44,6 +44,7 @@ pub mod shown;
 pub mod signals;
 pub mod split;
 pub mod stats;
+pub mod templates;
 pub mod terminal;
 pub mod text;
 pub mod threads;

@@ -8,6 +8,7 @@ mod grid;
 mod kernels;
 mod machine;
 mod models;
+mod numbers;
 mod output;
 mod roofline;
 pub mod serve;
@@ -41,7 +42,7 @@ pub fn run(args: &Args) -> Result<()> {
         return Ok(out.flush()?);
     }
     // Weights are made up and packed by as many threads as the most that are measured.
-    threads::start(args.threads.iter().max().copied())?;
+    threads::start(numbers::all(&args.threads).into_iter().max())?;
     let subjects = Subject::all(args)?;
     if let Some(dir) = &args.compare_llama {
         compare::run(args, dir, &subjects, &mut out)?;

@@ -14,6 +14,7 @@ use super::Subject;
 use super::args::Args;
 use super::describe::Description;
 use super::grid::{self, Test};
+use super::numbers;
 use super::output::{Record, Shown, Table};
 use crate::args::threads;
 use crate::feed::Feed;
@@ -28,7 +29,8 @@ pub fn start_pool(threads: usize) -> Result<Pool> {
 
 /// The numbers of threads asked for, `default` where none are; never more than there are processors.
 pub fn thread_counts(args: &Args, default: &[usize]) -> Vec<usize> {
-    let wanted = match args.threads[..] {
+    let given = numbers::all(&args.threads);
+    let wanted = match given[..] {
         [] => default,
         ref given => given,
     };

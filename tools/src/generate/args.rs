@@ -28,6 +28,7 @@ pub const SHORT: Short = &[
     ("-st", "--single-turn"),
     ("-sysf", "--system-prompt-file"),
     ("-co", "--color"),
+    ("-rea", "--reasoning"),
     ("-jf", "--json-schema-file"),
     ("-if", "--interactive-first"),
     ("-mli", "--multiline-input"),

@@ -12,8 +12,10 @@ const DISTANCE: u64 = 1 << 40;
 #[derive(Debug)]
 struct Range {
     bytes: Vec<u8>,
-    /// Of a buffer that kernels write.
+    /// Of a buffer whose accesses are watched.
     shadow: Option<Shadow>,
+    /// Kernels read it alone.
+    constant: bool,
 }
 
 /// All buffers of a device.
@@ -28,18 +30,50 @@ type Found<T> = Result<T, (Kind, String)>;
 impl Memory {
     /// A buffer that kernels read.
     pub(super) fn constant(&mut self, bytes: Vec<u8>) -> usize {
+        self.push(bytes, None, true)
+    }
+
+    /// A buffer that kernels read and write without being watched, which is faster: races and bytes that nobody wrote are not found.
+    pub(super) fn unwatched(&mut self, bytes: Vec<u8>) -> usize {
+        self.push(bytes, None, false)
+    }
+
+    fn push(&mut self, bytes: Vec<u8>, shadow: Option<Shadow>, constant: bool) -> usize {
         self.ranges.push(Range {
             bytes,
-            shadow: None,
+            shadow,
+            constant,
         });
         self.ranges.len() - 1
+    }
+
+    /// Takes the bytes of a buffer away: it has none from now on.
+    pub(super) fn clear(&mut self, buffer: usize) {
+        let range = &mut self.ranges[buffer];
+        range.bytes = Vec::new();
+        range.shadow = range.shadow.is_some().then(|| Shadow::new(0, true));
+    }
+
+    /// The buffer of an address and the place in it.
+    pub(super) fn place(&self, address: u64) -> Option<(usize, usize)> {
+        let (number, at) = (address / DISTANCE, (address % DISTANCE) as usize);
+        let buffer = usize::try_from(number).ok()?.checked_sub(1)?;
+        (buffer < self.ranges.len()).then_some((buffer, at))
+    }
+
+    /// Copies bytes within a buffer; what nobody wrote stays that.
+    pub(super) fn copy(&mut self, buffer: usize, from: usize, to: usize, count: usize) {
+        let range = &mut self.ranges[buffer];
+        range.bytes.copy_within(from..from + count, to);
+        if let Some(shadow) = &mut range.shadow {
+            shadow.copy(from, to, count);
+        }
     }
 
     /// A buffer that kernels write. Its bytes count as written when `full`.
     pub(super) fn variable(&mut self, bytes: Vec<u8>, full: bool) -> usize {
         let shadow = Some(Shadow::new(bytes.len(), full));
-        self.ranges.push(Range { bytes, shadow });
-        self.ranges.len() - 1
+        self.push(bytes, shadow, false)
     }
 
     /// The address of a buffer's first byte.
@@ -116,7 +150,9 @@ impl Memory {
     /// Writes a power of two of bytes.
     pub(super) fn write(&mut self, address: u64, bytes: &[u8], now: Moment) -> Found<()> {
         let ((all, shadow), at) = self.variable_at(address, bytes.len())?;
-        shadow.write(at, bytes.len(), now)?;
+        if let Some(shadow) = shadow {
+            shadow.write(at, bytes.len(), now)?;
+        }
         all[at..at + bytes.len()].copy_from_slice(bytes);
         Ok(())
     }
@@ -124,7 +160,9 @@ impl Memory {
     /// Adds to 32 bits in one step, and gives what they were.
     pub(super) fn add(&mut self, address: u64, value: u32, now: Moment) -> Found<u32> {
         let ((all, shadow), at) = self.variable_at(address, 4)?;
-        shadow.update(at, 4, now)?;
+        if let Some(shadow) = shadow {
+            shadow.update(at, 4, now)?;
+        }
         let word = &mut all[at..at + 4];
         let before = u32::from_le_bytes([word[0], word[1], word[2], word[3]]);
         word.copy_from_slice(&before.wrapping_add(value).to_le_bytes());
@@ -132,19 +170,16 @@ impl Memory {
     }
 
     /// The bytes and histories of a buffer that may be written, and the place in it.
-    fn variable_at(
-        &mut self,
-        address: u64,
-        bytes: usize,
-    ) -> Found<((&mut [u8], &mut Shadow), usize)> {
+    fn variable_at(&mut self, address: u64, bytes: usize) -> Found<(Variable<'_>, usize)> {
         let (buffer, at) = self.find(address, bytes)?;
         let range = &mut self.ranges[buffer];
-        match &mut range.shadow {
-            Some(shadow) => Ok(((&mut range.bytes, shadow), at)),
-            None => {
-                let what = format!("buffer {buffer} is only to be read");
-                Err((Kind::OutOfBounds, what))
-            }
+        if range.constant {
+            let what = format!("buffer {buffer} is only to be read");
+            return Err((Kind::OutOfBounds, what));
         }
+        Ok(((&mut range.bytes, range.shadow.as_mut()), at))
     }
 }
+
+/// Bytes that may be written, and their histories where they are watched.
+type Variable<'a> = (&'a mut [u8], Option<&'a mut Shadow>);

@@ -79,6 +79,17 @@ impl device::Device for Emulated {
         Ok(())
     }
 
+    fn copy(
+        &mut self,
+        within: &mut Buffer,
+        from: usize,
+        to: usize,
+        bytes: usize,
+    ) -> Result<(), Fault> {
+        self.device.copy(*within, from, to, bytes);
+        Ok(())
+    }
+
     fn launch(
         &mut self,
         launch: &plan::Launch,
@@ -118,6 +129,10 @@ impl device::Device for Emulated {
 
     fn download(&mut self, from: &Buffer, at: usize, bytes: &mut [u8]) -> Result<(), Fault> {
         bytes.copy_from_slice(self.device.some_bytes(*from, at, bytes.len()));
+        Ok(())
+    }
+
+    fn wait(&mut self) -> Result<(), Fault> {
         Ok(())
     }
 }

@@ -106,6 +106,8 @@ pub(super) struct Shadow {
     cells: Vec<Cell>,
     /// How many bytes share a history: a dword, until something smaller is used.
     grain: usize,
+    /// Something was read or written since [`Shadow::settle`].
+    touched: bool,
 }
 
 /// Bytes of a dword.
@@ -130,11 +132,13 @@ impl Shadow {
         Shadow {
             cells: vec![cell; bytes / grain],
             grain,
+            touched: false,
         }
     }
 
     /// The histories of some bytes.
     fn cells(&mut self, at: usize, bytes: usize) -> &mut [Cell] {
+        self.touched = true;
         if self.grain > 1 && (!at.is_multiple_of(DWORD) || !bytes.is_multiple_of(DWORD)) {
             let each = self.cells.iter().flat_map(|&cell| [cell; DWORD]);
             (self.cells, self.grain) = (each.collect(), 1);
@@ -165,8 +169,26 @@ impl Shadow {
         }
     }
 
+    /// Bytes were copied from a place to another one, and count there as they do here.
+    pub(super) fn copy(&mut self, from: usize, to: usize, bytes: usize) {
+        let copied = self.cells(from, bytes).to_vec();
+        // The second look may find histories of single bytes, where the first one found those of dwords.
+        let each = bytes / copied.len().max(1);
+        let cells = self.cells(to, bytes);
+        let grain = bytes / cells.len().max(1);
+        for (i, cell) in cells.iter_mut().enumerate() {
+            *cell = Cell {
+                state: copied[i * grain / each.max(1)].state,
+                ..Cell::default()
+            };
+        }
+    }
+
     /// Forgets who read and wrote; what was written stays written. The end of a launch orders everything.
     pub(super) fn settle(&mut self) {
+        if !std::mem::take(&mut self.touched) {
+            return;
+        }
         for cell in &mut self.cells {
             *cell = Cell {
                 state: cell.state,

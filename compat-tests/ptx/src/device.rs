@@ -142,6 +142,35 @@ impl Device {
         Buffer(self.memory.variable(bytes, true))
     }
 
+    /// A buffer that kernels read and write without being watched, which is faster: races and bytes that nobody wrote are not found.
+    pub fn unwatched(&mut self, bytes: Vec<u8>) -> Buffer {
+        Buffer(self.memory.unwatched(bytes))
+    }
+
+    /// Takes the memory of a buffer away. An access is outside of it from now on.
+    pub fn free(&mut self, buffer: Buffer) {
+        self.memory.clear(buffer.0);
+    }
+
+    /// The address of a buffer's first byte.
+    pub fn address(buffer: Buffer) -> u64 {
+        Memory::address(buffer.0)
+    }
+
+    /// The buffer of an address and the place in it, which may lie behind its end.
+    pub fn place(&self, address: u64) -> Option<(Buffer, usize)> {
+        let (buffer, at) = self.memory.place(address)?;
+        Some((Buffer(buffer), at))
+    }
+
+    /// Copies `count` bytes of a buffer from a place to another; what nobody wrote stays that.
+    ///
+    /// # Panics
+    /// When they end behind its end.
+    pub fn copy(&mut self, buffer: Buffer, from: usize, to: usize, count: usize) {
+        self.memory.copy(buffer.0, from, to, count);
+    }
+
     /// The bytes of a buffer.
     ///
     /// # Panics

@@ -134,8 +134,8 @@ fn bits(opcode: &str) -> Option<(usize, Scalar)> {
         "mov.b64" | "mov.u64" | "mov.s64" | "mov.f64" => one!(|a: u64| a),
         // Bytes in shared memory and global memory have addresses that differ by a window; see `memory`.
         "cvta.to.global.u64" | "cvta.global.u64" => one!(|a: u64| a),
-        "cvta.shared.u64" => one!(|a: u64| a.wrapping_add(crate::ptx::memory::WINDOW)),
-        "cvta.to.shared.u64" => one!(|a: u64| a.wrapping_sub(crate::ptx::memory::WINDOW)),
+        "cvta.shared.u64" => one!(|a: u64| a.wrapping_add(crate::memory::WINDOW)),
+        "cvta.to.shared.u64" => one!(|a: u64| a.wrapping_sub(crate::memory::WINDOW)),
         "selp.b16" | "selp.u16" | "selp.s16" => {
             three!(|a: u16, b: u16, p: u64| if p == 1 { a } else { b })
         }

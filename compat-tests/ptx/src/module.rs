@@ -37,6 +37,11 @@ impl Kernel {
     pub fn name(&self) -> &str {
         &self.name
     }
+
+    /// Bytes of each of its arguments, in order.
+    pub fn arguments(&self) -> &[usize] {
+        &self.arguments
+    }
 }
 
 impl Module {

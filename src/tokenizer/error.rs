@@ -17,7 +17,7 @@ pub enum TokenizerError {
     },
     /// `tokenizer.ggml.model` names an algorithm that is not built in.
     #[error(
-        "key 'tokenizer.ggml.model': tokenizer '{model}' is not supported (supported: gpt2, gemma4, llama, t5)"
+        "key 'tokenizer.ggml.model': tokenizer '{model}' is not supported (supported: bert, gemma4, gpt2, llama, plamo2, rwkv, t5, test)"
     )]
     UnknownModel {
         /// The name in the file.
@@ -70,10 +70,28 @@ pub enum TokenizerError {
     /// The BPE model refused vocabulary or merges.
     #[error("key 'tokenizer.ggml.merges': {0}")]
     Bpe(String),
+    /// The model runs on token ids alone.
+    #[error("{why}; the model runs on token ids, not on texts")]
+    IdsOnly {
+        /// What is wrong with its tokenizer.
+        why: String,
+    },
     /// A token that encoding needs is not in the vocabulary.
     #[error("the vocabulary has no {what}, which this text needs")]
     NoToken {
         /// Which token.
         what: String,
     },
+}
+
+impl TokenizerError {
+    /// Whether there is no tokenizer, or none that is known, rather than a damaged one: the model can run on token ids.
+    pub fn leaves_ids(&self) -> bool {
+        matches!(
+            self,
+            TokenizerError::Missing { .. }
+                | TokenizerError::UnknownModel { .. }
+                | TokenizerError::UnknownPre { .. }
+        )
+    }
 }

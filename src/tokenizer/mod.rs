@@ -1,12 +1,14 @@
 //! Text to tokens and back, from GGUF metadata, as llama.cpp does it.
 //!
-//! Three algorithms: byte pair encoding over a table of pre-tokenizers, SentencePiece by score and
-//! unigram. Special tokens are split off first.
+//! Six algorithms: byte pair encoding over a table of pre-tokenizers, SentencePiece by score, unigram,
+//! WordPiece, RWKV's longest tokens and PLaMo 2's highest sum. Special tokens are split off first.
 
 mod bpe;
 mod detok;
 mod error;
+mod plamo2;
 mod pre;
+mod rwkv;
 mod scan;
 mod special;
 mod split;
@@ -18,6 +20,7 @@ mod ugm;
 mod unicode;
 mod unicode_data;
 mod vocab;
+mod wpm;
 
 use trine_formats::gguf::Metadata;
 
@@ -25,16 +28,29 @@ pub use detok::{Characters, Detokenizer};
 pub use error::TokenizerError;
 
 use bpe::Bpe;
+use detok::{spelled_bytes, unescape_spaces};
+use plamo2::Plamo2;
+use rwkv::Rwkv;
 use special::{Defaults, Fragment, Special};
 use ugm::Ugm;
 use vocab::{BYTE, CONTROL, NORMAL, UNKNOWN, USER_DEFINED, Vocab};
+use wpm::Wpm;
 
 const MODEL: &str = "tokenizer.ggml.model";
 
 enum Algorithm {
     Bpe(Box<Bpe>),
-    Spm { add_space_prefix: bool },
+    Spm {
+        add_space_prefix: bool,
+    },
     Ugm(Box<Ugm>),
+    Wpm(Box<Wpm>),
+    Rwkv(Box<Rwkv>),
+    Plamo2(Box<Plamo2>),
+    /// The made-up vocabularies of llama.cpp's tests: a hash of every five bytes is a token, whose piece is its id.
+    Hashes,
+    /// None that is known, and why: texts cannot be encoded.
+    Unknown(String),
 }
 
 /// The tokenizer of a model. Immutable, so threads can share it.
@@ -62,37 +78,16 @@ impl Tokenizer {
             _ => None,
         };
         let pre_settings = pre.map(pre::find).transpose()?;
-        let (defaults, mut add_bos, mut add_eos) = match (model, pre_settings) {
-            ("gpt2", Some(pre)) => {
+        let (defaults, mut add_bos, mut add_eos) = match pre_settings {
+            Some(settings) if model == "gpt2" => {
                 let ids = Defaults {
-                    bos: Some(11).filter(|_| pre.default_bos),
+                    bos: Some(11).filter(|_| settings.default_bos),
                     eos: Some(11),
-                    unk: None,
+                    ..Defaults::default()
                 };
-                (ids, pre.add_bos, false)
+                (ids, settings.add_bos, false)
             }
-            ("gemma4", _) => (Defaults::default(), false, false),
-            ("llama", _) => {
-                let ids = Defaults {
-                    bos: Some(1),
-                    eos: Some(2),
-                    unk: Some(0),
-                };
-                (ids, true, false)
-            }
-            ("t5", _) => {
-                let ids = Defaults {
-                    bos: None,
-                    eos: Some(1),
-                    unk: Some(2),
-                };
-                (ids, false, true)
-            }
-            _ => {
-                return Err(TokenizerError::UnknownModel {
-                    model: model.to_owned(),
-                });
-            }
+            _ => defaults_of(model)?,
         };
         add_bos = meta
             .get_bool("tokenizer.ggml.add_bos_token")?
@@ -108,11 +103,17 @@ impl Tokenizer {
                 let bpe = Bpe::read(meta, &vocab, settings, merges_optional)?;
                 Algorithm::Bpe(Box::new(bpe))
             }
-            None if model == "t5" => Algorithm::Ugm(Box::new(Ugm::read(meta, &vocab)?)),
-            None => Algorithm::Spm {
-                add_space_prefix: meta
-                    .get_bool("tokenizer.ggml.add_space_prefix")?
-                    .unwrap_or(true),
+            None => match model {
+                "t5" => Algorithm::Ugm(Box::new(Ugm::read(meta, &vocab)?)),
+                "bert" => Algorithm::Wpm(Box::new(Wpm::read(meta, &vocab)?)),
+                "rwkv" => Algorithm::Rwkv(Box::new(Rwkv::new(&vocab))),
+                "plamo2" => Algorithm::Plamo2(Box::new(Plamo2::new(&vocab))),
+                "test" => Algorithm::Hashes,
+                _ => Algorithm::Spm {
+                    add_space_prefix: meta
+                        .get_bool("tokenizer.ggml.add_space_prefix")?
+                        .unwrap_or(true),
+                },
             },
         };
         let special = Special::read(meta, &mut vocab, defaults)?;
@@ -125,11 +126,43 @@ impl Tokenizer {
         })
     }
 
+    /// What stands in for the tokenizer of a model that has none that is known: `n_vocab` tokens without a text, and only
+    /// the special tokens that the keys of `meta` name. `why` is what [`encode`](Self::encode) then answers.
+    ///
+    /// # Errors
+    /// A special token outside the vocabulary, a value of the wrong type.
+    pub fn for_ids_only(
+        meta: &Metadata,
+        n_vocab: usize,
+        why: &TokenizerError,
+    ) -> Result<Tokenizer, TokenizerError> {
+        let mut vocab = Vocab::without_texts(n_vocab);
+        let special = Special::read(meta, &mut vocab, Defaults::default())?;
+        Ok(Tokenizer {
+            vocab,
+            special,
+            algorithm: Algorithm::Unknown(why.to_string()),
+            add_bos: false,
+            add_eos: false,
+        })
+    }
+
+    /// Whether texts can be encoded at all.
+    ///
+    /// # Errors
+    /// [`TokenizerError::IdsOnly`] where this is a [stand-in](Self::for_ids_only).
+    pub fn check(&self) -> Result<(), TokenizerError> {
+        match &self.algorithm {
+            Algorithm::Unknown(why) => Err(TokenizerError::IdsOnly { why: why.clone() }),
+            _ => Ok(()),
+        }
+    }
+
     /// The tokens of `text`, as `llama_tokenize` gives them.
     ///
-    /// `add_special` puts BOS before and EOS behind if the model wants them; with `parse_special` the
-    /// texts of control tokens become these tokens, without it they are text. User-defined tokens are
-    /// always found.
+    /// `add_special` puts BOS before and EOS behind if the model wants them (BERT's WordPiece: always
+    /// BOS and the separator; RWKV, PLaMo 2 and `test`: never any); with `parse_special` the texts of control
+    /// tokens become these tokens, without it they are text. User-defined tokens are always found.
     ///
     /// # Errors
     /// The vocabulary lacks a token that is needed: BOS, EOS, one for a byte, one for the unknown.
@@ -139,9 +172,20 @@ impl Tokenizer {
         add_special: bool,
         parse_special: bool,
     ) -> Result<Vec<u32>, TokenizerError> {
+        self.check()?;
         let mut out = Vec::new();
-        if add_special && self.add_bos {
-            out.push(required(self.special.bos, "BOS")?);
+        let ids = &self.special;
+        let (before, behind) = match self.algorithm {
+            _ if !add_special => (None, None),
+            Algorithm::Rwkv(_) | Algorithm::Plamo2(_) | Algorithm::Hashes => (None, None),
+            Algorithm::Wpm(_) => (Some((ids.bos, "BOS")), Some((ids.sep, "separator"))),
+            _ => (
+                self.add_bos.then_some((ids.bos, "BOS")),
+                self.add_eos.then_some((ids.eos, "EOS")),
+            ),
+        };
+        if let Some((id, what)) = before {
+            out.push(required(id, what)?);
         }
         let mut after_special = true;
         for fragment in self.special.partition(&self.vocab, text, parse_special) {
@@ -151,8 +195,8 @@ impl Tokenizer {
             }
             after_special = matches!(fragment, Fragment::Token(_));
         }
-        if add_special && self.add_eos {
-            out.push(required(self.special.eos, "EOS")?);
+        if let Some((id, what)) = behind {
+            out.push(required(id, what)?);
         }
         Ok(out)
     }
@@ -178,7 +222,21 @@ impl Tokenizer {
                 spm::encode(&self.vocab, &text, out)
             }
             Algorithm::Ugm(ugm) => ugm.encode(&self.vocab, self.special.unk, text, out),
+            Algorithm::Wpm(wpm) => wpm.encode(self.special.unk, text, out),
+            Algorithm::Rwkv(rwkv) => rwkv.encode(self.special.unk, text, out),
+            Algorithm::Plamo2(plamo2) => plamo2.encode(text, out),
+            Algorithm::Hashes => {
+                out.extend(text.as_bytes().chunks(5).map(|five| self.hashed(five)));
+                Ok(())
+            }
+            Algorithm::Unknown(_) => self.check(),
         }
+    }
+
+    fn hashed(&self, bytes: &[u8]) -> u32 {
+        let add = |hash: u64, &byte: &u8| hash * 31 + u64::from(byte);
+        // No model has an empty vocabulary.
+        (bytes.iter().fold(0, add) % self.vocab.len().max(1) as u64) as u32
     }
 
     /// The bytes that `id` stands for, as `llama_token_to_piece` gives them: possibly part of a
@@ -188,6 +246,14 @@ impl Tokenizer {
         let text = self.vocab.text(id);
         if attr & (UNKNOWN | CONTROL) != 0 && !special {
             return Vec::new();
+        }
+        match &self.algorithm {
+            Algorithm::Rwkv(_) => return rwkv::unescape(text),
+            Algorithm::Hashes if (id as usize) < self.vocab.len() => {
+                return format!("{id:x}").into_bytes();
+            }
+            Algorithm::Plamo2(_) if attr & BYTE == 0 => return text.to_vec(),
+            _ => {}
         }
         if attr & (UNKNOWN | CONTROL | USER_DEFINED) != 0 {
             return text.to_vec();
@@ -224,17 +290,18 @@ impl Tokenizer {
         self.special.is_eog(id)
     }
 
-    /// BOS, where [`encode`](Self::encode) with `add_special` puts one in front of a text.
+    /// BOS, where the model wants one in front of a text.
     pub fn text_bos(&self) -> Option<u32> {
         self.special.bos.filter(|_| self.add_bos)
     }
 
-    /// Whether [`encode`](Self::encode) with `add_special` begins with BOS.
+    /// Whether the model wants BOS in front of a text: what [`encode`](Self::encode) with `add_special` does, but for
+    /// the kinds named there.
     pub fn add_bos(&self) -> bool {
         self.add_bos
     }
 
-    /// Whether [`encode`](Self::encode) with `add_special` ends with EOS.
+    /// Whether the model wants EOS behind a text, with the same exceptions.
     pub fn add_eos(&self) -> bool {
         self.add_eos
     }
@@ -255,47 +322,26 @@ impl Tokenizer {
     }
 }
 
+/// The ids that a kind of tokenizer has unless the file names others, and whether it wants BOS and EOS
+/// around a text.
+fn defaults_of(model: &str) -> Result<(Defaults, bool, bool), TokenizerError> {
+    let ids = |bos, eos, unk, sep| Defaults { bos, eos, unk, sep };
+    Ok(match model {
+        "gemma4" | "rwkv" | "test" => (Defaults::default(), false, false),
+        "llama" => (ids(Some(1), Some(2), Some(0), None), true, false),
+        "t5" => (ids(None, Some(1), Some(2), None), false, true),
+        "bert" => (ids(Some(101), None, Some(100), Some(102)), true, false),
+        "plamo2" => (ids(Some(1), Some(2), Some(0), None), false, false),
+        _ => {
+            return Err(TokenizerError::UnknownModel {
+                model: model.to_owned(),
+            });
+        }
+    })
+}
+
 fn required(id: Option<u32>, what: &str) -> Result<u32, TokenizerError> {
     id.ok_or_else(|| TokenizerError::NoToken {
         what: format!("{what} token"),
     })
-}
-
-/// The bytes of a byte-level BPE token. What is outside the alphabet is marked as the reference marks
-/// it: its bytes in hexadecimal, then the whole token.
-fn spelled_bytes(text: &[u8]) -> Vec<u8> {
-    let mut out = Vec::with_capacity(text.len());
-    for chunk in text.utf8_chunks() {
-        let broken = chunk.invalid().iter().map(|_| char::REPLACEMENT_CHARACTER);
-        for c in chunk.valid().chars().chain(broken) {
-            match unicode::char_to_byte(c) {
-                Some(byte) => out.push(byte),
-                None => {
-                    out.extend_from_slice(b"[UNK_BYTE_0x");
-                    for byte in c.encode_utf8(&mut [0; 4]).bytes() {
-                        out.extend_from_slice(format!("{byte:02x}").as_bytes());
-                    }
-                    out.extend_from_slice(text);
-                    out.push(b']');
-                }
-            }
-        }
-    }
-    out
-}
-
-/// `text` with every U+2581 a space.
-fn unescape_spaces(text: &[u8]) -> Vec<u8> {
-    let mut out = Vec::with_capacity(text.len());
-    let mut rest = text;
-    while let Some((&byte, after)) = rest.split_first() {
-        if let Some(after) = rest.strip_prefix("▁".as_bytes()) {
-            out.push(b' ');
-            rest = after;
-        } else {
-            out.push(byte);
-            rest = after;
-        }
-    }
-    out
 }

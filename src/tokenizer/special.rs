@@ -18,6 +18,7 @@ pub(super) struct Defaults {
     pub bos: Option<u32>,
     pub eos: Option<u32>,
     pub unk: Option<u32>,
+    pub sep: Option<u32>,
 }
 
 /// Ids with a meaning, and the matcher for tokens that are split off before anything else.
@@ -25,6 +26,8 @@ pub(super) struct Special {
     pub bos: Option<u32>,
     pub eos: Option<u32>,
     pub unk: Option<u32>,
+    /// What separates and ends texts in models that compare them.
+    pub sep: Option<u32>,
     eog: BTreeSet<u32>,
     /// Tokens to split off, longest first.
     split: Vec<u32>,
@@ -156,6 +159,8 @@ impl Special {
             let id = meta.get_u32(&format!("tokenizer.ggml.{role}_token_id"))?;
             Ok(id.filter(|&id| (id as usize) < n_vocab))
         };
+        // So spelled in GGUF.
+        let sep = optional("seperator")?.or(defaults.sep.filter(|&id| (id as usize) < n_vocab));
         let mut eot = optional("eot")?;
         let mut eom = optional("eom")?;
 
@@ -203,6 +208,7 @@ impl Special {
             bos,
             eos,
             unk,
+            sep,
             eog,
             split,
             matcher,

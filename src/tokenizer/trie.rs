@@ -43,6 +43,26 @@ impl Trie {
         self.values[node as usize]
     }
 
+    /// The keys that `text` begins with, shortest first: their values and lengths.
+    pub(super) fn prefixes<'a>(
+        &'a self,
+        text: &'a [u8],
+    ) -> impl Iterator<Item = (u32, usize)> + 'a {
+        let walk = text
+            .iter()
+            .enumerate()
+            .scan(Self::ROOT, |node, (i, &byte)| {
+                *node = self.step(*node, byte)?;
+                Some((*node, i + 1))
+            });
+        walk.filter_map(|(node, len)| Some((self.value(node)?, len)))
+    }
+
+    /// The longest key that `text` begins with: its value and length.
+    pub(super) fn longest(&self, text: &[u8]) -> Option<(u32, usize)> {
+        self.prefixes(text).last()
+    }
+
     /// How many bytes of `text` can be walked, whether or not a key ends there.
     pub(super) fn depth(&self, text: &[u8]) -> usize {
         let mut node = Self::ROOT;
@@ -75,6 +95,9 @@ mod tests {
             .unwrap();
         assert_eq!(t.value(ab), Some(1));
         assert_eq!(t.value(t.step(ab, b'c').unwrap()), None);
+        assert_eq!(t.prefixes(b"abcde").collect::<Vec<_>>(), [(1, 2), (2, 4)]);
+        assert_eq!(t.longest(b"abcx"), Some((1, 2)));
+        assert_eq!(t.longest(b"a"), None);
         assert_eq!(t.depth(b"abcx"), 3);
         assert_eq!(t.depth(b"abcde"), 4);
         assert_eq!(t.depth(b"x"), 0);

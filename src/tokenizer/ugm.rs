@@ -93,21 +93,14 @@ impl Ugm {
                 }
             };
             let mut char_is_token = false;
-            let mut node = Trie::ROOT;
-            for end in at + 1..=text.len() {
-                match self.tokens.step(node, text[end - 1]) {
-                    Some(next) => node = next,
-                    None => break,
-                }
-                if let Some(id) = self.tokens.value(node) {
-                    char_is_token |= end == char_end;
-                    let score = if vocab.attr(id) & USER_DEFINED != 0 {
-                        0.0
-                    } else {
-                        f64::from(vocab.score(id))
-                    };
-                    improve(end, Some(id), score);
-                }
+            for (id, len) in self.tokens.prefixes(&text[at..]) {
+                char_is_token |= at + len == char_end;
+                let score = if vocab.attr(id) & USER_DEFINED != 0 {
+                    0.0
+                } else {
+                    f64::from(vocab.score(id))
+                };
+                improve(at + len, Some(id), score);
             }
             if !char_is_token {
                 improve(char_end, unk, f64::from(self.unknown_score));

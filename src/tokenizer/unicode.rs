@@ -35,6 +35,20 @@ impl Class {
         Class(table[c as usize])
     }
 
+    /// Whether the character has none of the other classes: separators, controls, and what the
+    /// reference's tables do not know.
+    pub(super) fn is_other(self) -> bool {
+        self.0 & 7 == 0
+    }
+
+    pub(super) fn is_punctuation(self) -> bool {
+        self.0 & 7 == 3
+    }
+
+    pub(super) fn is_symbol(self) -> bool {
+        self.0 & 7 == 5
+    }
+
     pub(super) fn is_number(self) -> bool {
         self.0 & 7 == 1
     }
@@ -75,6 +89,39 @@ pub(super) fn is_han(c: char) -> bool {
             | 0x2_a700..=0x2_ebef
             | 0xf900..=0xfaff
             | 0x2_f800..=0x2_fa1f
+    )
+}
+
+/// Whether `c` is a control, a format or a private character as the reference's tables have them.
+pub(super) fn is_control(c: char) -> bool {
+    matches!(
+        c as u32,
+        0..=0x1f
+            | 0x7f..=0x9f
+            | 0xad
+            | 0x600..=0x605
+            | 0x61c
+            | 0x6dd
+            | 0x70f
+            | 0x890..=0x891
+            | 0x8e2
+            | 0x180e
+            | 0x200b..=0x200f
+            | 0x202a..=0x202e
+            | 0x2060..=0x2064
+            | 0x2066..=0x206f
+            | 0xe000..=0xf8ff
+            | 0xfeff
+            | 0xfff9..=0xfffb
+            | 0x1_10bd
+            | 0x1_10cd
+            | 0x1_3430..=0x1_343f
+            | 0x1_bca0..=0x1_bca3
+            | 0x1_d173..=0x1_d17a
+            | 0xe_0001
+            | 0xe_0020..=0xe_007f
+            | 0xf_0000..=0xf_fffd
+            | 0x10_0000..=0x10_fffd
     )
 }
 

@@ -87,6 +87,16 @@ impl Vocab {
         Ok(vocab)
     }
 
+    /// `n` tokens that are nothing but ids.
+    pub(super) fn without_texts(n: usize) -> Vocab {
+        Vocab {
+            texts: StrArray::with_capacity(0, 0),
+            ids: HashMap::new(),
+            scores: Vec::new(),
+            attrs: vec![0; n],
+        }
+    }
+
     pub(super) fn len(&self) -> usize {
         self.attrs.len()
     }

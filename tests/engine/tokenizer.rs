@@ -2,11 +2,13 @@
 
 use std::path::PathBuf;
 
+use sha2::{Digest, Sha256};
 use trine::tokenizer::{Tokenizer, TokenizerError};
 use trine_formats::gguf::{Array, Gguf, Limits, Metadata, Value};
 use trine_testkit::{is_long, read, testdata};
 
-const VOCABS: [&str; 6] = [
+const VOCABS: [&str; 7] = [
+    "bert-bge",
     "gpt-2",
     "llama-bpe",
     "llama-spm",
@@ -63,10 +65,10 @@ fn texts_of_llama_cpp_give_its_ids() {
     }
 }
 
-fn check_random(t: &Tokenizer, name: &str) {
+fn check_random(t: &Tokenizer, name: &str, n: usize) {
     let rows: Vec<serde_json::Value> =
         serde_json::from_slice(&gunzip(&format!("{name}.random.json.gz"))).unwrap();
-    assert_eq!(rows.len(), 400);
+    assert_eq!(rows.len(), n);
     for row in rows {
         let text = row[0].as_str().unwrap();
         let flags = row[1].as_u64().unwrap();
@@ -78,14 +80,152 @@ fn check_random(t: &Tokenizer, name: &str) {
 #[test]
 fn random_texts_give_the_ids_of_the_reference() {
     for vocab in VOCABS {
-        check_random(&tokenizer(vocab), vocab);
+        check_random(&tokenizer(vocab), vocab, 400);
     }
 }
 
 #[test]
 fn random_texts_give_the_ids_of_the_reference_with_a_unigram_vocabulary() {
     let t = Tokenizer::from_metadata(&metadata("unigram.gguf.gz")).unwrap();
-    check_random(&t, "unigram");
+    check_random(&t, "unigram", 400);
+}
+
+#[test]
+fn random_texts_give_the_ids_of_the_reference_with_words_in_both_cases_and_with_accents() {
+    let normalizer = |lowercase, strip_accents| {
+        let mut meta = metadata("ggml-vocab-bert-bge.gguf.gz");
+        for (key, value) in [("lowercase", lowercase), ("strip_accents", strip_accents)] {
+            if let Some(value) = value {
+                let key = format!("tokenizer.ggml.normalizer.{key}");
+                meta.set(&key, Value::Bool(value));
+            }
+        }
+        Tokenizer::from_metadata(&meta).unwrap()
+    };
+    check_random(&normalizer(Some(false), None), "bert-cased", 200);
+    check_random(&normalizer(None, Some(false)), "bert-accents", 200);
+    check_random(&normalizer(Some(false), Some(true)), "bert-stripped", 200);
+}
+
+#[test]
+fn random_texts_and_pieces_are_the_references_with_the_vocabularies_of_rwkv_and_plamo_2() {
+    for (name, pieces) in [
+        (
+            "rwkv",
+            "43a3e613b46ae57d5d709d8651ceb708ae92cefb5031fc45ef8749421eb9011c",
+        ),
+        (
+            "plamo2",
+            "ba62ae5dcb2ea0a90a590695ea06f1ea9fd07270bc20074c2921ecb41929e3aa",
+        ),
+    ] {
+        let t = Tokenizer::from_metadata(&metadata(&format!("{name}.gguf.gz"))).unwrap();
+        check_random(&t, name, 400);
+        let hex = |bytes: Vec<u8>| -> String { bytes.iter().map(|b| format!("{b:02x}")).collect() };
+        let all: String = (0..t.n_vocab() as u32)
+            .map(|id| format!("{} {}\n", hex(t.piece(id, false)), hex(t.piece(id, true))))
+            .collect();
+        assert_eq!(hex(Sha256::digest(all).to_vec()), pieces, "{name}");
+    }
+}
+
+#[test]
+fn made_up_vocabularies_hash_texts_as_the_reference_does() {
+    let mut meta = Metadata::default();
+    let tokens = (0..128).map(|i| format!("tok_{i}")).collect();
+    meta.set("tokenizer.ggml.model", Value::str("test"));
+    meta.set("tokenizer.ggml.tokens", Value::Array(Array::Str(tokens)));
+    let t = Tokenizer::from_metadata(&meta).unwrap();
+    for (text, ids) in [
+        ("Hello, world", &[50, 38, 120][..]),
+        ("a", &[97]),
+        ("héllo wörld 你好", &[46, 89, 46, 122]),
+        ("0123456789", &[114, 55]),
+        ("", &[]),
+    ] {
+        assert_eq!(t.encode(text, true, true).unwrap(), ids, "{text:?}");
+    }
+    assert_eq!(decode(&t, &[0, 10, 127]), "0a7f");
+}
+
+#[test]
+fn a_stand_in_knows_ids_and_says_why_it_knows_no_texts() {
+    let mut meta = metadata("ggml-vocab-gpt-2.gguf.gz");
+    meta.set("tokenizer.ggml.model", Value::str("someday"));
+    let why = Tokenizer::from_metadata(&meta).err().unwrap();
+    assert!(why.leaves_ids());
+    let t = Tokenizer::for_ids_only(&meta, 50257, &why).unwrap();
+    assert_eq!(
+        (t.n_vocab(), t.eos(), t.is_eog(50256)),
+        (50257, Some(50256), true)
+    );
+    assert_eq!(t.piece(17, true), b"");
+    let e = t.encode("a", true, true).unwrap_err().to_string();
+    assert!(
+        e.contains("'someday'") && e.ends_with("not on texts"),
+        "{e}"
+    );
+    meta.set("tokenizer.ggml.eos_token_id", Value::U32(50257));
+    let e = Tokenizer::for_ids_only(&meta, 50257, &why)
+        .err()
+        .unwrap()
+        .to_string();
+    assert!(e.contains("'tokenizer.ggml.eos_token_id'"), "{e}");
+    // A damaged tokenizer is no unknown one.
+    let mut meta = metadata("ggml-vocab-gpt-2.gguf.gz");
+    meta.set("tokenizer.ggml.bos_token_id", Value::U32(50257));
+    assert!(!Tokenizer::from_metadata(&meta).err().unwrap().leaves_ids());
+}
+
+#[test]
+fn what_a_text_needs_and_a_vocabulary_lacks_is_named() {
+    let mut meta = metadata("rwkv.gguf.gz");
+    let tokens = |tokens: &[&str]| Value::Array(Array::Str(tokens.iter().collect()));
+    meta.set(
+        "tokenizer.ggml.tokens",
+        tokens(&["<s>", "a", "ab", r"\xe4\xbd"]),
+    );
+    let t = Tokenizer::from_metadata(&meta).unwrap();
+    assert_eq!(t.encode("aab", true, true).unwrap(), [1, 2]);
+    let e = t.encode("a你", true, true).unwrap_err().to_string();
+    assert!(e.contains("byte 0xA0"), "{e}");
+    meta.set("tokenizer.ggml.unknown_token_id", Value::U32(0));
+    let t = Tokenizer::from_metadata(&meta).unwrap();
+    assert_eq!(t.encode("a你", true, true).unwrap(), [1, 3, 0]);
+
+    let mut meta = metadata("plamo2.gguf.gz");
+    meta.set(
+        "tokenizer.ggml.tokens",
+        tokens(&["<unk>", "<s>", "</s>", "x", "<0x61>"]),
+    );
+    meta.set(
+        "tokenizer.ggml.token_type",
+        Value::Array(Array::I32(vec![2, 3, 3, 1, 6])),
+    );
+    meta.set(
+        "tokenizer.ggml.scores",
+        Value::Array(Array::F32(vec![0.0; 5])),
+    );
+    let t = Tokenizer::from_metadata(&meta).unwrap();
+    assert_eq!(t.encode("xa", true, true).unwrap(), [3, 4]);
+    let e = t.encode("xb", true, true).unwrap_err().to_string();
+    assert!(e.contains("byte 0x62"), "{e}");
+
+    let mut meta = metadata("ggml-vocab-bert-bge.gguf.gz");
+    meta.set("tokenizer.ggml.tokens", tokens(&["[PAD]", "▁a"]));
+    meta.set(
+        "tokenizer.ggml.token_type",
+        Value::Array(Array::I32(vec![3, 1])),
+    );
+    for key in ["unknown", "seperator", "cls", "mask"] {
+        meta.remove(&format!("tokenizer.ggml.{key}_token_id"));
+    }
+    let t = Tokenizer::from_metadata(&meta).unwrap();
+    assert_eq!(t.encode(" A\ta ", false, true).unwrap(), [1, 1]);
+    let e = t.encode("b", false, true).unwrap_err().to_string();
+    assert!(e.contains("unknown words"), "{e}");
+    let e = t.encode("a", true, true).unwrap_err().to_string();
+    assert!(e.contains("BOS"), "{e}");
 }
 
 /// The metadata of a BPE vocabulary of single `symbols`, all pairs of them in the order that `step`
@@ -274,7 +414,7 @@ fn an_unknown_pre_tokenizer_or_model_is_refused_by_name() {
     let e = Tokenizer::from_metadata(&meta).err().unwrap();
     assert!(matches!(&e, TokenizerError::UnknownPre { pre } if pre == "gpt-17"));
     assert!(e.to_string().contains("'tokenizer.ggml.pre'") && e.to_string().contains("'gpt-17'"));
-    for model in ["bert", "rwkv", "plamo2", "hybriddna", "none", ""] {
+    for model in ["hybriddna", "whitespace", "none", ""] {
         meta.set("tokenizer.ggml.model", Value::str(model));
         let e = Tokenizer::from_metadata(&meta).err().unwrap();
         assert!(matches!(&e, TokenizerError::UnknownModel { model: m } if m == model));

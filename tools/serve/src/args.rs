@@ -25,6 +25,7 @@ pub const SHORT: Short = &[
     SHORT_TYPES[0],
     SHORT_TYPES[1],
     device::SHORT,
+    device::SHORT_LAYERS,
 ];
 
 /// Serve a language model over HTTP, with OpenAI's and llama-server's API

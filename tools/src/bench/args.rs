@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::str::FromStr;
 
+use anyhow::Result;
 use clap::{Parser, ValueEnum};
 use trine::model::LoadOptions;
 use trine::quant::parse_type;
@@ -22,6 +23,7 @@ pub const SHORT: Short = &[
     ("-ub", "--ubatch-size"),
     ("-mmp", "--mmap"),
     device::SHORT,
+    device::SHORT_LAYERS,
     ("-npp", "--npp"),
     ("-ntg", "--ntg"),
     ("-npl", "--npl"),
@@ -292,7 +294,7 @@ pub struct Args {
     /// f32 or i8
     #[arg(
         long,
-        value_name = "f32|i16|i8",
+        value_name = "f32|i16|i8|fast",
         value_enum,
         hide_possible_values = true
     )]
@@ -314,14 +316,18 @@ impl Args {
     }
 
     /// How the models that are measured are loaded.
-    pub fn load_options(&self, isa: Isa) -> LoadOptions {
-        LoadOptions {
+    ///
+    /// # Errors
+    /// The device cannot be used.
+    pub fn load_options(&self, isa: Isa) -> Result<LoadOptions> {
+        Ok(LoadOptions {
+            offload: self.device.offload()?,
             isa,
             repack: !self.no_repack,
             packing: self.packing.options(),
             number_path: self.number_path(),
             ..LoadOptions::default()
-        }
+        })
     }
 }
 

@@ -82,7 +82,7 @@ pub fn run(args: &Args, subjects: &[Subject], out: &mut dyn Write) -> Result<()>
         let file = subject.open(args)?;
         table.about(subject, &file);
         let description = Description::of(&file);
-        let options = args.load_options(isa);
+        let options = args.load_options(isa)?;
         let model = Model::load(&file, &options).with_context(|| format!("'{name}'"))?;
         for &threads in &counts {
             let pool = start_pool(threads)?;

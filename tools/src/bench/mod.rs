@@ -29,7 +29,9 @@ use synth::Spec;
 /// # Errors
 /// A device that cannot be used; a model that cannot be loaded or made; a test that does not fit it; output that cannot be written.
 pub fn run(args: &Args) -> Result<()> {
-    args.device.check()?;
+    if args.kernels || args.serve.is_some() {
+        args.device.refuse("models that rbench runs itself")?;
+    }
     let mut out = signals::stdout();
     if args.kernels {
         kernels::run(args, &mut out)?;

@@ -64,7 +64,7 @@ pub fn run(args: &Args, subjects: &[Subject], out: &mut dyn Write) -> Result<()>
         table.about(subject, &file);
         let description = Description::of(&file);
         for &threads in &counts {
-            let options = args.load_options(isa);
+            let options = args.load_options(isa)?;
             let model = Model::load(&file, &options).with_context(|| format!("'{name}'"))?;
             let pool = start_pool(threads)?;
             for test in &tests {

@@ -20,7 +20,7 @@ use trine::eval::perplexity::{Estimate, perplexity};
 use trine::eval::{Batching, Chunks, EvalError, SideBySide};
 use trine_formats::limited::open_regular;
 
-use crate::load::{load, peak_memory};
+use crate::load::{load_for_texts, peak_memory};
 use crate::outfile::OutFile;
 use crate::progress::Steps;
 use crate::provenance::Provenance;
@@ -63,7 +63,7 @@ fn evaluate(args: &Args) -> Result<()> {
     inputs::add(&args.model.model);
     let out = target.map(|t| OutFile::create(t, OPTION)).transpose()?;
     interrupt::listen();
-    let loaded = load(&args.model)?;
+    let loaded = load_for_texts(&args.model)?;
     if let Some(target) = target {
         inputs::spare(target, OPTION)?;
     }

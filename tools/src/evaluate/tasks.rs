@@ -14,7 +14,7 @@ use trine::eval::tasks::{
 use super::args::Args;
 use super::go_on;
 use super::task_args::TaskArgs;
-use crate::load::{load, peak_memory};
+use crate::load::{load_for_texts, peak_memory};
 use crate::progress::Steps;
 use crate::provenance::Provenance;
 use crate::{inputs, interrupt, shown, signals, text};
@@ -80,7 +80,7 @@ pub fn run(args: &Args) -> Result<()> {
     let tasks = read(&args.tasks, bytes, &from)?;
     inputs::add(&args.model.model);
     interrupt::listen();
-    let loaded = load(&args.model)?;
+    let loaded = load_for_texts(&args.model)?;
     let parallel = args.tasks.parallel.max(4);
     let options = TaskOptions {
         n_ctx: args.ctx_size.unwrap_or(512).saturating_mul(parallel),

@@ -21,6 +21,7 @@ pub const SHORT: Short = &[
     SHORT_TYPES[0],
     SHORT_TYPES[1],
     device::SHORT,
+    device::SHORT_LAYERS,
     ("-cnv", "--conversation"),
     ("-no-cnv", "--no-conversation"),
     ("-sys", "--system-prompt"),

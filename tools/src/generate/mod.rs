@@ -20,7 +20,7 @@ use anyhow::{Context as _, Result, bail};
 use serde_json::json;
 use trine::{Context, ContextOptions, End, GenerateError, GenerateOptions, Model};
 
-use crate::load::load;
+use crate::load::{load, load_for_texts};
 use crate::provenance::Provenance;
 use crate::{interrupt, shown, signals, text};
 use args::Args;
@@ -44,7 +44,10 @@ pub fn run(args: &Args) -> Result<()> {
     };
     interrupt::listen();
     let loading = Instant::now();
-    let model = load(&args.model)?;
+    let model = match args.tokens {
+        Some(_) => load(&args.model)?,
+        None => load_for_texts(&args.model)?,
+    };
     let layouts = model.weights().layouts().to_string();
     let timings = Timings::new(start, loading.elapsed(), layouts);
     let n_ctx = context_size(args, &model);

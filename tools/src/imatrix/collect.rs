@@ -14,7 +14,7 @@ use trine_formats::imatrix::{Form, Imatrix};
 
 use super::args::Args;
 use super::{COPY, read, save, summary};
-use crate::load::{ModelArgs, load};
+use crate::load::{ModelArgs, load_for_texts};
 use crate::provenance::Provenance;
 use crate::{inputs, interrupt, progress, signals, text};
 
@@ -38,7 +38,7 @@ pub fn run(
     let schedule = Schedule::new(args.ctx_size, args.batch_size, args.ubatch_size)?;
     let text = text::read_prompt(file)?;
     matrix.datasets.push(file.display().to_string());
-    let loaded = load(model)?;
+    let loaded = load_for_texts(model)?;
     inputs::spare(target, "-o")?;
     if args.ctx_size > loaded.weights().config().n_ctx_train {
         note!(

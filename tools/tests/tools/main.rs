@@ -8,6 +8,7 @@ mod anyprec_run;
 mod device;
 mod fairy2i;
 mod gptq;
+mod gpu;
 mod machine_code;
 mod migration;
 mod pages;

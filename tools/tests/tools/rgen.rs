@@ -118,6 +118,25 @@ fn logits_have_the_hashes_of_the_reference_however_they_are_computed() {
         let output = command.env("TRINE_PREFETCH", ahead).output().unwrap();
         assert_eq!(stdout(output), expected, "{ahead} bytes ahead");
     }
+    // A tokenizer that is not known is not needed.
+    for unknown in [
+        "tokenizer.ggml.model=str:none",
+        "tokenizer.ggml.model=str:gpt2,tokenizer.ggml.pre=str:gpt-17",
+    ] {
+        let changed = ["--override-kv", unknown];
+        let options = ["--tokens", array, "-n", "0", "--logits-sha256"];
+        assert_eq!(
+            text(&[&changed[..], &options].concat()),
+            expected,
+            "{unknown}"
+        );
+        let message = error(rgen(&changed).args(["-p", "Once", "-n", "1"]));
+        assert!(message.contains("tokenizer.ggml."), "{message}");
+        assert!(
+            message.ends_with("the model runs on token ids, not on texts"),
+            "{message}"
+        );
+    }
     // Generated tokens are evaluated too, but for the last one.
     let more = text(&[
         "--tokens",

@@ -80,7 +80,7 @@ impl Service {
     /// # Errors
     /// The model cannot be used, or not with these options.
     pub fn load(args: &Args, isolate: Arc<dyn Isolate>) -> Result<(Service, JoinHandle<()>)> {
-        let model = load::load(&args.model)?;
+        let model = load::load_for_texts(&args.model)?;
         let file = model.path().file_name().unwrap_or_default();
         let file = file.to_string_lossy().into_owned();
         let given = templates::given(

@@ -12,6 +12,7 @@ mod block32;
 mod half;
 mod k16;
 mod lanes;
+mod levels;
 mod q2_k;
 mod q3_k;
 mod q4_k;
@@ -67,6 +68,13 @@ pub(crate) fn layouts(ty: TypeId, isa: Isa) -> &'static [&'static Layout] {
         (Level::Avx2, TypeId::MXFP4) => list![avx2::block32::MXFP4_X16],
         (Level::Avx2, TypeId::F16) => list![half::F16_AVX2],
         (Level::Avx2, TypeId::BF16) => list![half::BF16_AVX2],
+        // These kernels are AVX2's on every processor.
+        (Level::Avx2 | Level::Avx512, TypeId::IQ2_XXS) => list![avx2::levels::IQ2_XXS],
+        (Level::Avx2 | Level::Avx512, TypeId::IQ2_XS) => list![avx2::levels::IQ2_XS],
+        (Level::Avx2 | Level::Avx512, TypeId::IQ2_S) => list![avx2::levels::IQ2_S],
+        (Level::Avx2 | Level::Avx512, TypeId::IQ3_XXS) => list![avx2::levels::IQ3_XXS],
+        (Level::Avx2 | Level::Avx512, TypeId::IQ3_S) => list![avx2::levels::IQ3_S],
+        (Level::Avx2 | Level::Avx512, TypeId::IQ4_XS) => list![avx2::levels::IQ4_XS],
         _ => list![],
     }
 }

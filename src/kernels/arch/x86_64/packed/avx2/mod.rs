@@ -32,6 +32,7 @@ macro_rules! by_tokens {
 pub(super) mod block32;
 pub(super) mod k16;
 mod lanes;
+pub(super) mod levels;
 pub(super) mod q4_k;
 pub(super) mod t2;
 

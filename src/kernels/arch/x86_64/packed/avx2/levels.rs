@@ -1,0 +1,406 @@
+//! The IQ2 and IQ3 types and IQ4_XS for AVX2: the bytes of [`levels`], eight rows at a time.
+//!
+//! A level is looked up with one shuffle. Levels of the IQ2 and IQ3 types are raised until none is negative, which is what
+//! `maddubs` wants of its first factor; what that adds to a row is the sums of the activations times the scales and is taken back
+//! before a block begins. IQ4_XS's levels are too wide for that: there the sign goes to the activations.
+
+use std::arch::x86_64::*;
+
+use trine_formats::types::{Part, TypeId, info};
+
+use super::super::super::grouped::GroupStep;
+use super::super::super::points;
+use super::super::k16::Acts;
+use super::super::levels::{self, Levels, SCALES, UNITS};
+use super::super::{check, prefetch};
+use super::lanes::{VECTORS, shuffle_dwords};
+use super::{broadcast, broadcast_float, halves, load, store};
+use crate::packed::k_quants::{BLOCK, Q8_K, ROWS};
+use crate::packed::{Encoding, Layout};
+
+/// Tokens of a call.
+const TILE: usize = 16;
+/// Arranged activations of a block: the quants, the sums of each 16 of them as i16, the scale.
+const SUMS: usize = BLOCK;
+const SCALE: usize = SUMS + 32;
+const ACT: usize = 320;
+
+const fn layout<C: Levels>() -> Layout {
+    Layout {
+        name: C::NAME,
+        dense: false,
+        rows: ROWS,
+        encoding: Encoding::Type(TypeId::Q8_K),
+        group_bytes: levels::group_bytes::<C>,
+        pack: levels::pack::<C>,
+        acts: "q8_k with sums",
+        act_bytes,
+        arrange,
+        multiply: multiply::<C>,
+        tile: TILE,
+        expansion: None,
+    }
+}
+
+pub(in super::super) static IQ2_XXS: Layout = layout::<points::Iq2Xxs>();
+pub(in super::super) static IQ2_XS: Layout = layout::<points::Iq2Xs>();
+pub(in super::super) static IQ2_S: Layout = layout::<points::Iq2S>();
+pub(in super::super) static IQ3_XXS: Layout = layout::<points::Iq3Xxs>();
+pub(in super::super) static IQ3_S: Layout = layout::<points::Iq3S>();
+pub(in super::super) static IQ4_XS: Layout = layout::<points::Iq4Xs>();
+
+/// An odd number of cache lines: rows of a tile then do not fall on the same few sets of the cache.
+fn act_bytes(n: usize) -> usize {
+    64 * (n / BLOCK * (ACT / 64) | 1)
+}
+
+fn arrange(act: &[u8], n: usize, out: &mut [u8]) {
+    assert_eq!(act.len(), n / BLOCK * Q8_K, "activation row");
+    for (act, out) in act
+        .as_chunks::<Q8_K>()
+        .0
+        .iter()
+        .zip(out.chunks_exact_mut(ACT))
+    {
+        out[..SUMS].copy_from_slice(&act[info::Q8_K.at(Part::Codes)..][..BLOCK]);
+        out[SUMS..SCALE].copy_from_slice(&act[info::Q8_K.at(Part::Sums)..][..32]);
+        out[SCALE..][..4].copy_from_slice(&act[info::Q8_K.at(Part::Scale)..][..4]);
+    }
+}
+
+fn multiply<C: Levels>(
+    group: &[u8],
+    acts: &[u8],
+    n: usize,
+    tokens: usize,
+    ahead: usize,
+    out: &mut [f32],
+) {
+    check(const { &layout::<C>() }, group, acts, n, tokens, out);
+    let stride = act_bytes(n);
+    for (acts, out) in acts.chunks(TILE * stride).zip(out.chunks_mut(TILE * ROWS)) {
+        let acts = Acts {
+            at: acts.as_ptr(),
+            blocks: n / BLOCK,
+            stride,
+        };
+        // SAFETY: `layouts` hands the layout out only for an `Isa` with these instructions; `check` has compared all
+        // lengths, and no portion has more than `TILE` tokens.
+        unsafe {
+            match out.len() / ROWS {
+                1 => tile::<C, 1>(group.as_ptr(), acts, ahead, out),
+                _ => tile::<C, TILE>(group.as_ptr(), acts, ahead, out),
+            }
+        }
+    }
+}
+
+/// How far levels are raised, 0 where they keep their sign.
+const fn excess<C: Levels>() -> i32 {
+    match C::STEP {
+        GroupStep::Each => 0,
+        _ => -(C::VALUES.0[0] as i32),
+    }
+}
+
+/// Products of four weights and activations that are added up in 16 bits before they meet their scale. A scale is of four
+/// such at least, and activations are -127 at least.
+const fn together<C: Levels>() -> usize {
+    let (values, count) = C::VALUES;
+    let largest = values[count - 1] as i32 + excess::<C>();
+    if 4 * 2 * largest * 127 <= i16::MAX as i32 {
+        4
+    } else {
+        1
+    }
+}
+
+/// The levels as they are looked up.
+const fn table<C: Levels>() -> [i8; 16] {
+    let mut raised = [0; 16];
+    let mut i = 0;
+    while i < C::VALUES.1 {
+        raised[i] = (C::VALUES.0[i] as i32 + excess::<C>()) as i8;
+        i += 1;
+    }
+    raised
+}
+
+/// The products of a group with up to `TOKENS` tokens.
+///
+/// # Safety
+/// The processor has AVX2 and F16C; the group and the activations of as many tokens as there is room for in `out` are
+/// readable.
+#[target_feature(enable = "avx2,f16c")]
+unsafe fn tile<C: Levels, const TOKENS: usize>(
+    w: *const u8,
+    acts: Acts,
+    ahead: usize,
+    out: &mut [f32],
+) {
+    let tokens = out.len() / ROWS;
+    let mut sums = [[_mm256_setzero_ps(); TOKENS]; VECTORS];
+    for b in 0..acts.blocks {
+        let acts = Acts {
+            at: acts.at.wrapping_add(ACT * b),
+            ..acts
+        };
+        for (v, sums) in sums.iter_mut().enumerate() {
+            // SAFETY: block b is there, of all activations too, as the caller says.
+            unsafe {
+                let block = w.add(C::BYTES_OF_GROUP * b);
+                if v == 0 {
+                    prefetch(block, C::BYTES_OF_GROUP, ahead);
+                }
+                let head = Head::new::<C>(block, v);
+                let units = block.add(C::CODES + 32 * v);
+                match C::STEP {
+                    GroupStep::Each => add_each::<C>(&head, units, acts, &mut sums[..tokens]),
+                    _ => add_block::<C, TOKENS>(&head, units, acts, &mut sums[..tokens]),
+                }
+            }
+        }
+    }
+    for (v, sums) in sums.iter().enumerate() {
+        for (sum, out) in sums.iter().zip(out.chunks_exact_mut(ROWS)) {
+            store(
+                &mut out[8 * v..],
+                _mm256_mul_ps(_mm256_set1_ps(C::LAST), *sum),
+            );
+        }
+    }
+}
+
+/// What a block's head says of eight rows.
+struct Head {
+    d: __m256,
+    /// The scales of the first and the second half of each unit, twice as i16.
+    scales: [[__m256i; 2]; UNITS],
+}
+
+impl Head {
+    /// Of vector v.
+    ///
+    /// # Safety
+    /// The processor has AVX2 and F16C; the block is readable.
+    #[inline]
+    #[target_feature(enable = "avx2,f16c")]
+    unsafe fn new<C: Levels>(block: *const u8, v: usize) -> Head {
+        let mut scales = [[_mm256_setzero_si256(); 2]; UNITS];
+        for (j, unit) in scales.iter_mut().enumerate() {
+            let (line, first) = match C::OF_16 {
+                true => (j / 2, 2 * (j % 2)),
+                false => (j / 4, j % 4),
+            };
+            // SAFETY: the caller's block has this line.
+            let bytes = unsafe { load(block.add(SCALES + 64 * line + 32 * v)) };
+            // The upper bytes of words, shifted down with their sign.
+            let twice = |byte: usize| {
+                let byte = byte as i8;
+                _mm256_srai_epi16::<8>(shuffle_dwords(bytes, [-1, byte, -1, byte]))
+            };
+            *unit = match C::OF_16 {
+                true => [twice(first), twice(first + 1)],
+                false => [twice(first); 2],
+            };
+        }
+        // SAFETY: a block begins with the d of 16 rows.
+        let d = unsafe { halves(block.add(16 * v)) };
+        Head { d, scales }
+    }
+}
+
+/// The levels of a unit, a dword of four weights of each row after the other.
+///
+/// # Safety
+/// The processor has AVX2; the eight rows of the unit's lines are readable.
+#[inline]
+#[target_feature(enable = "avx2")]
+unsafe fn levels_of<C: Levels>(unit: *const u8) -> [__m256i; 8] {
+    // SAFETY: the caller's unit has these lines.
+    let line = |i: usize| unsafe { load(unit.add(64 * i)) };
+    let codes = if C::UNIT_LINES == 4 {
+        let low = _mm256_set1_epi8(15);
+        let [a, b, c, d] = [0, 1, 2, 3].map(line);
+        let high = |line| _mm256_and_si256(_mm256_srli_epi16::<4>(line), low);
+        let low = |line| _mm256_and_si256(line, low);
+        [
+            low(a),
+            low(b),
+            low(c),
+            low(d),
+            high(a),
+            high(b),
+            high(c),
+            high(d),
+        ]
+    } else {
+        let three = _mm256_set1_epi8(7);
+        let upper = _mm256_set1_epi8(0xC0u8.cast_signed());
+        let [a, b, c] = [0, 1, 2].map(line);
+        let left = _mm256_or_si256(
+            _mm256_or_si256(
+                _mm256_and_si256(a, upper),
+                _mm256_srli_epi16::<2>(_mm256_and_si256(b, upper)),
+            ),
+            _mm256_srli_epi16::<4>(_mm256_and_si256(c, upper)),
+        );
+        let low = |line| _mm256_and_si256(line, three);
+        let middle = |line| _mm256_and_si256(_mm256_srli_epi16::<3>(line), three);
+        [
+            low(a),
+            low(b),
+            low(c),
+            middle(a),
+            middle(b),
+            middle(c),
+            low(_mm256_srli_epi16::<5>(left)),
+            low(_mm256_srli_epi16::<2>(left)),
+        ]
+    };
+    let table = const { table::<C>() };
+    // SAFETY: 16 bytes.
+    let table = _mm256_broadcastsi128_si256(unsafe { _mm_loadu_si128(table.as_ptr().cast()) });
+    codes.map(|codes| _mm256_shuffle_epi8(table, codes))
+}
+
+/// The float step of a block, `sum + d * isum` with all scales in the integer, for each token.
+///
+/// # Safety
+/// The processor has AVX2 and F16C; the units are readable, and the activations of the block for all `sums`.
+#[inline]
+#[target_feature(enable = "avx2,f16c")]
+unsafe fn add_block<C: Levels, const TOKENS: usize>(
+    head: &Head,
+    units: *const u8,
+    acts: Acts,
+    sums: &mut [__m256],
+) {
+    let tokens = sums.len();
+    let mut isums = [_mm256_setzero_si256(); TOKENS];
+    // SAFETY: as the caller says.
+    unsafe {
+        for (t, isum) in isums[..tokens].iter_mut().enumerate() {
+            *isum = raised_by::<C>(head, acts.at.add(acts.stride * t + SUMS));
+        }
+        for (j, scales) in head.scales.iter().enumerate() {
+            let levels = levels_of::<C>(units.add(64 * C::UNIT_LINES * j));
+            by_tokens!(t in tokens, T => {
+                let y = acts.at.add(acts.stride * t + 32 * j);
+                let isums = &mut isums[t..t + T];
+                add_unit::<C, T>(&levels, scales, y, acts.stride, isums);
+            });
+        }
+        for (t, (sum, isum)) in sums.iter_mut().zip(&isums).enumerate() {
+            let d = broadcast_float(acts.at.add(acts.stride * t + SCALE));
+            let product = _mm256_mul_ps(_mm256_mul_ps(head.d, d), _mm256_cvtepi32_ps(*isum));
+            *sum = _mm256_add_ps(*sum, product);
+        }
+    }
+}
+
+/// What a block's sum is too large by because levels are raised, negated.
+///
+/// # Safety
+/// The processor has AVX2; the sums of the activations are readable.
+#[inline]
+#[target_feature(enable = "avx2")]
+unsafe fn raised_by<C: Levels>(head: &Head, sums: *const u8) -> __m256i {
+    let mut all = _mm256_setzero_si256();
+    for (j, [first, second]) in head.scales.iter().enumerate() {
+        let scales = _mm256_blend_epi16::<0b1010_1010>(*first, *second);
+        // SAFETY: a dword has the two sums of a unit.
+        let pair = unsafe { broadcast(sums.add(4 * j)) };
+        all = _mm256_add_epi32(all, _mm256_madd_epi16(scales, pair));
+    }
+    _mm256_mullo_epi32(all, _mm256_set1_epi32(-excess::<C>()))
+}
+
+/// Adds a unit's products times scales to the integers of `T` tokens, whose activations are `stride` bytes apart.
+///
+/// # Safety
+/// The processor has AVX2; 32 activations of each token are readable.
+#[inline]
+#[target_feature(enable = "avx2")]
+unsafe fn add_unit<C: Levels, const T: usize>(
+    levels: &[__m256i; 8],
+    scales: &[__m256i; 2],
+    y: *const u8,
+    stride: usize,
+    isums: &mut [__m256i],
+) {
+    let together = const { together::<C>() };
+    let mut sums: [__m256i; T] = std::array::from_fn(|t| isums[t]);
+    for first in (0..8).step_by(together) {
+        let mut pairs = [_mm256_setzero_si256(); T];
+        for k in first..first + together {
+            for (t, pairs) in pairs.iter_mut().enumerate() {
+                // SAFETY: the caller's activations have eight dwords.
+                let y = unsafe { broadcast(y.add(stride * t + 4 * k)) };
+                let products = _mm256_maddubs_epi16(levels[k], y);
+                *pairs = match k - first {
+                    0 => products,
+                    _ => _mm256_add_epi16(*pairs, products),
+                };
+            }
+        }
+        for (sum, pairs) in sums.iter_mut().zip(pairs) {
+            *sum = _mm256_add_epi32(*sum, _mm256_madd_epi16(pairs, scales[first / 4]));
+        }
+    }
+    isums.copy_from_slice(&sums);
+}
+
+/// The float steps of a block, `sum + (d * scale) * isum` for each unit in turn, for each token.
+///
+/// # Safety
+/// As [`add_block`].
+#[inline]
+#[target_feature(enable = "avx2,f16c")]
+unsafe fn add_each<C: Levels>(head: &Head, units: *const u8, acts: Acts, sums: &mut [__m256]) {
+    let tokens = sums.len();
+    for (j, [scale, _]) in head.scales.iter().enumerate() {
+        let scale = _mm256_cvtepi32_ps(_mm256_srai_epi32::<16>(*scale));
+        // SAFETY: as the caller says.
+        unsafe {
+            let levels = levels_of::<C>(units.add(64 * C::UNIT_LINES * j));
+            let magnitudes = levels.map(|levels| _mm256_abs_epi8(levels));
+            by_tokens!(t in tokens, T => {
+                let of_tokens = acts.at.add(acts.stride * t);
+                let y = of_tokens.add(32 * j);
+                let isums: [_; T] = signed_unit(&levels, &magnitudes, y, acts.stride);
+                for (i, (sum, isum)) in sums[t..].iter_mut().zip(isums).enumerate() {
+                    let d = broadcast_float(of_tokens.add(acts.stride * i + SCALE));
+                    let d = _mm256_mul_ps(_mm256_mul_ps(head.d, d), scale);
+                    *sum = _mm256_add_ps(*sum, _mm256_mul_ps(d, _mm256_cvtepi32_ps(isum)));
+                }
+            });
+        }
+    }
+}
+
+/// The integers of a unit without its scale, for `T` tokens whose activations are `stride` bytes apart.
+///
+/// # Safety
+/// The processor has AVX2; 32 activations of each token are readable.
+#[inline]
+#[target_feature(enable = "avx2")]
+unsafe fn signed_unit<const T: usize>(
+    levels: &[__m256i; 8],
+    magnitudes: &[__m256i; 8],
+    y: *const u8,
+    stride: usize,
+) -> [__m256i; T] {
+    let mut sums = [_mm256_setzero_si256(); T];
+    for (k, (levels, magnitudes)) in levels.iter().zip(magnitudes).enumerate() {
+        for (t, sum) in sums.iter_mut().enumerate() {
+            // SAFETY: the caller's activations have eight dwords.
+            let y = unsafe { broadcast(y.add(stride * t + 4 * k)) };
+            // At most 2 * 127 * 127 in magnitude, which fits 16 bits.
+            let pairs = _mm256_maddubs_epi16(*magnitudes, _mm256_sign_epi8(y, *levels));
+            let fours = _mm256_madd_epi16(pairs, _mm256_set1_epi16(1));
+            *sum = _mm256_add_epi32(*sum, fours);
+        }
+    }
+    sums
+}

@@ -12,16 +12,17 @@ pub mod files;
 pub mod ggml;
 pub mod gguf_py;
 pub mod golden;
+pub mod gpu;
 pub mod inputs;
 pub mod models;
 pub mod oracle;
 pub mod programs;
-pub mod ptx;
 pub mod samples;
 pub mod targets;
 
 use std::fmt;
 
+pub use trine_ptx as ptx;
 use trine_testkit::skipped;
 pub use trine_testkit::{is_long, root, rounds, testdata};
 

@@ -4,13 +4,14 @@
 //! `testdata/hostile`.
 
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use trine::Isa;
 use trine::chat::{ChatTemplate, Message};
 use trine::convert::{Options, plan};
 use trine::eval::base_file::BaseReader;
 use trine::eval::kld::log_ppl_base;
+use trine::grammar::{Grammar, Vocabulary};
 use trine::model::{LoadOptions, Model};
 use trine::pool::Pool;
 use trine::step::{Session, SessionOptions};
@@ -252,6 +253,33 @@ pub fn template_answer(data: &[u8]) {
     trine::chat::answer(data);
 }
 
+/// A grammar in GBNF, and the first tokens that fit it.
+pub fn gbnf(data: &[u8]) {
+    static VOCABULARY: LazyLock<(Vocabulary, u32)> = LazyLock::new(|| {
+        let file = trine::open_file(trine_testkit::trilm(), true).expect("a bundled model");
+        let tokenizer = Tokenizer::from_metadata(file.meta()).expect("its tokenizer");
+        let vocabulary = Vocabulary::new(&tokenizer).expect("its tokens");
+        (vocabulary, tokenizer.n_vocab() as u32)
+    });
+    let (vocabulary, tokens) = &*VOCABULARY;
+    let source = String::from_utf8_lossy(data);
+    match Grammar::gbnf(vocabulary, &source) {
+        Ok(grammar) => {
+            let mut matcher = grammar.matcher();
+            for _ in 0..4 {
+                let Ok(allowed) = matcher.allowed() else {
+                    return;
+                };
+                let first = (0..*tokens).find(|&id| allowed.token(id));
+                if first.is_none_or(|id| matcher.accept(id).is_err()) {
+                    return;
+                }
+            }
+        }
+        Err(e) => assert_message(&e),
+    }
+}
+
 /// A folder of a sound checkpoint in which `name` holds `data` is converted, as far as it goes without writing.
 fn checkpoint_with(name: &str, data: &[u8]) {
     let dir = trine_testkit::folder();
@@ -321,13 +349,14 @@ pub fn base_file(data: &[u8]) {
 }
 
 /// All targets on other files than GGUF, by name.
-pub const OTHERS: [(&str, Target); 6] = [
+pub const OTHERS: [(&str, Target); 7] = [
     ("config_json", config_json),
     ("tokenizer_json", tokenizer_json),
     ("sentence_piece", sentence_piece),
     ("safetensors_header", safetensors_header),
     ("base_file", base_file),
     ("template_answer", template_answer),
+    ("gbnf", gbnf),
 ];
 
 /// Damages a valid file field by field as `data` says, three bytes an edit, and gives it to all file

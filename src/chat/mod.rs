@@ -11,6 +11,7 @@
 
 mod elsewhere;
 mod json;
+mod named;
 mod protect;
 mod run;
 mod strftime;
@@ -198,6 +199,16 @@ impl ChatTemplate {
     /// The text is not a template.
     pub fn new(source: &str, tokenizer: &Tokenizer) -> Result<ChatTemplate, ChatError> {
         ChatTemplate::of(source, tokenizer, None)
+    }
+
+    /// The text of the template that llama.cpp knows by a name, such as `chatml`; `None` where there is none.
+    pub fn named(name: &str) -> Option<String> {
+        named::named(name)
+    }
+
+    /// The names that [`ChatTemplate::named`] knows, in the order of the alphabet.
+    pub fn names() -> impl Iterator<Item = &'static str> {
+        named::names()
     }
 
     /// A template that is never run in this process, whatever it holds.

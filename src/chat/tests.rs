@@ -2,7 +2,7 @@
 
 use trine_formats::gguf::{Array, Metadata, StrArray, Value};
 
-use super::{ChatError, ChatTemplate, Message, RenderOptions};
+use super::{ChatError, ChatTemplate, Message, RenderOptions, Role};
 use crate::tokenizer::Tokenizer;
 
 fn render(source: &str, messages: &[Message]) -> Result<String, ChatError> {
@@ -42,6 +42,34 @@ fn renders_what_jinja_renders() {
         ),
     ] {
         assert_eq!(render(source, &talk).unwrap(), expected, "{source}");
+    }
+}
+
+/// Expected: what llama.cpp's own `llama_chat_apply_template` makes of them; see `testdata/chat-templates/README.md`.
+#[test]
+fn named_templates_write_what_llama_cpp_writes() {
+    let recorded = trine_testkit::golden::json("chat-templates/names.json");
+    let message = |m: &serde_json::Value| {
+        let role = Role::from_name(m[0].as_str().unwrap()).unwrap();
+        Message::new(role, m[1].as_str().unwrap())
+    };
+    let talks = recorded["talks"].as_array().unwrap().iter();
+    let talks: Vec<Vec<Message>> = talks
+        .map(|talk| talk.as_array().unwrap().iter().map(message).collect())
+        .collect();
+    let texts = recorded["texts"].as_object().unwrap();
+    assert!(ChatTemplate::names().eq(texts.keys().map(String::as_str)));
+    for (name, of_talks) in texts {
+        let source = ChatTemplate::named(name).unwrap();
+        let template = ChatTemplate::with_tokens(&source, String::new(), String::new(), None);
+        let template = template.unwrap_or_else(|e| panic!("{name}: {e}"));
+        for (t, talk) in talks.iter().enumerate() {
+            for (i, answer) in [false, true].into_iter().enumerate() {
+                let expected = of_talks[t][i].as_str().unwrap();
+                let text = template.render(talk, answer);
+                assert_eq!(text.unwrap(), expected, "{name}, talk {t}, answer {answer}");
+            }
+        }
     }
 }
 

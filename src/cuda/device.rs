@@ -32,7 +32,7 @@ impl<B> Copy for Argument<'_, B> {}
 /// A GPU, or what stands for one.
 pub trait Device {
     /// A range of its memory, at least 256 bytes aligned. Dropping it gives the memory back.
-    type Buffer;
+    type Buffer: Send + Sync;
     /// Why something could not be done, in one line.
     type Error: Error + Send + Sync + 'static;
 
@@ -61,6 +61,18 @@ pub trait Device {
     fn upload(&mut self, to: &mut Self::Buffer, at: usize, bytes: &[u8])
     -> Result<(), Self::Error>;
 
+    /// Copies `bytes` bytes of a buffer of [`Device::allocate`] from byte `from` on to those from byte `to` on, which are others.
+    ///
+    /// # Errors
+    /// They end behind its end or overlap, or the device has failed.
+    fn copy(
+        &mut self,
+        within: &mut Self::Buffer,
+        from: usize,
+        to: usize,
+        bytes: usize,
+    ) -> Result<(), Self::Error>;
+
     /// Starts a kernel with arguments in its order, each as large as the kernel's own.
     ///
     /// Kernels read and write no byte beyond what the plans of this crate hand them. That is a promise of the plans: a driver
@@ -84,4 +96,10 @@ pub trait Device {
         at: usize,
         bytes: &mut [u8],
     ) -> Result<(), Self::Error>;
+
+    /// Waits for all that was started.
+    ///
+    /// # Errors
+    /// Something that was started has failed.
+    fn wait(&mut self) -> Result<(), Self::Error>;
 }

@@ -7,7 +7,7 @@
 //! alone, and sums meet in an order that is written down (`kernels/half.cu`).
 
 use crate::plan::{Launch, PlanError};
-use crate::ptx::HALF;
+use crate::ptx::{HALF, SPARSE};
 
 /// Rows and columns of a tile.
 const TILE: usize = 128;
@@ -134,6 +134,76 @@ pub fn product(
         workspace,
         tickets,
         group: group as u32,
+    })
+}
+
+/// Rows, columns and tokens of a block of threads where two of four weights are there.
+const SPARSE_TILE: [usize; 3] = [32, 64, 32];
+/// Warps that share the tiles of a slice.
+const SPARSE_WARPS: usize = 8;
+
+/// [`slices`] where two of four weights are there. Every warp has a tile of each.
+pub fn sparse_slices(rows: usize, columns: usize) -> usize {
+    let [tall, wide, _] = SPARSE_TILE;
+    let (tiles, wide) = (rows.div_ceil(tall), columns.div_ceil(wide).max(1));
+    let wanted = ENOUGH_BLOCKS.div_ceil(wide);
+    wanted.min(tiles / SPARSE_WARPS).clamp(1, MOST_SLICES)
+}
+
+/// The plan of a product with weights of which two of four along k are there, as [`crate::pack::sparse::pack`] lays them out. Scales are
+/// those of groups of `group` rows, a multiple of 32, in the order of columns; `rows` for one of each column.
+///
+/// # Errors
+/// A shape that is empty, larger than a grid or not whole tiles of 32 rows and 64 columns; groups that are not whole tiles.
+pub fn sparse_product(
+    group: usize,
+    (rows, columns, tokens): (usize, usize, usize),
+) -> Result<Plan, PlanError> {
+    let [tall, wide, most] = SPARSE_TILE;
+    if rows == 0 || columns == 0 || tokens == 0 {
+        return Err(PlanError::Empty);
+    }
+    let too_large = || PlanError::TooLarge {
+        rows,
+        columns,
+        tokens,
+    };
+    const MOST: usize = i32::MAX as usize - 2 * TILE;
+    let pieces = tokens.div_ceil(most);
+    let whole = rows.is_multiple_of(tall) && columns.is_multiple_of(wide);
+    if rows > MOST || columns > MOST || pieces > MOST_BLOCKS || !whole {
+        return Err(too_large());
+    }
+    if group == 0 || !group.is_multiple_of(tall) {
+        return Err(PlanError::Group { rows: group });
+    }
+    let slices = sparse_slices(rows, columns);
+    let eights = match tokens {
+        ..=8 => 8,
+        9..=16 => 16,
+        _ => 32,
+    };
+    let (workspace, tickets) = match slices {
+        1 => (0, 0),
+        _ => (
+            (4 * slices)
+                .checked_mul(tokens)
+                .and_then(|n| n.checked_mul(columns))
+                .ok_or_else(too_large)?,
+            columns / wide * pieces,
+        ),
+    };
+    Ok(Plan {
+        launch: Launch {
+            module: SPARSE,
+            kernel: format!("sparse_{eights}"),
+            blocks: [(columns / wide) as u32, pieces as u32, slices as u32],
+            threads: THREADS,
+            shared: 0,
+        },
+        workspace,
+        tickets,
+        group: (group / tall) as u32,
     })
 }
 

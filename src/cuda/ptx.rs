@@ -19,6 +19,22 @@ pub struct Text {
     pub text: &'static str,
 }
 
+impl Text {
+    /// Bytes of each argument of a kernel, in order, as the text declares them; `None` where it has no such kernel.
+    pub fn arguments(&self, kernel: &str) -> Option<Vec<usize>> {
+        let entry = format!(".entry {kernel}(");
+        let (_, rest) = self.text.split_once(&entry)?;
+        let (list, _) = rest.split_once(')')?;
+        let types = list.split(".param").skip(1);
+        let sizes = types.map(|ty| match ty.split_whitespace().next()? {
+            ".u64" => Some(8),
+            ".u32" | ".f32" => Some(4),
+            _ => None,
+        });
+        sizes.collect()
+    }
+}
+
 /// The text of a name.
 macro_rules! text {
     ($name:literal) => {
@@ -44,6 +60,9 @@ pub const TERNARY: Text = text!("ternary");
 /// Products of K-quants and of half floats.
 pub const CHAINS: Text = text!("chains");
 
+/// Products of activations in half precision with weights of which two of four are there.
+pub const SPARSE: Text = text!("sparse");
+
 /// Rows of tables, decoded.
 pub const EMBED: Text = text!("embed");
 
@@ -65,8 +84,8 @@ pub const EXACT: [Text; 9] = [
 ];
 
 /// All of them, by name.
-pub const ALL: [Text; 10] = [
-    ATTENTION, CHAINS, DECODE, EMBED, GATE, HALF, NORM, PREFILL, QUANTIZE, TERNARY,
+pub const ALL: [Text; 11] = [
+    ATTENTION, CHAINS, DECODE, EMBED, GATE, HALF, NORM, PREFILL, QUANTIZE, SPARSE, TERNARY,
 ];
 
 /// What they were made of and by what, and what each kernel takes of a multiprocessor.

@@ -1,7 +1,7 @@
 //! A conversation with a model that was made for one.
 
 use super::{Chunk, Context, ContextOptions, End, GenerateError, GenerateOptions, Generation};
-use crate::chat::{ChatTemplate, Message, Role};
+use crate::chat::{ChatTemplate, Message, RenderOptions, Role};
 use crate::handle::Model;
 
 /// A conversation.
@@ -29,6 +29,8 @@ pub struct Chat {
     template: ChatTemplate,
     options: GenerateOptions,
     messages: Vec<Message>,
+    /// What the template gets beside the messages.
+    beside: RenderOptions,
 }
 
 impl Model {
@@ -52,7 +54,17 @@ impl Chat {
             template,
             options,
             messages: Vec::new(),
+            beside: RenderOptions {
+                answer: true,
+                ..RenderOptions::default()
+            },
         }
+    }
+
+    /// Sets variables that the template knows, such as `enable_thinking`, for all answers from now on. None of
+    /// [`RenderOptions::OWN`] may be among them.
+    pub fn set_variables(&mut self, variables: serde_json::Map<String, serde_json::Value>) {
+        self.beside.variables = variables;
     }
 
     /// Adds a message without asking for an answer: what the model is told before the conversation, or a conversation
@@ -98,7 +110,7 @@ impl Chat {
         let model = self.context.model();
         let tokens = self
             .template
-            .encode(model.tokenizer(), &self.messages, true)?;
+            .encode_with(model.tokenizer(), &self.messages, &self.beside)?;
         let answer = self.options.max_tokens != Some(0);
         self.context.check_room(tokens.len(), answer)?;
         Ok(tokens)

@@ -6,7 +6,7 @@ use super::drafts::Drafts;
 use super::speculate::Speculator;
 use super::{Chooser, ContextOptions, GenerateError, GenerateOptions, Prompt, Stats};
 use crate::handle::Model;
-use crate::step::{Session, SessionOptions};
+use crate::step::{EvalError, Session, SessionOptions};
 
 /// Room that a prompt leaves in the context, as in llama.cpp.
 const RESERVE: usize = 4;
@@ -140,9 +140,10 @@ impl Context {
     ///
     /// # Errors
     /// The model does not have a width, drafts would not be narrower than the text, a sampler cannot follow its
-    /// options, a stop string is empty. Nothing has changed then.
+    /// options, a stop string is empty, a GPU has no room. Nothing has changed then.
     pub fn prepare(&mut self, options: &GenerateOptions) -> Result<(), GenerateError> {
         options.check()?;
+        self.session.prepare().map_err(EvalError::Step)?;
         self.drafts.forget(&mut self.session);
         let before = self.session.bits();
         if let Some(bits) = options.bits {

@@ -36,12 +36,18 @@ struct State {
     held: usize,
     /// Memory of pages that are not held any more.
     spare: Vec<Memory>,
+    /// Numbers of pages that are not held any more.
+    numbers: Vec<u32>,
+    /// The first number that no page has had.
+    unused: u32,
 }
 
 /// A page. Who holds the only reference may write.
 pub(super) struct Page {
     /// Taken when the page goes.
     memory: Option<Memory>,
+    /// Its number among the pages that are held, below the budget: where a device keeps what it has of the page.
+    number: u32,
     home: PagePool,
 }
 
@@ -78,7 +84,7 @@ impl PagePool {
 
     /// `n` pages with anything in them, all or none.
     pub(super) fn take(&self, n: usize) -> Result<Vec<Arc<Page>>, OutOfPages> {
-        let spare = {
+        let (spare, numbers) = {
             let mut state = self.state();
             let free = self.0.budget - state.held;
             if n > free {
@@ -91,17 +97,26 @@ impl PagePool {
             }
             state.held += n;
             let kept = state.spare.len().saturating_sub(n);
-            state.spare.split_off(kept)
+            let spare = state.spare.split_off(kept);
+            let again = state.numbers.len().saturating_sub(n);
+            let mut numbers = state.numbers.split_off(again);
+            while numbers.len() < n {
+                numbers.push(state.unused);
+                state.unused += 1;
+            }
+            (spare, numbers)
         };
         let fresh = n - spare.len();
         let fresh = (0..fresh).map(|_| Memory::new(&self.0.layout));
-        let page = |memory| {
+        let page = |(memory, number)| {
             Arc::new(Page {
                 memory: Some(memory),
+                number,
                 home: self.clone(),
             })
         };
-        Ok(spare.into_iter().chain(fresh).map(page).collect())
+        let memories = spare.into_iter().chain(fresh);
+        Ok(memories.zip(numbers).map(page).collect())
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -110,6 +125,11 @@ impl PagePool {
 }
 
 impl Page {
+    /// Its number.
+    pub fn number(&self) -> u32 {
+        self.number
+    }
+
     /// To read.
     pub fn memory(&self) -> &Memory {
         self.memory
@@ -146,6 +166,7 @@ impl Drop for Page {
     fn drop(&mut self) {
         let mut state = self.home.state();
         state.held -= 1;
+        state.numbers.push(self.number);
         state.spare.extend(self.memory.take());
     }
 }

@@ -29,8 +29,10 @@ const MOST_POSITIONS: usize = 128;
 /// Keys and values of other types have the layout of [`super::encoded`] within a layer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PageLayout {
-    /// Layers that attend.
+    /// Layers that attend, and whose keys and values are here.
     pub n_layer: usize,
+    /// Layers whose keys and values a device keeps under the numbers of the pages.
+    pub elsewhere: usize,
     /// KV heads of a layer.
     pub n_head: usize,
     /// Elements of a key, and of a query head.
@@ -52,6 +54,7 @@ impl PageLayout {
     pub fn new(n_layer: usize, n_head: usize, [key, value]: [usize; 2]) -> PageLayout {
         let layout = PageLayout {
             n_layer,
+            elsewhere: 0,
             n_head,
             head_dim: key,
             value_dim: value,
@@ -73,6 +76,17 @@ impl PageLayout {
         layout.fitted()
     }
 
+    /// The same where a device keeps the last `layers` of the layers.
+    pub fn with_elsewhere(self, layers: usize) -> PageLayout {
+        let all = self.n_layer + self.elsewhere;
+        let elsewhere = layers.min(all);
+        PageLayout {
+            n_layer: all - elsewhere,
+            elsewhere,
+            ..self
+        }
+    }
+
     fn fitted(self) -> PageLayout {
         let mut layout = PageLayout {
             positions: MOST_POSITIONS,
@@ -92,9 +106,11 @@ impl PageLayout {
         }
     }
 
-    /// Bytes of a page; one of a model without attention counts as a line, so that budgets of bytes have pages for it.
+    /// Bytes of a page, those on a device included; one of a model without attention counts as a line, so that budgets of bytes have pages for it.
     pub fn bytes(&self) -> usize {
-        let bytes = self.lines() * size_of::<Line>() + self.encoded_bytes();
+        let here = self.lines() * size_of::<Line>() + self.encoded_bytes();
+        let head = self.positions * (self.head_dim + self.value_dim) * size_of::<u16>();
+        let bytes = here + self.elsewhere * self.n_head * head;
         bytes.max(size_of::<Line>())
     }
 

@@ -14,6 +14,7 @@ use std::io::{self, Read, Write};
 use std::sync::Arc;
 
 use super::budget::PagePool;
+use super::page::PageLayout;
 use super::sequence::{PageRef, Sequence};
 
 impl Sequence {
@@ -23,6 +24,7 @@ impl Sequence {
     /// What cannot be written.
     pub fn write(&self, out: &mut dyn Write) -> io::Result<()> {
         let layout = self.layout();
+        here(layout)?;
         for (i, page) in self.pages.iter().enumerate() {
             let positions = (self.len() - i * layout.positions).min(layout.positions);
             page.memory().write(layout, positions, out)?;
@@ -35,6 +37,17 @@ impl Sequence {
     }
 }
 
+/// Whether all keys and values are in this memory.
+fn here(layout: &PageLayout) -> io::Result<()> {
+    match layout.elsewhere {
+        0 => Ok(()),
+        _ => Err(io::Error::new(
+            io::ErrorKind::Unsupported,
+            "keys and values on a GPU are not saved; use --device cpu",
+        )),
+    }
+}
+
 impl PagePool {
     /// A sequence of `len` positions from what [`Sequence::write`] wrote.
     ///
@@ -42,6 +55,7 @@ impl PagePool {
     /// What cannot be read; the budget is spent, which is an error of the kind `OutOfMemory`.
     pub fn read_sequence(&self, len: usize, from: &mut dyn Read) -> io::Result<Sequence> {
         let layout = *self.layout();
+        here(&layout)?;
         let pages = self.take(len.div_ceil(layout.positions));
         let mut pages = pages.map_err(|e| io::Error::new(io::ErrorKind::OutOfMemory, e))?;
         for (i, page) in pages.iter_mut().enumerate() {

@@ -19,6 +19,8 @@ pub struct Sequence {
     len: usize,
     /// The recurrent state after the last position; zeros until it is written first.
     pub(super) state: Option<Arc<Vec<f32>>>,
+    /// Which of the pages is a copy, and of what, until a device has copied what it has of that too.
+    copied: Option<(usize, Arc<Page>)>,
     placement: Placement,
 }
 
@@ -62,6 +64,7 @@ impl PagePool {
             pages: pages.into_iter().map(|page| page.0).collect(),
             len,
             state: None,
+            copied: None,
             placement: Placement::default(),
         }
     }
@@ -125,11 +128,13 @@ impl Sequence {
         let pages = &self.pages[..len.div_ceil(self.layout().positions)];
         let mut placement = self.placement.clone();
         placement.truncate(len);
+        let copied = self.copied.clone();
         Sequence {
             home: self.home.clone(),
             pages: pages.to_vec(),
             len,
             state: self.state.clone().filter(|_| len > 0),
+            copied: copied.filter(|(at, _)| *at < pages.len()),
             placement,
         }
     }
@@ -144,8 +149,7 @@ impl Sequence {
     /// that are left.
     pub fn truncate(&mut self, len: usize) -> usize {
         self.len = self.kept(len);
-        self.pages
-            .truncate(self.len.div_ceil(self.layout().positions));
+        self.release_reserved();
         self.state = self.state.take().filter(|_| self.len > 0);
         self.placement.truncate(self.len);
         self.len
@@ -163,8 +167,7 @@ impl Sequence {
     pub fn restore(&mut self, mark: Mark) {
         self.len = mark.len;
         self.state = mark.state;
-        self.pages
-            .truncate(self.len.div_ceil(self.layout().positions));
+        self.release_reserved();
     }
 
     /// The recurrent state, to go on with it; what others hold too is copied first.
@@ -206,22 +209,39 @@ impl Sequence {
             if let Some(mut page) = fresh.pop() {
                 let own = Arc::get_mut(&mut page).expect("the pool gave it to nobody else");
                 own.copy_beginning(&self.pages[at], filled);
-                self.pages[at] = page;
+                let before = std::mem::replace(&mut self.pages[at], page);
+                // A copy that a device does not have yet is no page to copy there: the first one still is.
+                let source = self.copied.take().map_or(before, |(_, page)| page);
+                self.copied = (self.layout().elsewhere > 0).then_some((at, source));
             }
         }
         self.pages.append(&mut fresh);
         Ok(())
     }
 
+    /// The numbers of its pages, those that are reserved included.
+    pub fn page_numbers(&self) -> Vec<u32> {
+        self.pages.iter().map(|page| page.number()).collect()
+    }
+
+    /// The numbers of a page and of its copy, which the last [`Sequence::reserve`] put in its place, where a device still has to copy
+    /// what it has of the one into the other. The page is kept until [`Sequence::advance`].
+    pub fn copied_page(&self) -> Option<(u32, u32)> {
+        let (at, from) = self.copied.as_ref()?;
+        Some((from.number(), self.pages.get(*at)?.number()))
+    }
+
     /// Lets go of pages beyond the last position.
     pub fn release_reserved(&mut self) {
-        self.pages
-            .truncate(self.len.div_ceil(self.layout().positions));
+        let pages = self.len.div_ceil(self.layout().positions);
+        self.pages.truncate(pages);
+        self.copied = self.copied.take().filter(|(at, _)| *at < pages);
     }
 
     /// Counts `more` positions that were reserved and stored.
     pub fn advance(&mut self, more: usize) {
         self.len += more;
+        self.copied = None;
         debug_assert!(self.len <= self.pages.len() * self.layout().positions);
     }
 

@@ -7,6 +7,7 @@ use crate::kernels::Isa;
 
 const LAYOUT: PageLayout = PageLayout {
     n_layer: 2,
+    elsewhere: 0,
     n_head: 3,
     head_dim: 8,
     value_dim: 8,

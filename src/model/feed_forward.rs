@@ -9,6 +9,7 @@ use super::load::Loader;
 use super::pass::Pass;
 use super::recording::{Recording, missing, refuse};
 use crate::kernels::Floats;
+use crate::kernels::elements::gelu_table;
 use crate::math::expf;
 use crate::ops;
 use crate::ops::activation::{Activation, sigmoid};
@@ -198,22 +199,31 @@ impl Dense {
         } = self;
         refuse(&[(divisors.is_some(), "divisors of activations")])?;
         let function = match activation {
-            Activation::Silu => Gate::Silu,
-            Activation::Relu => Gate::Relu,
-            Activation::SquaredRelu => Gate::SquaredRelu,
+            Activation::Silu => Some(Gate::Silu),
+            Activation::Relu => Some(Gate::Relu),
+            Activation::SquaredRelu => Some(Gate::SquaredRelu),
+            Activation::Gelu => None,
             other => return missing(format!("the activation {other:?}")),
+        };
+        // What has no function is GELU, which is looked up.
+        let apply = |gate, up, gpu: &mut Recording<'a>| match function {
+            Some(function) => {
+                gpu.recorder.gate(function, gate, up);
+                Ok(())
+            }
+            None => gpu.recorder.gelu(gelu_table(), gate, up),
         };
         let y = match up {
             Up::Gated(both) => {
                 let [gate, up] = &**both;
                 let gate = gate.record_bias_first(x, gpu)?;
                 let up = up.record_bias_first(x, gpu)?;
-                gpu.recorder.gate(function, gate, Some(up));
+                apply(gate, Some(up), gpu)?;
                 gate
             }
             Up::Plain(up) => {
                 let y = up.record_bias_first(x, gpu)?;
-                gpu.recorder.gate(function, y, None);
+                apply(y, None, gpu)?;
                 y
             }
         };

@@ -18,7 +18,7 @@ const LOGITS_AT_ONCE: usize = 32;
 pub struct Cancelled;
 
 impl Model {
-    /// Runs all blocks over one pass, whose `tokens` are those of the rows of `parts`; the residual stream,
+    /// Runs all blocks that are not on a GPU over one pass, whose `tokens` are those of the rows of `parts`; the residual stream,
     /// `[tokens][n_embd]`. Keys and values are stored; the sequences' lengths are the caller's to advance.
     ///
     /// Runs on the current pool.
@@ -39,7 +39,8 @@ impl Model {
         if let Some(cycles) = self.inner.config.cycles {
             return self.inner.cycle(x, cycles, &mut pass);
         }
-        for (number, block) in self.inner.blocks.iter().enumerate() {
+        let blocks = &self.inner.blocks[..self.inner.here()];
+        for (number, block) in blocks.iter().enumerate() {
             if pass.is_cancelled() {
                 return Err(Cancelled);
             }
@@ -55,6 +56,11 @@ impl Model {
     /// The hidden states of the rows of `x`: the residual stream behind the last norm, which the logits are made of.
     pub(crate) fn hidden(&self, x: &[f32]) -> Floats {
         self.inner.output_norm.apply(self.inner.isa, x)
+    }
+
+    /// Bounds logits that were computed elsewhere, where the model has a bound.
+    pub(crate) fn bound(&self, logits: &mut [f32]) {
+        self.inner.bound(logits);
     }
 
     /// Calls `sink` with the number and the logits of every row of `x`, in order.
@@ -127,6 +133,15 @@ impl Inner {
         x
     }
 
+    /// The last step of logits.
+    fn bound(&self, logits: &mut [f32]) {
+        if let Some(cap) = self.config.final_softcap {
+            logits
+                .iter_mut()
+                .for_each(|v| *v = tanhf(*v * (1.0 / cap)) * cap);
+        }
+    }
+
     fn logits(&self, x: &[f32], options: &PassOptions, sink: &mut dyn FnMut(usize, &[f32])) {
         let n = self.config.n_embd;
         for (block, x) in x.chunks(LOGITS_AT_ONCE * n).enumerate() {
@@ -141,11 +156,7 @@ impl Inner {
             if let Some(scale) = self.config.logit_scale {
                 ops::scale(&mut logits, scale);
             }
-            if let Some(cap) = self.config.final_softcap {
-                logits
-                    .iter_mut()
-                    .for_each(|v| *v = tanhf(*v * (1.0 / cap)) * cap);
-            }
+            self.bound(&mut logits);
             for (i, row) in logits.chunks_exact(self.config.n_vocab).enumerate() {
                 sink(block * LOGITS_AT_ONCE + i, row);
             }

@@ -12,6 +12,7 @@ mod linear;
 mod load;
 mod lora;
 mod mixer;
+mod offload;
 mod pass;
 mod path;
 mod program;
@@ -39,9 +40,11 @@ pub use control::Control;
 pub use forward::Cancelled;
 pub use layouts::Layouts;
 pub use lora::Adapter;
+pub use offload::Offload;
+pub(crate) use offload::Offloaded;
 pub use pass::PassOptions;
 pub use path::NumberPath;
-pub use program::{Angles, Recorded};
+pub use recording::{Angles, Recorded, Start};
 
 /// Problems that a message spells out. One mistake, such as a wrong width, shows in every tensor of a
 /// model, and a line of a thousand of them tells less than its start.
@@ -90,6 +93,9 @@ pub enum ModelError {
         "number path i8 is for models with widely linear matrices (architecture fairy2i), and this one is of architecture '{0}'"
     )]
     NumberPath(&'static str),
+    /// The number path is for GPUs.
+    #[error("number path fast is for layers on a GPU: --device cuda runs the model on one")]
+    NoGpu,
     /// An any-precision file that is damaged, or ends before its first width.
     #[error(transparent)]
     AnyPrecision(#[from] AnyPrecError),
@@ -106,6 +112,9 @@ pub enum ModelError {
     /// Keys or values that cannot be kept in a type.
     #[error("{0}")]
     Cache(String),
+    /// What a GPU is to run and cannot.
+    #[error("{0}; --device cpu needs no GPU, and -ngl leaves the first layers on the processor")]
+    Offload(String),
     /// A file of low-rank weights or directions that is none, or none for this model.
     #[error("adapter {path}: {what}", path = .path.display())]
     Adapter {
@@ -147,6 +156,8 @@ pub struct LoadOptions {
     pub control: Control,
     /// The types of keys and values. They decide the bits of the result.
     pub cache: CacheTypes,
+    /// The GPU that runs the last layers. Changes no bit.
+    pub offload: Option<Offload>,
 }
 
 impl Default for LoadOptions {
@@ -159,6 +170,7 @@ impl Default for LoadOptions {
             adapters: Vec::new(),
             control: Control::default(),
             cache: CacheTypes::default(),
+            offload: None,
         }
     }
 }
@@ -200,6 +212,10 @@ struct Inner {
     directions: Vec<Vec<f32>>,
     /// Of the global and the window layers: in contexts as long as those of the training, and in longer ones.
     ropes: [[Rope; 2]; 2],
+    /// The GPU that runs the last layers, at least the logits.
+    offload: Option<Offload>,
+    /// Whether products there are those of [`NumberPath::Fast`].
+    halves: bool,
 }
 
 /// Contexts are counted in steps of so many positions.
@@ -228,6 +244,10 @@ impl Model {
             }
             false => None,
         };
+        let layers = options.offload.as_ref().map_or(0, |o| o.layers);
+        if options.number_path == NumberPath::Fast && layers == 0 {
+            return Err(ModelError::NoGpu);
+        }
         let special = load::Special {
             anyprec: anyprec.as_ref(),
             widely,
@@ -285,10 +305,14 @@ impl Model {
             added: added.map(Adapter::path).collect(),
             directions,
             ropes,
+            offload: options.offload.clone().filter(|_| layers > 0),
+            halves: options.number_path == NumberPath::Fast,
         };
-        Ok(Model {
+        let model = Model {
             inner: Arc::new(inner),
-        })
+        };
+        model.check_offload()?;
+        Ok(model)
     }
 
     /// The checked configuration.
@@ -361,6 +385,7 @@ impl Model {
         PageLayout::new(c.mixing.attending(), heads, [c.head_dim, c.value_dim])
             .with_types(self.inner.cache, c.turns_quantized())
             .with_state(c.mixing.state())
+            .with_elsewhere(c.mixing.attending() - c.mixing.cache(self.inner.here()))
     }
 
     /// The positions that a sequence can have at most, where the model has a vector for each.

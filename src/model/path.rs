@@ -15,6 +15,10 @@ pub enum NumberPath {
     /// Widely linear weights: 8-bit activations in blocks of 64, with exact integer sums. It multiplies, and rounds
     /// activations. Models without such weights refuse it.
     I8,
+    /// Products on a GPU with activations in half precision, of ternary weights in blocks and of Q4_0, as TriRun and MARLIN compute
+    /// them. Their bits are neither the processor's nor those of another generation of GPUs; on one GPU no batch changes them. All
+    /// else is as it always is.
+    Fast,
 }
 
 impl NumberPath {
@@ -22,14 +26,14 @@ impl NumberPath {
     pub(super) fn bitplane(self) -> bitplane::NumberPath {
         match self {
             NumberPath::F32 => bitplane::NumberPath::F32,
-            NumberPath::I16 | NumberPath::I8 => bitplane::NumberPath::I16,
+            NumberPath::I16 | NumberPath::I8 | NumberPath::Fast => bitplane::NumberPath::I16,
         }
     }
 
     /// That of widely linear weights.
     pub(super) fn widely(self) -> widely::Path {
         match self {
-            NumberPath::F32 | NumberPath::I16 => widely::Path::Exact,
+            NumberPath::F32 | NumberPath::I16 | NumberPath::Fast => widely::Path::Exact,
             NumberPath::I8 => widely::Path::Int8,
         }
     }

@@ -1,11 +1,43 @@
 //! What the parts of a model need to say what they do as a program of a GPU.
 
-use trine_cuda::program::{Matrix, ProgramError, Recorder, Rotation, Span};
+use trine_cuda::program::{Matrix, Program, ProgramError, Recorder, Rotation, Span, Weights};
 
 use super::pass::RopeKind;
 use crate::ops::matmul;
 use crate::ops::norm::{Kind, Norm};
 use crate::ops::rope::{Pairing, Rope};
+
+/// What the passes of a program begin with.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Start {
+    /// Tokens.
+    Tokens,
+    /// What the blocks before the first one of the program made of them.
+    Rows,
+}
+
+/// A model's last blocks as a program, and what it wants.
+pub struct Recorded<'a> {
+    /// The program.
+    pub program: Program,
+    /// Its weights, laid out when they are asked for.
+    pub weights: Vec<Weights<'a>>,
+    /// What its passes are given.
+    pub start: Start,
+    /// The position embedding of each of the program's tables.
+    pub angles: Angles,
+}
+
+/// Which of a model's position embeddings each of a program's tables holds.
+#[derive(Clone, Debug)]
+pub struct Angles(Vec<RopeKind>);
+
+impl Angles {
+    /// Which one table `kind` holds.
+    pub fn of(&self, kind: usize) -> Option<RopeKind> {
+        self.0.get(kind).copied()
+    }
+}
 
 /// A program that is being recorded.
 pub struct Recording<'a> {
@@ -52,18 +84,22 @@ impl<'a> Recording<'a> {
     }
 
     /// What was recorded, and the position embedding of each of its tables.
-    pub fn end(self) -> (Recorder<'a>, Vec<Rope>) {
-        let used = self.used.iter();
-        let ropes = used.map(|(kind, _)| self.ropes[*kind as usize].clone());
-        (self.recorder, ropes.collect())
+    pub fn end(self) -> (Recorder<'a>, Angles) {
+        let used = self.used.iter().map(|(kind, _)| *kind);
+        (self.recorder, Angles(used.collect()))
     }
 
     /// The norm of `x`; `x` itself where there is none.
     pub fn norm(&mut self, norm: Option<&'a Norm>, x: Span) -> Result<Span, ProgramError> {
         match norm {
             Some(norm) => {
-                let (gains, row, eps) = parts(norm)?;
-                self.recorder.norm(x, gains, row, eps)
+                let (gains, row, eps) = (&norm.gains, norm.row, norm.eps);
+                let y = match norm.kind {
+                    Kind::Rms => self.recorder.norm(x, gains, row, eps)?,
+                    Kind::Layer => self.recorder.layer_norm(x, gains, row, eps)?,
+                };
+                self.bias(norm, y)?;
+                Ok(y)
             }
             None => Ok(x),
         }
@@ -73,9 +109,21 @@ impl<'a> Recording<'a> {
     pub fn norm_in_place(&mut self, norm: Option<&'a Norm>, x: Span) -> Result<(), ProgramError> {
         match norm {
             Some(norm) => {
-                let (gains, row, eps) = parts(norm)?;
-                self.recorder.norm_in_place(x, gains, row, eps)
+                let (gains, row, eps) = (&norm.gains, norm.row, norm.eps);
+                match norm.kind {
+                    Kind::Rms => self.recorder.norm_in_place(x, gains, row, eps)?,
+                    Kind::Layer => self.recorder.layer_norm_in_place(x, gains, row, eps)?,
+                }
+                self.bias(norm, x)
             }
+            None => Ok(()),
+        }
+    }
+
+    /// What a norm adds at last.
+    fn bias(&mut self, norm: &'a Norm, x: Span) -> Result<(), ProgramError> {
+        match &norm.bias {
+            Some(bias) => self.recorder.add_row(x, bias),
             None => Ok(()),
         }
     }
@@ -95,22 +143,6 @@ impl<'a> Recording<'a> {
         };
         self.recorder.rotate(x, rotation, head)
     }
-}
-
-/// A root-mean-square norm's gains, the elements that it norms together, and what it adds to the mean.
-fn parts(norm: &Norm) -> Result<(&[f32], usize, f32), ProgramError> {
-    let Norm {
-        kind,
-        eps,
-        row,
-        gains,
-        bias,
-    } = norm;
-    refuse(&[
-        (*kind != Kind::Rms, "layer norms"),
-        (bias.is_some(), "norms with a bias"),
-    ])?;
-    Ok((gains, *row, *eps))
 }
 
 /// A matrix as its file has it.

@@ -17,7 +17,7 @@ use trine_formats::gguf::{ModelFile, PackingOptions};
 use crate::handle::Model;
 use crate::kernels::Isa;
 use crate::kv::CacheTypes;
-use crate::model::{Adapter, Control, LoadOptions, Model as Weights, NumberPath};
+use crate::model::{Adapter, Control, LoadOptions, Model as Weights, NumberPath, Offload};
 use crate::pool::Pool;
 use crate::tokenizer::Tokenizer;
 
@@ -67,6 +67,8 @@ pub struct OpenOptions {
     pub control_blocks: (i32, i32),
     /// The types of keys and values. They decide the bits of the result.
     pub cache: CacheTypes,
+    /// The GPU that runs the last layers. Changes no bit.
+    pub offload: Option<Offload>,
 }
 
 impl Default for OpenOptions {
@@ -82,6 +84,7 @@ impl Default for OpenOptions {
             control_vectors: Vec::new(),
             control_blocks: (0, 0),
             cache: CacheTypes::default(),
+            offload: None,
         }
     }
 }
@@ -139,6 +142,7 @@ pub fn load(file: ModelFile, options: &OpenOptions) -> Result<Model, OpenError> 
             blocks: options.control_blocks,
         },
         cache: options.cache,
+        offload: options.offload.clone(),
     };
     let weights = Weights::load(&file, &options).map_err(|error| OpenError::Model {
         path: path.clone(),

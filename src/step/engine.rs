@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::device::{Behind, OnDevice, Running};
 use super::sink::{Logits, Sink};
 use crate::cancel::CancelToken;
 use crate::kv::{self, Mark, OutOfPages, PageLayout, PagePool, Sequence};
@@ -16,6 +17,7 @@ pub struct Engine {
     model: Model,
     pool: Pool,
     pages: PagePool,
+    device: OnDevice,
 }
 
 /// The next tokens of one sequence.
@@ -99,6 +101,15 @@ pub enum StepError {
     /// The caller ended the step. Logits that were handed out before are right.
     #[error("the step was cancelled")]
     Cancelled,
+    /// The GPU that runs some of the model has no room, or fails. Logits that were handed out before are right.
+    #[error("{0}")]
+    Device(String),
+}
+
+impl From<Cancelled> for StepError {
+    fn from(_: Cancelled) -> StepError {
+        StepError::Cancelled
+    }
 }
 
 impl From<WidthError> for StepError {
@@ -130,7 +141,18 @@ impl Engine {
             model: model.clone(),
             pool: pool.clone(),
             pages,
+            device: OnDevice::default(),
         }
+    }
+
+    /// Takes the memory of a GPU that runs some of the model, for passes of `n_ubatch` rows, as the first step would. Without one
+    /// nothing happens.
+    ///
+    /// # Errors
+    /// More memory than the GPU has, by a table of what is needed; a GPU that fails.
+    pub fn prepare(&self, n_ubatch: usize) -> Result<(), StepError> {
+        let running = self.device.running(&self.model, &self.pages, n_ubatch);
+        running.map(|_| ()).map_err(StepError::Device)
     }
 
     /// The model.
@@ -181,6 +203,18 @@ impl Engine {
     ) -> Result<(), StepError> {
         let bits = self.bits(options)?;
         self.check(segments)?;
+        let running = self
+            .device
+            .running(&self.model, &self.pages, options.n_ubatch);
+        let mut device = running.map_err(StepError::Device)?;
+        if options.observer.is_some() && device.is_some() {
+            let what = "what is multiplied with weights on a GPU is not seen; use --device cpu";
+            return Err(StepError::Device(what.to_owned()));
+        }
+        let n_ubatch = match &mut device {
+            Some(device) => options.n_ubatch.min(device.rows()),
+            None => options.n_ubatch,
+        };
         let rows = segments.iter().map(|s| s.tokens.len()).sum();
         let begun = segments.iter().any(|s| !s.seq.is_empty());
         if self.model.attends_both_ways() && (begun || rows > options.n_ubatch) {
@@ -199,21 +233,21 @@ impl Engine {
             observer: options.observer.clone(),
             cancel: options.cancel.clone(),
         };
-        // a mark makes the step copy recurrent states, and only what can be cancelled needs one
-        let mark = |s: &Segment<'_>| options.cancel.is_some().then(|| s.seq.mark());
+        // a mark makes the step copy recurrent states, and only what can be cancelled or fail needs one
+        let can_end = options.cancel.is_some() || device.is_some();
+        let mark = |s: &Segment<'_>| can_end.then(|| s.seq.mark());
         let before: Vec<Option<Mark>> = segments.iter().map(mark).collect();
         let done = self.pool.install(|| {
-            cuts(segments, options.n_ubatch)
+            cuts(segments, n_ubatch)
                 .iter()
-                .try_for_each(|cut| self.pass(segments, cut, &pass, sink))
+                .try_for_each(|cut| self.pass(segments, cut, &pass, device.as_mut(), sink))
         });
-        done.map_err(|Cancelled| {
+        done.inspect_err(|_| {
             for (segment, mark) in segments.iter_mut().zip(before) {
                 if let Some(mark) = mark {
                     segment.seq.restore(mark);
                 }
             }
-            StepError::Cancelled
         })
     }
 
@@ -260,8 +294,9 @@ impl Engine {
         segments: &mut [Segment<'_>],
         cut: &[Cut],
         options: &PassOptions,
+        mut device: Option<&mut Running<'_>>,
         sink: &mut dyn Sink,
-    ) -> Result<(), Cancelled> {
+    ) -> Result<(), StepError> {
         let mut tokens = Vec::new();
         let mut parts = Vec::with_capacity(cut.len());
         // Rows whose logits are wanted, and those whose hidden states are: the row, its segment, its index there.
@@ -284,7 +319,19 @@ impl Engine {
                 rows: first..tokens.len(),
             });
         }
-        let x = self.model.residual(&tokens, &mut parts, options)?;
+        let mut x = self.model.residual(&tokens, &mut parts, options)?;
+        if let Some(device) = &mut device {
+            let behind = Behind {
+                tokens: &tokens,
+                rows: &x,
+                n_ctx: options.n_ctx,
+            };
+            let done = device.pass(&self.model, &behind, &parts);
+            done.map_err(StepError::Device)?;
+            if !hidden.is_empty() {
+                x = device.stream().map_err(StepError::Device)?;
+            }
+        }
         for part in parts {
             part.seq.advance(part.rows.len());
         }
@@ -297,11 +344,19 @@ impl Engine {
         for (state, &(_, segment, index)) in states.chunks_exact(n).zip(&hidden) {
             sink.hidden(segment, index, state);
         }
-        self.model
-            .logits(&rows(&wanted), options, &mut |i, logits| {
-                let (_, segment, index) = wanted[i];
-                sink.logits(segment, index, logits);
-            });
+        let mut heard = |i: usize, logits: &[f32]| {
+            let (_, segment, index) = wanted[i];
+            sink.logits(segment, index, logits);
+        };
+        match device {
+            Some(device) => {
+                let rows: Vec<usize> = wanted.iter().map(|(row, ..)| *row).collect();
+                device
+                    .logits(&self.model, &rows, &mut heard)
+                    .map_err(StepError::Device)?;
+            }
+            None => self.model.logits(&rows(&wanted), options, &mut heard),
+        }
         Ok(())
     }
 }

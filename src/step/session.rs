@@ -83,6 +83,14 @@ impl Session {
         }
     }
 
+    /// [`Engine::prepare`] of its engine.
+    ///
+    /// # Errors
+    /// Those of it.
+    pub fn prepare(&self) -> Result<(), StepError> {
+        self.engine.prepare(self.step.n_ubatch)
+    }
+
     /// Positions in the cache.
     pub fn n_past(&self) -> usize {
         self.seq.len()

@@ -299,6 +299,26 @@ BASES = {
     "magic": b"_logits",
 }
 
+GRAMMARS = {
+    "sound": 'root ::= item ("," item)*\nitem ::= [a-z]+ | "\\"" [^"\\n]{0,8} "\\"" | "(" root ")"\n',
+    "nothing": "",
+    "no-root": 'a ::= "b"\n',
+    "unknown-rule": "root ::= a b c\n",
+    "left-recursion": 'root ::= root "a" | "b"\n',
+    "endless": "root ::= root\n",
+    "empty-repeated": 'root ::= ("" | ""*)+\n',
+    "deep": "root ::= " + "(" * 20_000 + '"a"' + ")" * 20_000 + "\n",
+    "not-closed": 'root ::= [a-z "abc\n',
+    "range-backwards": "root ::= [z-a]\n",
+    "repeat-2-31": 'root ::= "a"{2147483647,}\n',
+    "repeat-nested": 'root ::= ((("a"{1000}){1000}){1000}){1000}\n',
+    "repeat-backwards": 'root ::= "a"{5,2}\n',
+    "escape-beyond": 'root ::= "\\UFFFFFFFF" | "\\xZZ"\n',
+    "many-rules": "".join(f"r{i} ::= r{i + 1}\n" for i in range(5_000)) + "root ::= r0\n",
+    "alternatives": "root ::= " + " | ".join(f'"{i}"' for i in range(20_000)) + "\n",
+    "nul": b"root ::= \0\xff\xfe[\x80-\xff]\n",
+}
+
 
 def write(folder, files, suffix):
     (HERE / folder).mkdir(exist_ok=True)
@@ -317,3 +337,4 @@ write("tokenizer_json", TOKENIZERS, ".json")
 write("sentence_piece", PIECES, ".model")
 write("safetensors_header", HEADERS, ".safetensors")
 write("base_file", BASES, ".kld")
+write("gbnf", GRAMMARS, ".gbnf")

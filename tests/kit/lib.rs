@@ -6,6 +6,7 @@
 pub mod gguf;
 pub mod golden;
 pub mod npz;
+pub mod pasted;
 pub mod raw;
 pub mod tool;
 

@@ -2,10 +2,13 @@
 
 use std::fmt;
 use std::str::FromStr;
+use std::sync::Arc;
 
 use anyhow::{Context, Result, bail};
 use clap::Args;
-use trine_cuda::driver::Gpu;
+use trine::model::Offload;
+use trine_cuda::driver;
+use trine_cuda::run::Shared;
 
 /// The option by its name of several letters.
 pub const SHORT: (&str, &str) = ("-dev", "--device");
@@ -54,33 +57,68 @@ impl fmt::Display for Device {
     }
 }
 
-/// `--device`.
+/// `--device` and `-ngl`.
 #[derive(Args, Clone, Debug, Default)]
 pub struct DeviceArgs {
-    /// Where the model runs, also -dev: cpu. cuda and cuda:N look for an NVIDIA GPU and say whether its driver and the GPU can be
-    /// used; models do not run on one yet, so they end with an error
+    /// Where the model runs, also -dev: cpu, or cuda and cuda:N for an NVIDIA GPU with compute capability 8.0 or newer. The result has
+    /// the same bits
     #[arg(long, value_name = "cpu|cuda[:N]", default_value_t)]
     pub device: Device,
+
+    /// How many layers the GPU runs, also -ngl: the last N, where the logits count as one and all is every one. The others run on the
+    /// processor. The result has the same bits
+    #[arg(long, value_name = "N|all", value_parser = layers, alias = "gpu-layers", allow_negative_numbers = true)]
+    pub n_gpu_layers: Option<usize>,
+}
+
+/// The option of several letters for the layers.
+pub const SHORT_LAYERS: (&str, &str) = ("-ngl", "--n-gpu-layers");
+
+/// Parses a number of layers.
+///
+/// # Errors
+/// No number and no `all`.
+fn layers(text: &str) -> Result<usize, String> {
+    match text {
+        // llama.cpp has -1 for it.
+        "all" | "auto" | "-1" => Ok(usize::MAX),
+        _ => text
+            .parse()
+            .map_err(|_| "give a whole number from 0, or all".to_owned()),
+    }
 }
 
 impl DeviceArgs {
-    /// Looks whether models can run where they are to. Nothing of a GPU is touched for the processor.
+    /// The GPU that runs layers; `None` for the processor, of which nothing is asked.
     ///
     /// # Errors
-    /// The device is not there, cannot be used, or is a GPU, on which no model runs yet.
-    pub fn check(&self) -> Result<()> {
+    /// The device is not there or cannot be used.
+    pub fn offload(&self) -> Result<Option<Offload>> {
         let Device::Cuda(number) = self.device else {
-            return Ok(());
+            if self.n_gpu_layers.is_some_and(|layers| layers > 0) {
+                note!(
+                    "note: -ngl: the model runs on the processor; --device cuda runs it on an NVIDIA GPU"
+                );
+            }
+            return Ok(None);
         };
         let instead = || format!("--device {} (--device cpu needs no GPU)", self.device);
-        let gpu = Gpu::find(number).with_context(instead)?;
-        let ((major, minor), gib) = (gpu.capability, gpu.memory as f64 / (1u64 << 30) as f64);
-        bail!(
-            "--device {}: {} with compute capability {major}.{minor} and {gib:.1} GiB is there, but models do not run on a GPU yet: \
-             use --device cpu",
-            self.device,
-            gpu.name
-        )
+        let context = driver::Context::open(number).with_context(instead)?;
+        Ok(Some(Offload {
+            device: Arc::new(Shared::new(context)),
+            layers: self.n_gpu_layers.unwrap_or(usize::MAX),
+        }))
+    }
+
+    /// Refuses a GPU, which is for `what` alone.
+    ///
+    /// # Errors
+    /// There is to be one.
+    pub fn refuse(&self, what: &str) -> Result<()> {
+        match self.device {
+            Device::Cpu => Ok(()),
+            Device::Cuda(_) => bail!("--device {} is for {what}; leave it out", self.device),
+        }
     }
 }
 

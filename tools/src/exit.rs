@@ -25,8 +25,37 @@ pub fn run(tool: &'static str, main: impl FnOnce() -> Result<()>) -> ExitCode {
     match main() {
         Ok(()) => ExitCode::SUCCESS,
         Err(e) => {
-            note!("{tool}: error: {e:#}");
+            note!("{tool}: error: {}", told(&e));
             ExitCode::FAILURE
         }
+    }
+}
+
+/// An error and what caused it, in one line. A cause that the words before it end with is not told again.
+pub fn told(error: &anyhow::Error) -> String {
+    let mut line = String::new();
+    for cause in error.chain() {
+        let cause = cause.to_string();
+        if line.is_empty() {
+            line = cause;
+        } else if !line.ends_with(&cause) {
+            line = format!("{line}: {cause}");
+        }
+    }
+    line
+}
+
+#[cfg(test)]
+mod tests {
+    use anyhow::{Context, anyhow};
+
+    #[test]
+    fn a_cause_is_told_once() {
+        let error = anyhow!("no such file").context("cannot open 'x': no such file");
+        let error = Err::<(), _>(error).context("--imatrix").unwrap_err();
+        assert_eq!(
+            super::told(&error),
+            "--imatrix: cannot open 'x': no such file"
+        );
     }
 }

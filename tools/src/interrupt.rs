@@ -12,7 +12,7 @@ use trine::CancelToken;
 use trine_formats::temp_file::{abandon, abandon_within};
 
 use crate::signals::{self, Event};
-use crate::{shown, terminal};
+use crate::{progress, shown, terminal};
 
 /// The exit code of an interrupted program.
 pub const EXIT_CODE: i32 = 130;
@@ -76,7 +76,14 @@ fn end() -> ! {
     } else {
         "interrupted".to_owned()
     };
-    signals::last_words(&format!("\n{}: {}\n", tool(), shown::message(&words)));
+    // In the place of a bar, or on a line of its own.
+    let place = if progress::is_shown() {
+        "\r\x1b[K"
+    } else {
+        "\n"
+    };
+    let words = shown::message(&words);
+    signals::last_words(&format!("{place}{}: {words}\n", tool()));
     std::process::exit(EXIT_CODE)
 }
 

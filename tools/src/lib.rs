@@ -8,7 +8,7 @@ macro_rules! note {
         use std::io::Write as _;
         let mut line = $crate::shown::message(&format!($($text)*));
         line.push('\n');
-        let _ = std::io::stderr().write_all(line.as_bytes());
+        let _ = $crate::progress::above(|| std::io::stderr().write_all(line.as_bytes()));
     }};
 }
 
@@ -44,6 +44,7 @@ pub mod shown;
 pub mod signals;
 pub mod split;
 pub mod stats;
+pub mod templates;
 pub mod terminal;
 pub mod text;
 pub mod threads;

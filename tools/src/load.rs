@@ -43,10 +43,11 @@ pub struct ModelArgs {
 
     /// How models compute whose weights leave a choice, which decides the bits of the result. Any-precision models: i16,
     /// 16-bit integers with 8-bit activations, the fast way and the usual one, or f32. Models of architecture fairy2i: f32,
-    /// exact and the usual one, or i8, 8-bit activations and integer sums, much faster
+    /// exact and the usual one, or i8, 8-bit activations and integer sums, much faster. Layers on a GPU: fast, activations in half
+    /// precision for ternary weights in blocks and Q4_0, whose bits are not the processor's
     #[arg(
         long,
-        value_name = "f32|i16|i8",
+        value_name = "f32|i16|i8|fast",
         value_enum,
         hide_possible_values = true
     )]
@@ -86,6 +87,7 @@ pub enum PathArg {
     F32,
     I16,
     I8,
+    Fast,
 }
 
 impl From<PathArg> for NumberPath {
@@ -94,6 +96,7 @@ impl From<PathArg> for NumberPath {
             PathArg::F32 => NumberPath::F32,
             PathArg::I16 => NumberPath::I16,
             PathArg::I8 => NumberPath::I8,
+            PathArg::Fast => NumberPath::Fast,
         }
     }
 }
@@ -173,6 +176,7 @@ impl ModelArgs {
                 keys: self.cache_type_k,
                 values: self.cache_type_v,
             },
+            offload: None,
         }
     }
 }
@@ -183,7 +187,7 @@ impl ModelArgs {
 /// The device, the file, the model or the tokenizer cannot be used; TRINE_ISA cannot be followed.
 pub fn load(args: &ModelArgs) -> Result<Model> {
     let options = args.options();
-    args.device.check()?;
+    let offload = args.device.offload()?;
     // Before the file is looked at, because it is cheap and has nothing to do with it.
     threads::start(args.threads)?;
     let isa = trine::Isa::from_env()?;
@@ -192,6 +196,7 @@ pub fn load(args: &ModelArgs) -> Result<Model> {
     args.adapters.files().for_each(inputs::add);
     let options = OpenOptions {
         isa: Some(isa),
+        offload,
         ..options
     };
     let model = trine::open::load(file, &options)?;

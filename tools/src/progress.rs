@@ -1,24 +1,76 @@
 //! Progress on standard error: bars on a terminal, and lines that say how long the work will take.
 
+use std::fmt;
+use std::io::{self, IsTerminal as _};
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use indicatif::{HumanDuration, ProgressBar, ProgressStyle};
+use indicatif::{
+    HumanDuration, ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle, WeakProgressBar,
+};
 
 use crate::shown;
 
-/// A bar of `total` steps in indicatif's language; it hides itself where standard error is no terminal.
-pub fn bar(total: u64, template: &str) -> ProgressBar {
+/// The bar on the screen, if there is one.
+static SHOWN: Mutex<Option<WeakProgressBar>> = Mutex::new(None);
+
+/// The widest bar, and what stands beside it at least.
+const WIDEST: u16 = 30;
+const BESIDE: u16 = 36;
+
+/// A bar of `total` steps; `beside` is in indicatif's language, and `{tokens_per_sec}` is one of its words. It hides itself where
+/// standard error is no terminal. What is written meanwhile stands above it, if that is whole lines.
+pub fn bar(total: u64, beside: &str) -> ProgressBar {
+    let (_, columns) = console::Term::stderr().size();
+    let width = columns.saturating_sub(BESIDE);
+    let template = format!("{{bar:{}}} {beside}", width.clamp(4, WIDEST));
     let style =
-        ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar());
-    ProgressBar::new(total).with_style(style)
+        ProgressStyle::with_template(&template).unwrap_or_else(|_| ProgressStyle::default_bar());
+    let rate = |state: &ProgressState, out: &mut dyn fmt::Write| {
+        let _ = write!(out, "{:.0} tokens/s", state.per_sec());
+    };
+    let style = style.with_key("tokens_per_sec", rate);
+    let bar = ProgressBar::new(total).with_style(style);
+    *SHOWN.lock().unwrap_or_else(PoisonError::into_inner) = Some(bar.downgrade());
+    bar
+}
+
+/// The bar on the screen.
+fn on_screen(last: Option<&WeakProgressBar>) -> Option<ProgressBar> {
+    let bar = last?.upgrade()?;
+    (!bar.is_hidden() && !bar.is_finished()).then_some(bar)
+}
+
+/// Writes to the terminal: a bar makes room and comes back below.
+pub fn above<T>(write: impl FnOnce() -> T) -> T {
+    let last = SHOWN.lock().unwrap_or_else(PoisonError::into_inner);
+    let bar = on_screen(last.as_ref());
+    drop(last);
+    match bar {
+        Some(bar) => bar.suspend(write),
+        None => write(),
+    }
+}
+
+/// Whether a bar is on the screen, as far as that can be known without waiting for anybody.
+pub fn is_shown() -> bool {
+    let last = SHOWN.try_lock();
+    last.is_ok_and(|last| on_screen(last.as_ref()).is_some())
 }
 
 /// A bar that counts bytes and says how long the rest will take.
 pub fn byte_bar(total: u64) -> ProgressBar {
     bar(
         total,
-        "{bar:30} {percent:>3}% {bytes}/{total_bytes} {bytes_per_sec} ETA {eta} {wide_msg}",
+        "{percent:>3}% {bytes}/{total_bytes} {bytes_per_sec} ETA {eta} {wide_msg}",
     )
+}
+
+/// Hides a bar where results go to the same screen that are no whole lines: they say how far the work is.
+pub fn leave_to_results(bar: &ProgressBar) {
+    if io::stdout().is_terminal() {
+        bar.set_draw_target(ProgressDrawTarget::hidden());
+    }
 }
 
 /// Says what `left` steps, each a `unit`, will take if all take as long as `one`.
@@ -49,8 +101,8 @@ impl Steps {
 
     /// The same, where an earlier run has done the `first` ones.
     pub fn after(unit: &'static str, first: usize, total: usize) -> Steps {
-        let template = format!("{{bar:30}} {{pos}}/{{len}} {unit}s, ETA {{eta}} {{wide_msg}}");
-        let bar = bar(total as u64, &template);
+        let beside = format!("{{pos}}/{{len}} {unit}s, ETA {{eta}} {{wide_msg}}");
+        let bar = bar(total as u64, &beside);
         bar.set_position(first as u64);
         bar.reset_eta();
         Steps {
@@ -72,6 +124,12 @@ impl Steps {
             expect(self.unit, one, self.total - self.first);
         }
         self.bar.set_position(done as u64);
+    }
+
+    /// The same beside results that are no whole lines: on their screen there is no bar.
+    pub fn with_results(self) -> Steps {
+        leave_to_results(&self.bar);
+        self
     }
 
     /// Shows `text` beside the bar.
@@ -102,7 +160,7 @@ impl TensorBar {
     pub fn tensor(&self, name: &str, line: impl FnOnce() -> String) {
         self.bar.set_message(shown::name(name));
         if self.verbose {
-            self.bar.suspend(|| note!("{}", line()));
+            note!("{}", line());
         }
     }
 

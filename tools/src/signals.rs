@@ -5,6 +5,8 @@
 
 use std::io::{self, Write};
 
+use crate::progress::above;
+
 /// What the waiting thread is told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
@@ -197,14 +199,14 @@ fn heard<T>(result: io::Result<T>) -> io::Result<T> {
 
 impl Write for Out {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        heard(self.0.write(bytes))
+        heard(above(|| self.0.write(bytes)))
     }
 
     fn write_all(&mut self, bytes: &[u8]) -> io::Result<()> {
-        heard(self.0.write_all(bytes))
+        heard(above(|| self.0.write_all(bytes)))
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        heard(self.0.flush())
+        heard(above(|| self.0.flush()))
     }
 }

@@ -71,8 +71,8 @@ fn encode(ty: TypeId, kinds: &[Kind], batches: usize) {
     }
 }
 
-/// `batches` are those of this run.
-fn encode_with_importance(ty: TypeId, kinds: &[Kind], batches: usize) {
+/// `batches` of `values` each are those of this run.
+fn encode_with_importance(ty: TypeId, kinds: &[Kind], batches: usize, values: usize) {
     let Some(oracle) = or_skip(oracle::get()) else {
         return;
     };
@@ -81,12 +81,12 @@ fn encode_with_importance(ty: TypeId, kinds: &[Kind], batches: usize) {
     let mut rng = Rng::named(&format!("importance {}", t.name));
     for batch in 0..batches {
         let columns = [256, 1024, 2048][rng.below(3)];
-        let rows = BATCH / columns;
+        let rows = values / columns;
         let x = inputs::rows(&mut rng, kinds, rows, columns);
         let importance = inputs::importance(&mut rng, columns);
         let plain = batch % 8 == 0 && !NEEDS_IMPORTANCE.contains(&ty);
         let importance = (!plain).then_some(&importance[..]);
-        let mut want = vec![0; BATCH / t.block * t.bytes];
+        let mut want = vec![0; values / t.block * t.bytes];
         oracle.quantize(t, &x, columns, importance, &mut want);
         let mut got = vec![0xa5; want.len()];
         for (x, row) in x.chunks(columns).zip(got.chunks_mut(want.len() / rows)) {
@@ -143,7 +143,8 @@ macro_rules! weight_types {
             }
             #[test]
             fn encode_with_importance() {
-                super::encode_with_importance(TypeId::$ty, &Kind::FINITE, rounds($work.importance));
+                let batches = rounds($work.importance);
+                super::encode_with_importance(TypeId::$ty, &Kind::FINITE, batches, BATCH);
             }
             #[test]
             fn decode() {
@@ -213,8 +214,8 @@ macro_rules! point_types {
             #[test]
             fn encode() {
                 // The reference's searches take most of the time.
-                let batches = if is_long() { $batches } else { 2.min($batches) };
-                encode_with_importance(TypeId::$ty, &SEARCHED, batches);
+                let (batches, values) = if is_long() { ($batches, BATCH) } else { (2, BATCH / 4) };
+                encode_with_importance(TypeId::$ty, &SEARCHED, batches, values);
             }
             #[test]
             fn decode() {

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use proptest::prelude::*;
 use trine_compat_tests::inputs::Rng;
 use trine_compat_tests::targets::{self, FILES};
-use trine_compat_tests::{samples, testdata};
+use trine_compat_tests::{is_long, samples, testdata};
 use trine_formats::gguf::{Gguf, Limits};
 
 fn corpus(folder: &str) -> Vec<(PathBuf, Vec<u8>)> {
@@ -63,7 +63,7 @@ fn files_beside_gguf() {
                 target(&data[..cut]);
             }
             let mut rng = Rng::named(name);
-            for _ in 0..20 {
+            for _ in 0..if is_long() { 40 } else { 6 } {
                 let mut damaged = data.clone();
                 if !damaged.is_empty() {
                     let at = rng.below(damaged.len());

@@ -4,17 +4,18 @@ use std::fs;
 
 use trine::model::{LoadOptions, Model};
 use trine_compat_tests::models;
-use trine_compat_tests::ptx::Schedule;
+use trine_compat_tests::ptx::Emulated;
 use trine_cuda::program::ProgramError;
+use trine_formats::gguf::ModelFile;
 use trine_testkit::{is_long, names_in, testdata};
 
 use super::listing::Listing;
-use super::model::{hashes, limits};
+use super::model::{hashes, limits, on_gpu};
 
 const TOKENS: [u32; 3] = [3, 60, 101];
 
-/// The model of a listing, with matrices in half floats.
-fn made(name: &str) -> Option<Model> {
+/// The model of a listing, with matrices in half floats, and its file.
+fn made(name: &str) -> Option<(Model, ModelFile)> {
     let listing = fs::read_to_string(testdata(&format!("archs/{name}"))).expect("a listing");
     let folder = trine_testkit::folder();
     let [single, half] = ["F32", "F16"].map(|ty| folder.path().join(format!("{ty}.gguf")));
@@ -29,7 +30,8 @@ fn made(name: &str) -> Option<Model> {
         ..LoadOptions::default()
     };
     // A few are refused by the engine itself.
-    Model::load(&trine_testkit::gguf::model(bytes), &options).ok()
+    let file = trine_testkit::gguf::model(bytes);
+    Some((Model::load(&file, &options).ok()?, file))
 }
 
 /// Those that run; one that a change lets run or refuses has to be named or struck out here.
@@ -93,10 +95,10 @@ fn architectures_have_the_bits_of_the_cpu_or_are_refused() {
         let Some(name) = listing.strip_suffix(".txt") else {
             continue;
         };
-        let Some(model) = made(&listing) else {
+        let Some((model, file)) = made(&listing) else {
             continue;
         };
-        match model.record(limits(TOKENS.len())) {
+        match model.record(limits(TOKENS.len()), 0) {
             Ok(_) => {}
             Err(ProgramError::Missing(what)) => {
                 assert!(!what.is_empty() && !what.contains('\n'), "{name}: {what}");
@@ -106,7 +108,8 @@ fn architectures_have_the_bits_of_the_cpu_or_are_refused() {
         }
         if is_long() || run.len().is_multiple_of(SHORT) {
             let expected = models::logits_sha256(&model, &TOKENS).expect("logits");
-            let found = hashes(&model, &TOKENS, &[2, 1], Schedule::InTurn);
+            let device = Emulated::new().expect("PTX");
+            let found = hashes(&on_gpu(&file, device, usize::MAX), &TOKENS, 2);
             assert_eq!(found, expected, "{name}");
         }
         run.push(name.to_owned());

@@ -2,6 +2,7 @@
 #![allow(missing_docs)]
 
 mod archs;
+mod check;
 mod emulator;
 mod halves;
 #[path = "../../../tests/archs/listing.rs"]
@@ -16,5 +17,6 @@ mod model;
 mod ops;
 mod product;
 mod products;
+mod sparse;
 #[path = "../../../tests/archs/weights.rs"]
 mod weights;

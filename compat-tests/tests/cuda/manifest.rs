@@ -79,7 +79,9 @@ fn every_kernel_assembles_for_every_generation_and_spills_nothing() {
         seen.insert((name, target));
         assert_eq!(spills, "0", "{entry:?}");
         // Four blocks of eight warps on a multiprocessor where weights are read once, two where tokens are many.
-        let half = name.starts_with("trirun_") || name.starts_with("marlin_");
+        let half = ["trirun_", "marlin_", "sparse_"]
+            .iter()
+            .any(|start| name.starts_with(start));
         let most = if half || name.ends_with("prefill") {
             255
         } else {

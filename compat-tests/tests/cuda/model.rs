@@ -1,15 +1,20 @@
-//! Whole models on the emulated GPU: their logits are those of the CPU, bit for bit.
+//! Whole models on the emulated GPU: their logits are those of the CPU, bit for bit, wherever the layers are cut.
 
-use trine::model::{LoadOptions, Model};
-use trine::{Recipe, Target};
+use std::sync::Arc;
+
+use trine::model::{LoadOptions, Model, Offload};
+use trine::pool::Pool;
+use trine::step::{Engine, Segment, Session, SessionOptions, Sink, StepOptions};
+use trine::{NumberPath, Recipe, Target};
 use trine_compat_tests::models::{self, BITNET, TRILM};
 use trine_compat_tests::ptx::{Emulated, Schedule};
 use trine_cuda::program::Limits;
-use trine_cuda::run::{RunError, Runner, Token};
+use trine_cuda::run::Shared;
+use trine_formats::gguf::ModelFile;
 use trine_testkit::{is_long, sha256};
 
-/// A bundled model in a file type, its weights where the file has them unless they are to be packed.
-fn load(name: &str, ty: &str, repack: bool) -> Model {
+/// A bundled model in a file type.
+fn file(name: &str, ty: &str) -> ModelFile {
     let source = models::bundled(name).expect("a bundled model");
     let folder = trine_testkit::folder();
     let made = folder.path().join("made.gguf");
@@ -20,12 +25,51 @@ fn load(name: &str, ty: &str, repack: bool) -> Model {
         trine::quantize(&file, &Recipe::new(target), &made).expect("a smaller file");
     }
     // In memory, so that the folder can go.
-    let file = trine_testkit::gguf::model(trine_testkit::read(path));
+    trine_testkit::gguf::model(trine_testkit::read(path))
+}
+
+/// The model with its last `layers` layers on a GPU.
+pub fn on_gpu(file: &ModelFile, device: Emulated, layers: usize) -> Model {
+    let offload = Offload {
+        device: Arc::new(Shared::new(device)),
+        layers,
+    };
     let options = LoadOptions {
-        repack,
+        offload: Some(offload),
         ..LoadOptions::default()
     };
-    Model::load(&file, &options).expect("a model")
+    Model::load(file, &options).unwrap_or_else(|e| panic!("{e}"))
+}
+
+/// All layers.
+const ALL: usize = usize::MAX;
+
+fn on_cpu(file: &ModelFile) -> Model {
+    Model::load(file, &LoadOptions::default()).expect("a model")
+}
+
+fn emulated() -> Emulated {
+    Emulated::new().expect("PTX")
+}
+
+/// The hashes of the logits of every position, when passes have at most `n_ubatch` tokens.
+pub fn hashes(model: &Model, tokens: &[u32], n_ubatch: usize) -> Vec<String> {
+    let options = SessionOptions {
+        n_ctx: 16,
+        n_ubatch,
+    };
+    let pool = Pool::new(1).expect("a thread");
+    let mut session = Session::new(model, &pool, options);
+    let mut all = Vec::new();
+    let done = session.eval(tokens, 0, &mut |_, row| all.push(hash(row)));
+    done.unwrap_or_else(|e| panic!("{e}"));
+    assert_eq!(session.n_past(), tokens.len());
+    all
+}
+
+fn hash(row: &[f32]) -> String {
+    let bytes: Vec<u8> = row.iter().flat_map(|x| x.to_le_bytes()).collect();
+    sha256(&bytes)
 }
 
 pub fn limits(tokens: usize) -> Limits {
@@ -33,179 +77,236 @@ pub fn limits(tokens: usize) -> Limits {
         tokens,
         wanted: tokens,
         context: 16,
-        sequences: 2,
+        page: 16,
+        pages: 2,
     }
-}
-
-/// The hashes of the logits of every position, when the tokens come in passes of `passes`.
-pub fn hashes(model: &Model, tokens: &[u32], passes: &[usize], schedule: Schedule) -> Vec<String> {
-    let most = passes.iter().max().expect("a pass");
-    let recorded = model.record(limits(*most)).expect("a program");
-    let mut device = Emulated::new().expect("PTX");
-    device.schedule = schedule;
-    let mut runner = Runner::new(device, recorded.program, &recorded.weights).expect("memory");
-    let angles = recorded.angles;
-    let (mut all, mut rest) = (Vec::new(), tokens);
-    for &pass in passes {
-        let (now, later) = rest.split_at(pass);
-        rest = later;
-        // The second of two sequences, so that cells of the first are not taken for its own.
-        let now: Vec<Token> = now.iter().map(|&id| Token { id, sequence: 1 }).collect();
-        let wanted: Vec<usize> = (0..pass).collect();
-        let logits = runner
-            .pass(&now, &wanted, &|kind, position| angles.at(kind, position))
-            .unwrap_or_else(|e| panic!("{e}"));
-        let rows = logits.chunks_exact(model.n_vocab());
-        all.extend(rows.map(|row| {
-            let bytes: Vec<u8> = row.iter().flat_map(|x| x.to_le_bytes()).collect();
-            sha256(&bytes)
-        }));
-    }
-    assert_eq!(runner.positions(1), tokens.len());
-    all
 }
 
 const TOKENS: [u32; 3] = [1, 437, 2025];
 
 #[test]
 fn logits_are_those_of_the_cpu() {
-    for (name, ty) in [
-        (TRILM, "TQ2_0"),
-        (TRILM, "TQ1_0"),
-        (TRILM, "Q8_0"),
-        (TRILM, "Q4_0"),
-        (TRILM, "F16"),
-        (BITNET, "TQ2_0"),
-        (BITNET, "I2_S"),
+    // Layers on the GPU: all, the logits alone, and some of the blocks. The models have four and more.
+    for (name, ty, layers) in [
+        (TRILM, "TQ2_0", &[ALL, 1, 3][..]),
+        (TRILM, "TQ1_0", &[2]),
+        (TRILM, "Q8_0", &[ALL]),
+        (TRILM, "Q4_0", &[4]),
+        (TRILM, "F16", &[2]),
+        (BITNET, "TQ2_0", &[3]),
+        (BITNET, "I2_S", &[ALL]),
     ] {
-        let model = load(name, ty, false);
-        let expected = models::logits_sha256(&model, &TOKENS).expect("logits");
-        // All at once, and one token after the other.
-        let ways = [&[2, 1][..], &[1, 1, 1], &[3]];
-        let ways = match (name, ty) {
-            (TRILM, "TQ2_0") => &ways[..],
-            _ if is_long() => &ways[..],
-            _ => &ways[..1],
+        let file = file(name, ty);
+        let expected = models::logits_sha256(&on_cpu(&file), &TOKENS).expect("logits");
+        let layers = if is_long() {
+            &[ALL, 0, 1, 2, 3, 4][..]
+        } else {
+            layers
         };
-        for passes in ways {
-            let found = hashes(&model, &TOKENS, passes, Schedule::InTurn);
-            assert_eq!(found, expected, "{name} as {ty} in passes of {passes:?}");
+        for &layers in layers {
+            let model = on_gpu(&file, emulated(), layers);
+            assert_eq!(model.is_offloaded(), layers > 0);
+            let found = hashes(&model, &TOKENS, 2);
+            assert_eq!(
+                found, expected,
+                "{name} as {ty}, {layers} layers on the GPU"
+            );
         }
     }
 }
 
 #[test]
-fn the_order_of_warps_changes_nothing() {
-    let model = load(TRILM, "TQ2_0", false);
-    let expected = models::logits_sha256(&model, &TOKENS[..2]).expect("logits");
-    for schedule in [Schedule::Random(1), Schedule::Random(2), Schedule::Last(0)] {
-        let found = hashes(&model, &TOKENS[..2], &[2], schedule);
+fn neither_the_order_of_warps_nor_that_of_passes_changes_anything() {
+    let file = file(TRILM, "TQ2_0");
+    let expected = models::logits_sha256(&on_cpu(&file), &TOKENS[..2]).expect("logits");
+    for (schedule, n_ubatch) in [(Schedule::Random(1), 2), (Schedule::Last(0), 1)] {
+        let mut device = emulated();
+        device.schedule = schedule;
+        let found = hashes(&on_gpu(&file, device, ALL), &TOKENS[..2], n_ubatch);
         assert_eq!(found, expected, "{schedule:?}");
     }
 }
 
-#[test]
-fn two_sequences_of_one_pass_have_the_logits_of_each_by_itself() {
-    let model = load(TRILM, "TQ2_0", false);
-    let texts = [[5, 9, 300], [4000, 17, 2]];
-    let expected = texts.map(|t| models::logits_sha256(&model, &t).expect("logits"));
-    let recorded = model.record(limits(6)).expect("a program");
-    let device = Emulated::new().expect("PTX");
-    let mut runner = Runner::new(device, recorded.program, &recorded.weights).expect("memory");
-    let angles = |kind: usize, position: usize| recorded.angles.at(kind, position);
-    let token = |sequence: usize, at: usize| Token {
-        id: texts[sequence][at],
-        sequence,
-    };
-    // Their tokens in turn; then the last of both again, after it was forgotten.
-    let all: Vec<Token> = (0..3).flat_map(|at| [token(0, at), token(1, at)]).collect();
-    let rows: Vec<usize> = (0..6).collect();
-    let logits = runner.pass(&all, &rows, &angles).expect("logits");
-    let n = model.n_vocab();
-    let hash = |row: &[f32]| {
-        let bytes: Vec<u8> = row.iter().flat_map(|x| x.to_le_bytes()).collect();
-        sha256(&bytes)
-    };
-    for (i, row) in logits.chunks_exact(n).enumerate() {
-        assert_eq!(hash(row), expected[i % 2][i / 2], "row {i}");
+/// Hears hidden states and logits of one segment each.
+#[derive(Default)]
+struct Heard {
+    hidden: Vec<String>,
+    logits: Vec<String>,
+}
+
+impl Sink for Heard {
+    fn wants_hidden(&self, segment: usize) -> bool {
+        segment == 1
     }
-    (0..2).for_each(|sequence| runner.cut(sequence, 2));
-    let last = [token(1, 2), token(0, 2)];
-    let logits = runner.pass(&last, &[1], &angles).expect("logits");
-    assert_eq!(hash(&logits), expected[0][2]);
+
+    fn logits(&mut self, _: usize, _: usize, logits: &[f32]) {
+        self.logits.push(hash(logits));
+    }
+
+    fn hidden(&mut self, _: usize, _: usize, state: &[f32]) {
+        self.hidden.push(hash(state));
+    }
+}
+
+/// Two sequences in one pass, one of which wants hidden states; then forks that share a page that is not full, and go on in different
+/// ways, one of them behind a place where the first was cut.
+fn conversation(model: &Model) -> Heard {
+    let pool = Pool::new(1).expect("a thread");
+    let engine = Engine::new(model, &pool, 8 * model.page_layout().bytes());
+    let options = StepOptions {
+        n_ctx: 64,
+        n_ubatch: 8,
+        ..StepOptions::default()
+    };
+    let mut heard = Heard::default();
+    let (mut a, mut b) = (engine.sequence(), engine.sequence());
+    let segments =
+        &mut [(&mut a, &[5, 9, 300][..]), (&mut b, &[4000, 17])].map(|(seq, tokens)| Segment {
+            seq,
+            tokens,
+            logits_from: 1,
+        });
+    engine
+        .step_into(segments, &options, &mut heard)
+        .expect("a step");
+    let one = |seq: &mut _, token: u32, heard: &mut Heard| {
+        let segment = Segment {
+            seq,
+            tokens: &[token],
+            logits_from: 0,
+        };
+        engine
+            .step_into(&mut [segment], &options, heard)
+            .expect("a step");
+    };
+    let mut fork = a.fork(2);
+    one(&mut fork, 77, &mut heard);
+    one(&mut a, 2, &mut heard);
+    a.truncate(1);
+    one(&mut a, 9, &mut heard);
+    let mut again = fork.fork(3);
+    one(&mut again, 11, &mut heard);
+    one(&mut fork, 12, &mut heard);
+    heard
+}
+
+#[test]
+fn sequences_share_pages_and_part() {
+    let file = file(TRILM, "TQ2_0");
+    let expected = conversation(&on_cpu(&file));
+    assert_eq!((expected.hidden.len(), expected.logits.len()), (1, 7));
+    // The cells of some layers are here, those of others there.
+    let found = conversation(&on_gpu(&file, emulated(), 3));
+    assert_eq!(found.logits, expected.logits);
+    assert_eq!(found.hidden, expected.hidden);
 }
 
 #[test]
 fn a_model_larger_than_the_memory_is_refused_before_anything_is_allocated() {
-    let model = load(TRILM, "TQ2_0", false);
-    let recorded = model.record(limits(3)).expect("a program");
-    let needed = recorded.program.table().total();
-    let mut device = Emulated::new().expect("PTX");
-    device.free = needed - 1;
-    let refused = Runner::new(device, recorded.program.clone(), &recorded.weights);
-    let text = refused.expect_err("a refusal").to_string();
-    assert!(text.contains(&format!("{needed} bytes")), "{text}");
+    let file = file(TRILM, "TQ2_0");
+    let started = |free: u64| {
+        let mut device = emulated();
+        device.free = free;
+        let model = on_gpu(&file, device, ALL);
+        let pool = Pool::new(1).expect("a thread");
+        let options = SessionOptions {
+            n_ctx: 32,
+            n_ubatch: 4,
+        };
+        let done = Session::new(&model, &pool, options).prepare();
+        done.map_err(|e| e.to_string())
+    };
+    let text = started(1000).expect_err("a refusal");
     assert!(text.contains("(weights ") && !text.contains('\n'), "{text}");
-    // With as much as it needs it runs, and takes no more than the table said.
-    let mut device = Emulated::new().expect("PTX");
-    device.free = needed;
-    let runner = Runner::new(device, recorded.program, &recorded.weights).expect("memory");
-    assert!(runner.device().allocated <= needed);
+    assert!(
+        text.contains(", and 1000 are free; lower the context (-c)"),
+        "{text}"
+    );
+    let needed = text.split_whitespace().find_map(|word| word.parse().ok());
+    let needed: u64 = needed.expect("a number of bytes");
+    // With as much as it needs it runs; the device itself counts what it gives.
+    assert!(started(needed - 1).is_err_and(|e| e.contains(&format!("needs {needed} bytes"))));
+    started(needed).expect("room");
+}
+
+/// Logits of some tokens in passes of `n_ubatch`, with a number path.
+fn logits(file: &ModelFile, number_path: NumberPath, n_ubatch: usize) -> Vec<f32> {
+    let gpu = Offload {
+        device: Arc::new(Shared::new(emulated())),
+        layers: 4,
+    };
+    let options = LoadOptions {
+        offload: Some(gpu),
+        number_path,
+        ..LoadOptions::default()
+    };
+    let model = Model::load(file, &options).unwrap_or_else(|e| panic!("{e}"));
+    let options = SessionOptions {
+        n_ctx: 16,
+        n_ubatch,
+    };
+    let pool = Pool::new(1).expect("a thread");
+    let mut all = Vec::new();
+    let mut session = Session::new(&model, &pool, options);
+    let done = session.eval(&TOKENS, 0, &mut |_, row| all.extend_from_slice(row));
+    done.unwrap_or_else(|e| panic!("{e}"));
+    all
 }
 
 #[test]
-fn passes_beyond_the_limits_are_refused_and_change_nothing() {
-    let model = load(TRILM, "TQ2_0", false);
-    let few_cells = Limits {
-        context: 3,
-        ..limits(2)
+fn activations_in_half_precision_are_near_and_no_batch_changes_their_bits() {
+    for ty in ["TQ2_0", "Q4_0"] {
+        let file = file(TRILM, ty);
+        let exact = logits(&file, NumberPath::default(), 3);
+        let fast = logits(&file, NumberPath::Fast, 3);
+        let size = |x: &[f32]| x.iter().map(|&x| f64::from(x) * f64::from(x)).sum::<f64>();
+        let difference: Vec<f32> = exact.iter().zip(&fast).map(|(a, b)| a - b).collect();
+        // Activations keep eleven bits there, and eight here.
+        let error = (size(&difference) / size(&exact)).sqrt();
+        assert!(error > 0.0 && error < 0.05, "{ty}: {error}");
+        let one = logits(&file, NumberPath::Fast, 1);
+        assert!(
+            one.iter()
+                .zip(&fast)
+                .all(|(a, b)| a.to_bits() == b.to_bits()),
+            "{ty}"
+        );
+    }
+    let without = LoadOptions {
+        number_path: NumberPath::Fast,
+        ..LoadOptions::default()
     };
-    let recorded = model.record(few_cells).expect("a program");
-    let device = Emulated::new().expect("PTX");
-    let mut runner = Runner::new(device, recorded.program, &recorded.weights).expect("memory");
-    let angles = |kind: usize, position: usize| recorded.angles.at(kind, position);
-    let token = |id: u32, sequence: usize| Token { id, sequence };
-    let few = [token(1, 0)];
-    for (tokens, wanted, what) in [
-        (&[token(1, 0); 3][..], &[0][..], "a pass of 3 tokens"),
-        (&few, &[0, 0, 0], "3 rows of logits"),
-        (&few, &[1], "logits of token 1"),
-        (&few, &[], "with 0 rows"),
-        (&[], &[], "a pass of 0"),
-        (&[token(4096, 0)], &[0], "the vocabulary has 4096"),
-        (&[token(1, 2)], &[0], "sequence 2"),
-    ] {
-        let refused = runner.pass(tokens, wanted, &angles).err();
-        let text = refused.expect("a refusal").to_string();
-        assert!(text.contains(what), "{text}");
-        assert_eq!(runner.positions(0), 0);
-    }
-    let wrong = runner.pass(&few, &[0], &|_, _| Vec::new()).err();
-    assert!(matches!(wrong, Some(RunError::Pass(_))), "{wrong:?}");
-    // A sequence ends with its memory.
-    for position in 0..3 {
-        assert_eq!(runner.positions(0), position);
-        runner.pass(&few, &[0], &angles).expect("logits");
-    }
-    let full = runner.pass(&few, &[0], &angles).err();
-    assert!(full.is_some_and(|e| e.to_string().contains("all of its 3 positions")));
+    let refused = Model::load(&file(TRILM, "TQ2_0"), &without).err();
+    let text = refused.expect("a refusal").to_string();
+    assert!(text.contains("--device cuda"), "{text}");
 }
 
 #[test]
 fn what_has_no_kernel_is_refused_by_name() {
-    // Weights in the layouts of the CPU.
-    let packed = load(TRILM, "TQ2_0", true);
-    let refused = packed.record(limits(1)).err();
+    // Weights in the layouts of the CPU, of a model that was not loaded for a GPU.
+    let packed = on_cpu(&file(TRILM, "TQ2_0"));
+    let refused = packed.record(limits(1), 0).err();
     // A processor without packed layouts leaves them as they are.
     if let Some(refused) = refused {
         let text = refused.to_string();
         assert!(text.contains("load the model without packing"), "{text}");
     }
-    let other = load(TRILM, "Q5_1", false);
-    let text = other
-        .record(limits(1))
-        .err()
-        .expect("a refusal")
-        .to_string();
+    let other = file(TRILM, "Q5_1");
+    let offload = |layers| {
+        let options = LoadOptions {
+            offload: Some(Offload {
+                device: Arc::new(Shared::new(emulated())),
+                layers,
+            }),
+            ..LoadOptions::default()
+        };
+        Model::load(&other, &options).map(|_| ())
+    };
+    let text = offload(ALL).expect_err("a refusal").to_string();
     assert!(text.contains("q5_1") && text.contains("blk.0."), "{text}");
+    assert!(
+        text.contains("--device cpu") && !text.contains('\n'),
+        "{text}"
+    );
+    offload(0).expect("a model of the processor");
 }

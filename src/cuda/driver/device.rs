@@ -24,12 +24,11 @@ pub struct Gpu {
 }
 
 impl Gpu {
-    /// Looks for the device of a number. Nothing is allocated on it.
+    /// Looks for the device of a number, and says what the driver calls it. Nothing is allocated on it.
     ///
     /// # Errors
-    /// No driver, one that is too old or damaged, no such device, or one whose compute capability is too low.
-    pub fn find(number: u32) -> Result<Gpu, DriverError> {
-        let driver = Driver::open()?;
+    /// No such device, or one whose compute capability is too low.
+    pub(super) fn find(driver: &Driver, number: u32) -> Result<(Device, Gpu), DriverError> {
         let mut count = 0;
         // SAFETY: there is room for one integer.
         unsafe { driver.count(&mut count)? };
@@ -46,12 +45,12 @@ impl Gpu {
         unsafe { driver.device(&mut device, wanted)? };
         let gpu = Gpu {
             number,
-            name: name(&driver, device)?,
+            name: name(driver, device)?,
             capability: (
-                attribute(&driver, device, MAJOR)?,
-                attribute(&driver, device, MINOR)?,
+                attribute(driver, device, MAJOR)?,
+                attribute(driver, device, MINOR)?,
             ),
-            memory: memory(&driver, device)?,
+            memory: memory(driver, device)?,
         };
         if gpu.capability < CAPABILITY {
             return Err(DriverError::Capability {
@@ -61,7 +60,7 @@ impl Gpu {
                 needed: CAPABILITY,
             });
         }
-        Ok(gpu)
+        Ok((device, gpu))
     }
 }
 

@@ -46,6 +46,46 @@ pub enum DriverError {
         /// What the driver calls this answer.
         name: String,
     },
+    /// The device's memory has been taken by others since it was asked for.
+    #[error(
+        "the GPU has no room for {bytes} bytes more; end what else uses it, or lower the context, the sequences or -ngl"
+    )]
+    Room {
+        /// Bytes that were wanted.
+        bytes: usize,
+    },
+    /// The driver does not take the kernels.
+    #[error(
+        "the NVIDIA driver does not compile the kernels of '{module}': {name} ({code}){}; install a newer driver",
+        shown(log)
+    )]
+    Module {
+        /// The text of PTX.
+        module: &'static str,
+        /// The driver's answer.
+        code: u32,
+        /// What the driver calls it.
+        name: String,
+        /// What its compiler says.
+        log: String,
+    },
+    /// A launch that fits no kernel, or a copy that fits no memory.
+    #[error("{0}")]
+    Use(String),
+    /// A kernel failed. The driver tells it late: it is the one that was started last, or one before it.
+    #[error(
+        "the GPU failed with {name} ({code}) in {call}; kernel '{kernel}' was started last; --device cpu needs no GPU"
+    )]
+    Kernel {
+        /// The kernel that was started last.
+        kernel: String,
+        /// The function that told it.
+        call: &'static str,
+        /// Its answer.
+        code: u32,
+        /// What the driver calls it.
+        name: String,
+    },
     /// There are fewer devices.
     #[error("there is no cuda:{wanted}: the driver has {}", devices(*count))]
     NoDevice {
@@ -77,5 +117,14 @@ fn devices(count: u32) -> String {
         0 => "no device".to_owned(),
         1 => "one device, cuda:0".to_owned(),
         n => format!("{n} devices, cuda:0 to cuda:{}", n - 1),
+    }
+}
+
+/// What a compiler says, in one line behind a comma; nothing where it says nothing.
+fn shown(log: &str) -> String {
+    let line = log.split_whitespace().collect::<Vec<_>>().join(" ");
+    match line.is_empty() {
+        true => line,
+        false => format!(", {line}"),
     }
 }

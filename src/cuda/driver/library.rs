@@ -4,7 +4,7 @@
 //! newer driver is a number like any other.
 
 use std::error::Error as _;
-use std::ffi::{CStr, c_char, c_int, c_uint};
+use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 use std::ptr;
 
 use libloading::Library;
@@ -16,6 +16,10 @@ use crate::ptx::{DRIVER, SERIES};
 pub(super) type Code = c_uint;
 /// A device as the driver names it.
 pub(super) type Device = c_int;
+/// A context, a stream, a module or a kernel: what it points to is the driver's alone.
+pub(super) type Handle = *mut c_void;
+/// A place in a device's memory.
+pub(super) type Address = u64;
 
 /// Names of the library, in the order in which they are tried.
 const NAMES: &[&str] = if cfg!(windows) {
@@ -95,6 +99,56 @@ functions! {
     attribute(value: *mut c_int, attribute: c_int, device: Device) = "cuDeviceGetAttribute";
     /// Bytes of a device's memory.
     memory(bytes: *mut usize, device: Device) = "cuDeviceTotalMem_v2";
+    /// Takes hold of the context that all of a process share on a device.
+    retain(context: *mut Handle, device: Device) = "cuDevicePrimaryCtxRetain";
+    /// Lets go of it; with the last hold go its modules and memory.
+    release(device: Device) = "cuDevicePrimaryCtxRelease_v2";
+    /// Makes a context the one of the calling thread.
+    enter(context: Handle) = "cuCtxSetCurrent";
+    /// Free bytes and all bytes of the device of the thread's context.
+    free_memory(free: *mut usize, all: *mut usize) = "cuMemGetInfo_v2";
+    /// Takes memory of the device.
+    allocate(address: *mut Address, bytes: usize) = "cuMemAlloc_v2";
+    /// Gives it back, once what was started before has ended.
+    give_back(address: Address) = "cuMemFree_v2";
+    /// A queue of work; flag 1 keeps it apart from work of others.
+    stream(stream: *mut Handle, flags: c_uint) = "cuStreamCreate";
+    /// Ends a queue.
+    end_stream(stream: Handle) = "cuStreamDestroy_v2";
+    /// Waits for all that a queue was given.
+    wait(stream: Handle) = "cuStreamSynchronize";
+    /// Copies to the device; memory that was not locked in place has been read when the call ends.
+    upload(to: Address, from: *const c_void, bytes: usize, stream: Handle) = "cuMemcpyHtoDAsync_v2";
+    /// Copies from the device; memory that was not locked in place is written when the call ends.
+    download(to: *mut c_void, from: Address, bytes: usize, stream: Handle) = "cuMemcpyDtoHAsync_v2";
+    /// Copies within the device, between ranges that do not overlap.
+    copy(to: Address, from: Address, bytes: usize, stream: Handle) = "cuMemcpyDtoDAsync_v2";
+    /// Compiles PTX, a text with a zero behind it, for the device of the thread's context.
+    module(module: *mut Handle, text: *const c_char, n: c_uint, options: *mut c_int, values: *mut *mut c_void) = "cuModuleLoadDataEx";
+    /// A kernel of a module by its name, with a zero behind it.
+    kernel(kernel: *mut Handle, module: Handle, name: *const c_char) = "cuModuleGetFunction";
+    /// Sets a property of a kernel.
+    set_kernel(kernel: Handle, attribute: c_int, value: c_int) = "cuFuncSetAttribute";
+    /// Starts a kernel; `arguments` points to as many pointers to arguments as the kernel has.
+    launch(
+        kernel: Handle,
+        x: c_uint,
+        y: c_uint,
+        z: c_uint,
+        threads_x: c_uint,
+        threads_y: c_uint,
+        threads_z: c_uint,
+        shared: c_uint,
+        stream: Handle,
+        arguments: *mut *mut c_void,
+        extra: *mut *mut c_void
+    ) = "cuLaunchKernel";
+}
+
+impl std::fmt::Debug for Driver {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Driver").finish_non_exhaustive()
+    }
 }
 
 impl Driver {

@@ -9,9 +9,11 @@
 //! and it panics where a function is missing. What trine calls is a handful of functions, declared in `library`; opening the
 //! library and finding them there is the crate libloading's work.
 
+mod context;
 mod device;
 mod error;
 mod library;
 
+pub use context::{Context, Memory};
 pub use device::Gpu;
 pub use error::DriverError;

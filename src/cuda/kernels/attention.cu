@@ -20,33 +20,33 @@ extern "C" __global__ void __launch_bounds__(THREADS)
   at[apart] = __fadd_rn(__fmul_rn(a, turn.y), __fmul_rn(b, turn.x));
 }
 
-// Where a head's cells begin: [sequence][head][cell][element].
-INLINE u64 cells_of(u32 sequence, int head, int heads, int context, int size) {
-  return ((u64)sequence * heads + head) * context * size;
+// Where cell `at` of a head begins in page `page`: [page][head][cell][element], with 1 << `shift` cells to a page.
+INLINE u64 place_of(u32 page, int at, int head, int heads, int shift, int size) {
+  return ((((u64)page * heads + head) << shift) + at) * size;
 }
 
-// Puts the keys or values of a pass, in half precision, into the cells of their sequences and positions.
-// `places` holds sequence and position of each token.
+// Puts the keys or values of a pass, in half precision, into their cells. `places` holds the page of each token and the cell of it.
 extern "C" __global__ void __launch_bounds__(THREADS)
-    store(const float *x, u16 *cells, const uint2 *places, int heads, int size, int context) {
+    store(const float *x, u16 *cells, const uint2 *places, int heads, int size, int shift) {
   const int i = blockIdx.x * THREADS + threadIdx.x, token = blockIdx.y;
   if (i >= heads * size)
     return;
   const uint2 place = places[token];
-  cells[cells_of(place.x, i / size, heads, context, size) + (u64)place.y * size + i % size] =
-      half_bits(x[(u64)token * heads * size + i]);
+  cells[place_of(place.x, place.y, i / size, heads, shift, size) + i % size] = half_bits(x[(u64)token * heads * size + i]);
 }
 
 // One head of one token, whose cells are those from `begin` on; its own is the last. Scores and exponentials stand in `work`, a row
-// of `context` floats for each head and token.
+// of `context` floats for each head and token. `places` holds the sequence of each token and its position there; `tables` a row of
+// `row` pages for each sequence, in which its positions lie one page after the other.
 //
 // score = f32(sum of q k), products of halves exact, the sum in double precision and order, lanes are cells;
 // w = score * scale + 0, e = pexp(w - max w); the total in double precision over groups of four cells counted from cell 0, each
 // added as (e0 + e1) + (e2 + e3); out = f32(sum of half(e * f32(1 / total)) v), cells in order, lanes are elements.
 // `first` is the token that block 0 has: passes of many tokens are launched in parts, so that `work` stays small.
 extern "C" __global__ void __launch_bounds__(THREADS)
-    attend(const float *q, const u16 *keys, const u16 *values, const uint2 *places, float *work, float *out, float scale,
-           u32 window, int chunked, int heads, int kv_heads, int key_size, int value_size, int context, int first) {
+    attend(const float *q, const u16 *keys, const u16 *values, const uint2 *places, const u32 *tables, float *work, float *out,
+           float scale, u32 window, int chunked, int heads, int kv_heads, int key_size, int value_size, int context, int row,
+           int shift, int first) {
   __shared__ Exchange<THREADS> shared;
   extern __shared__ float query[];
   const int head = blockIdx.x, token = first + blockIdx.y, kv_head = head / (heads / kv_heads);
@@ -55,8 +55,8 @@ extern "C" __global__ void __launch_bounds__(THREADS)
   int begin = 0;
   if (window)
     begin = chunked ? place.y / window * window : max(0, end - (int)window);
-  keys += cells_of(place.x, kv_head, kv_heads, context, key_size);
-  values += cells_of(place.x, kv_head, kv_heads, context, value_size);
+  const int mask = (1 << shift) - 1;
+  tables += (u64)place.x * row;
   work += ((u64)blockIdx.y * heads + head) * context;
 
   for (int i = threadIdx.x; i < key_size; i += THREADS)
@@ -64,7 +64,7 @@ extern "C" __global__ void __launch_bounds__(THREADS)
   __syncthreads();
   float most = __uint_as_float(0xff800000);
   for (int cell = begin + threadIdx.x; cell < end; cell += THREADS) {
-    const u32 *key = (const u32 *)(keys + (u64)cell * key_size);
+    const u32 *key = (const u32 *)(keys + place_of(tables[cell >> shift], cell & mask, kv_head, kv_heads, shift, key_size));
     double score = 0.0;
     for (int i = 0; i < key_size / 2; ++i) {
       u32 both = key[i];
@@ -120,8 +120,13 @@ extern "C" __global__ void __launch_bounds__(THREADS)
   __syncthreads();
   for (int i = threadIdx.x; i < value_size; i += THREADS) {
     double sum = 0.0;
-    for (int cell = begin; cell < end; ++cell)
-      sum = __dadd_rn(sum, (double)__fmul_rn(work[cell], half_value(values[(u64)cell * value_size + i])));
+    for (int cell = begin; cell < end;) {
+      // To the end of a page.
+      const int stop = min(end, (cell | mask) + 1);
+      const u16 *value = values + place_of(tables[cell >> shift], cell & mask, kv_head, kv_heads, shift, value_size) + i;
+      for (; cell < stop; ++cell, value += value_size)
+        sum = __dadd_rn(sum, (double)__fmul_rn(work[cell], half_value(*value)));
+    }
     out[((u64)token * heads + head) * value_size + i] = (float)sum;
   }
 }

@@ -60,6 +60,84 @@ extern "C" __global__ void __launch_bounds__(THREADS)
     out[i] = __fmul_rn(__fmul_rn(x[i], r), gains[i]);
 }
 
+// A sum of floats in double precision and in their order, rounded; `mine` are those of a thread added up, `size` their magnitudes.
+//
+// Any two orders of a sum of n terms differ by less than n 2^-52 of the sum of their magnitudes. Where both ends of that interval are
+// the same float, the order does not matter; where they are not, one thread adds in order.
+INLINE float sum_of(Exchange<THREADS> &shared, const float *x, int n, double mine, double size) {
+  const double sum = sum_in_pairs<THREADS>(shared, mine);
+  const double error = __dmul_rn(__dmul_rn(sum_in_pairs<THREADS>(shared, size), (double)n), 0x1p-52);
+  const float least = (float)__dsub_rn(sum, error);
+  if (least == (float)__dadd_rn(sum, error))
+    return least;
+  __syncthreads();
+  if (threadIdx.x == 0) {
+    double in_order = 0.0;
+    for (int i = 0; i < n; ++i)
+      in_order = __dadd_rn(in_order, (double)x[i]);
+    shared.values[0] = (float)in_order;
+  }
+  __syncthreads();
+  return shared.values[0];
+}
+
+// The squares of a group of four, as (a + b) + (c + d).
+INLINE float four_squares(const float *x) {
+  return __fadd_rn(__fadd_rn(__fmul_rn(x[0], x[0]), __fmul_rn(x[1], x[1])),
+                   __fadd_rn(__fmul_rn(x[2], x[2]), __fmul_rn(x[3], x[3])));
+}
+
+// The mean of the squares of a layer norm: groups of four and then what is left, added in double precision.
+INLINE float variance_of(Exchange<THREADS> &shared, const float *x, int n) {
+  const int groups = n / 4, terms = groups + n % 4;
+  double mine = 0.0;
+  for (int i = threadIdx.x; i < terms; i += THREADS) {
+    const float *rest = x + 3 * groups + i;
+    mine = __dadd_rn(mine, (double)(i < groups ? four_squares(x + 4 * i) : __fmul_rn(*rest, *rest)));
+  }
+  const double sum = sum_in_pairs<THREADS>(shared, mine), count = (double)n;
+  const double error = __dmul_rn(__dmul_rn(sum, count), 0x1p-52);
+  const float least = (float)__ddiv_rn(__dsub_rn(sum, error), count);
+  if (least == (float)__ddiv_rn(__dadd_rn(sum, error), count))
+    return least;
+  __syncthreads();
+  if (threadIdx.x == 0) {
+    double in_order = 0.0;
+    for (int i = 0; i < groups; ++i)
+      in_order = __dadd_rn(in_order, (double)four_squares(x + 4 * i));
+    for (int i = 4 * groups; i < n; ++i)
+      in_order = __dadd_rn(in_order, (double)__fmul_rn(x[i], x[i]));
+    shared.values[0] = (float)__ddiv_rn(in_order, count);
+  }
+  __syncthreads();
+  return shared.values[0];
+}
+
+// out = ((x - m) * r) * gain, m the mean, r = 1 / sqrt(mean of the squares of x - m + eps); shapes as for rms_norm. `out` may be `x`.
+extern "C" __global__ void __launch_bounds__(THREADS)
+    layer_norm(const float *x, const float *gains, float *out, float eps, int n, int parts) {
+  __shared__ Exchange<THREADS> shared;
+  const u64 row = (u64)blockIdx.x * n;
+  x += row;
+  out += row;
+  gains += (u64)(blockIdx.x % parts) * n;
+  double mine = 0.0, size = 0.0;
+  for (int i = threadIdx.x; i < n; i += THREADS) {
+    mine = __dadd_rn(mine, (double)x[i]);
+    size = __dadd_rn(size, (double)__uint_as_float(__float_as_uint(x[i]) & 0x7fffffff));
+  }
+  const float mean = __fdiv_rn(sum_of(shared, x, n, mine, size), (float)n);
+  __syncthreads();
+  for (int i = threadIdx.x; i < n; i += THREADS)
+    out[i] = __fsub_rn(x[i], mean);
+  __syncthreads();
+  const float variance = variance_of(shared, out, n);
+  const float r = __fdiv_rn(1.0f, __fsqrt_rn(__fadd_rn(variance, eps)));
+  __syncthreads();
+  for (int i = threadIdx.x; i < n; i += THREADS)
+    out[i] = __fmul_rn(__fmul_rn(out[i], r), gains[i]);
+}
+
 // x += y, `count` elements.
 extern "C" __global__ void __launch_bounds__(THREADS) add(float *x, const float *y, int count) {
   const u64 i = (u64)blockIdx.x * THREADS + threadIdx.x;

@@ -162,3 +162,10 @@ extern "C" __global__ void __launch_bounds__(THREADS)
     sums[token] = all;
   }
 }
+
+// Rows in half precision for the products that multiply halves, filled up to whole chunks of eight with zeros.
+extern "C" __global__ void __launch_bounds__(256) halve(const float *x, u16 *halves, int columns) {
+  const int i = blockIdx.x * 256 + threadIdx.x, padded = (columns + 7) / 8 * 8, token = blockIdx.y;
+  if (i < padded)
+    halves[(u64)token * padded + i] = i < columns ? half_bits(x[(u64)token * columns + i]) : 0;
+}

@@ -6,6 +6,7 @@
 //! beside them.
 
 pub mod activations;
+pub mod coded;
 mod error;
 pub mod fast;
 pub mod halves;

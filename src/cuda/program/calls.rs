@@ -3,6 +3,7 @@
 use super::memory::{Quants, Value};
 use super::operation::{Attend, Operation, Placed};
 use super::{Call, Operand, Program, ProgramError, fixed};
+use crate::fast;
 use crate::pack::activations::GROUP;
 use crate::plan::{self, Launch};
 use crate::ptx::{ATTENTION, EMBED, GATE, NORM, QUANTIZE, Text};
@@ -19,9 +20,10 @@ const MOST_BLOCKS: usize = 65535;
 /// Bytes of scores that a launch of attention may need, unless one token needs more.
 const SCORES: usize = 64 << 20;
 
-/// The launches of a pass.
+/// The launches of some operations of a pass.
 pub(super) fn of(
     program: &Program,
+    operations: &[Operation],
     tokens: usize,
     wanted: usize,
 ) -> Result<Vec<Call>, ProgramError> {
@@ -38,7 +40,7 @@ pub(super) fn of(
         wanted,
         calls: Vec::new(),
     };
-    for operation in &program.operations {
+    for operation in operations {
         pass.call(operation)?;
     }
     Ok(pass.calls)
@@ -53,6 +55,11 @@ pub(super) fn work(program: &Program) -> Result<usize, ProgramError> {
             Operation::Product { matrix, from, .. } => {
                 let rows = program.values[*from].rows;
                 let tokens = rows.count(limits.tokens, limits.wanted);
+                if let Some((weights, scales)) = matrix.halves {
+                    let shape = (matrix.columns, matrix.rows, tokens);
+                    most = most.max(fast::product(weights, scales, shape)?.workspace);
+                    continue;
+                }
                 // Few tokens may share the columns where many do not.
                 for tokens in [tokens.min(8), tokens.min(16), tokens] {
                     let plan = plan::product(matrix.ty, matrix.rows, matrix.columns, tokens)?;
@@ -67,6 +74,24 @@ pub(super) fn work(program: &Program) -> Result<usize, ProgramError> {
         }
     }
     Ok(most)
+}
+
+/// Bytes of the tickets that products need, at most.
+pub(super) fn tickets(program: &Program) -> Result<usize, ProgramError> {
+    let limits = program.limits;
+    let mut most = 1;
+    for operation in &program.operations {
+        if let Operation::Product { matrix, from, .. } = operation
+            && let Some((weights, scales)) = matrix.halves
+        {
+            let tokens = program.values[*from]
+                .rows
+                .count(limits.tokens, limits.wanted);
+            let shape = (matrix.columns, matrix.rows, tokens);
+            most = most.max(fast::product(weights, scales, shape)?.tickets);
+        }
+    }
+    Ok(4 * most)
 }
 
 /// Bytes of the scores of a token.
@@ -95,6 +120,11 @@ impl Pass<'_> {
     /// The memory of a value.
     fn at(&self, number: usize) -> Operand {
         Operand::Memory(self.value(number).memory, 0)
+    }
+
+    /// The power of two that is the positions of a page.
+    fn shift(&self) -> Operand {
+        Operand::U32(self.program.limits.page.trailing_zeros())
     }
 
     /// Rows of a value in this pass.
@@ -152,6 +182,7 @@ impl Pass<'_> {
                 self.launch((EMBED, kernel), blocks, (ELEMENTS, 0), operands)
             }
             Operation::Norm {
+                layer,
                 from,
                 gains,
                 parts,
@@ -168,7 +199,8 @@ impl Pass<'_> {
                     int(row),
                     int(parts),
                 ];
-                self.launch((NORM, "rms_norm"), [count, 1], (ELEMENTS, 0), operands)
+                let kernel = if layer { "layer_norm" } else { "rms_norm" };
+                self.launch((NORM, kernel), [count, 1], (ELEMENTS, 0), operands)
             }
             Operation::AddNorm {
                 x,
@@ -230,15 +262,22 @@ impl Pass<'_> {
                 let operands = vec![
                     self.at(from),
                     memory(cells),
-                    memory(fixed::PLACES),
+                    memory(fixed::CELLS),
                     int(heads),
                     int(n / heads),
-                    int(self.program.limits.context),
+                    self.shift(),
                 ];
                 let blocks = [n.div_ceil(OF_HEADS), tokens];
                 self.launch((ATTENTION, "store"), blocks, (OF_HEADS, 0), operands)
             }
             Operation::Attend(attend) => self.attend(&attend),
+            Operation::Gelu { table, gate, up } => {
+                let (x, table) = (self.at(gate), memory(table));
+                match up {
+                    Some(up) => self.each((GATE, "gelu"), gate, vec![x, self.at(up), table]),
+                    None => self.each((GATE, "gelu_alone"), gate, vec![x, table]),
+                }
+            }
             Operation::Gate { function, gate, up } => {
                 let kernel = function.kernel();
                 match up {
@@ -264,8 +303,16 @@ impl Pass<'_> {
                 operands.push(int(floored.into()));
                 ("quantize_bytes", [padded, 1], ELEMENTS)
             }
+            Quants::Halves => {
+                operands.truncate(2);
+                let chunks = columns.next_multiple_of(8);
+                ("halve", [chunks.div_ceil(ELEMENTS), rows], ELEMENTS)
+            }
         };
-        operands.extend([int(columns), int(rows)]);
+        operands.push(int(columns));
+        if quants != Quants::Halves {
+            operands.push(int(rows));
+        }
         self.launch((QUANTIZE, kernel), blocks, (threads, 0), operands)
     }
 
@@ -278,6 +325,19 @@ impl Pass<'_> {
 
     fn product(&mut self, matrix: &Placed, from: usize, to: usize) -> Result<(), ProgramError> {
         let tokens = self.rows(to);
+        if let Some((weights, scales)) = matrix.halves {
+            let plan = fast::product(weights, scales, (matrix.columns, matrix.rows, tokens))?;
+            let mut operands = vec![memory(matrix.memory), memory(matrix.memory + 1)];
+            operands.extend([self.at(from), self.at(to)]);
+            operands.extend([memory(fixed::WORK), memory(fixed::TICKETS)]);
+            operands.extend([matrix.columns, matrix.rows, tokens].map(int));
+            operands.push(Operand::U32(plan.group));
+            self.calls.push(Call {
+                launch: plan.launch,
+                operands,
+            });
+            return Ok(());
+        }
         let plan = plan::product(matrix.ty, matrix.rows, matrix.columns, tokens)?;
         let (out, work) = (self.at(to), memory(fixed::WORK));
         let shape = [matrix.rows, matrix.columns, tokens].map(int);
@@ -343,6 +403,7 @@ impl Pass<'_> {
                 memory(a.keys),
                 memory(a.values),
                 memory(fixed::PLACES),
+                memory(fixed::TABLES),
                 memory(fixed::WORK),
                 self.at(a.to),
                 Operand::F32(a.scale),
@@ -353,6 +414,8 @@ impl Pass<'_> {
                 int(a.key_size),
                 int(a.value_size),
                 int(self.program.limits.context),
+                int(self.program.limits.row()),
+                self.shift(),
                 int(first),
             ];
             let blocks = [a.heads, at_once.min(self.tokens - first)];

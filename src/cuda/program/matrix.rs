@@ -9,7 +9,7 @@ use super::memory::{Kind, Memory, size};
 use super::operation::Placed;
 use crate::fragment::ROWS;
 use crate::pack::rows::{self, SLAB};
-use crate::pack::{PackError, halves};
+use crate::pack::{PackError, coded, halves};
 use crate::plan::multiplies;
 
 /// A matrix of weights.
@@ -42,6 +42,10 @@ enum Layout<'a> {
     Rows(Matrix<'a>),
     /// For products of half floats.
     Halves(Matrix<'a>),
+    /// For products of activations in half precision: codes, and scales of groups.
+    Coded(Matrix<'a>),
+    /// Half floats as they are.
+    Table(&'a [u16]),
 }
 
 /// Weights that fill one memory or two that follow each other.
@@ -80,6 +84,16 @@ impl Weights<'_> {
             Layout::Halves(m) => {
                 let packed = halves::halves(m.data, m.rows, m.columns);
                 vec![dwords(&packed.map_err(|why| failed(m, why))?)]
+            }
+            Layout::Table(table) => {
+                let bytes: Vec<u8> = table.iter().flat_map(|x| x.to_le_bytes()).collect();
+                vec![bytes.into()]
+            }
+            Layout::Coded(m) => {
+                let packed = coded::pack(m.ty, m.data, m.rows, m.columns);
+                let packed = packed.map_err(|why| failed(m, why))?;
+                let scales: Vec<u8> = packed.scales.iter().flat_map(|s| s.to_le_bytes()).collect();
+                vec![dwords(&packed.codes), scales.into()]
             }
             Layout::Rows(m) => {
                 let packed = match m.ty.info().is_some_and(|info| info.is_per_tensor()) {
@@ -125,6 +139,41 @@ impl<'a> Store<'a> {
         Ok(self.add(memories, Layout::Floats(x.into()), &[bytes]))
     }
 
+    /// A table of half floats, which is there once; the number of its memory.
+    pub fn halves(&mut self, memories: &mut Vec<Memory>, table: &'a [u16]) -> usize {
+        let same =
+            |w: &&Weights<'a>| matches!(&w.layout, Layout::Table(t) if std::ptr::eq(*t, table));
+        match self.weights.iter().find(same) {
+            Some(there) => there.memory,
+            None => self.add(memories, Layout::Table(table), &[size_of_val(table)]),
+        }
+    }
+
+    /// A matrix to multiply by activations in half precision; `None` of a type that has no such kernel.
+    pub fn coded(
+        &mut self,
+        memories: &mut Vec<Memory>,
+        matrix: Matrix<'a>,
+    ) -> Result<Option<Placed>, ProgramError> {
+        let Some(kind) = coded::kind(matrix.ty) else {
+            return Ok(None);
+        };
+        checked(&matrix)?;
+        let bytes = coded::bytes(kind, matrix.rows, matrix.columns);
+        let bytes = bytes.map_err(|why| ProgramError::Pack {
+            name: matrix.name.to_owned(),
+            why,
+        })?;
+        Ok(Some(Placed {
+            ty: matrix.ty,
+            rows: matrix.rows,
+            columns: matrix.columns,
+            memory: self.add(memories, Layout::Coded(matrix), &bytes),
+            scale: 1.0,
+            halves: Some(kind),
+        }))
+    }
+
     /// A table whose rows are decoded: the kernel and the number of its memory.
     pub fn table(
         &mut self,
@@ -132,18 +181,9 @@ impl<'a> Store<'a> {
         matrix: Matrix<'a>,
     ) -> Result<(&'static str, usize), ProgramError> {
         let bytes = checked(&matrix)?;
-        let kernel = match matrix.ty {
-            TypeId::F32 => "embed_f32",
-            TypeId::F16 => "embed_f16",
-            TypeId::Q8_0 => "embed_q8_0",
-            TypeId::Q4_0 => "embed_q4_0",
-            TypeId::TQ1_0 | TypeId::TQ2_0 => "embed_tq2_0",
-            TypeId::Q4_K => "embed_q4_k",
-            TypeId::Q6_K => "embed_q6_k",
-            ty => {
-                let what = format!("rows of {ty} ({})", matrix.name);
-                return Err(ProgramError::Missing(what));
-            }
+        let Some(kernel) = embedding(matrix.ty) else {
+            let what = format!("rows of {} ({})", matrix.ty, matrix.name);
+            return Err(ProgramError::Missing(what));
         };
         if matrix.ty == TypeId::TQ1_0 {
             let blocks = size(&[matrix.rows, matrix.columns / 256, 66], matrix.name)?;
@@ -210,8 +250,28 @@ impl<'a> Store<'a> {
             columns,
             memory,
             scale,
+            halves: None,
         })
     }
+}
+
+/// The kernel that decodes the rows of a table.
+fn embedding(ty: TypeId) -> Option<&'static str> {
+    Some(match ty {
+        TypeId::F32 => "embed_f32",
+        TypeId::F16 => "embed_f16",
+        TypeId::Q8_0 => "embed_q8_0",
+        TypeId::Q4_0 => "embed_q4_0",
+        TypeId::TQ1_0 | TypeId::TQ2_0 => "embed_tq2_0",
+        TypeId::Q4_K => "embed_q4_k",
+        TypeId::Q6_K => "embed_q6_k",
+        _ => return None,
+    })
+}
+
+/// Whether a kernel decodes the rows of a table of this type.
+pub fn embeds(ty: TypeId) -> bool {
+    embedding(ty).is_some()
 }
 
 /// The bytes of a matrix, which are those that it was given.

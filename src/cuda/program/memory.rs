@@ -17,6 +17,8 @@ pub enum Kind {
     Values,
     /// What a step is given: tokens, their places, tables of angles.
     Inputs,
+    /// Tickets: zeros at first and after every launch.
+    Zeros,
 }
 
 /// A range of a device's memory.
@@ -48,7 +50,7 @@ impl Table {
         Table {
             weights: sum(&[Kind::Weights]),
             cells: sum(&[Kind::Cells]),
-            values: sum(&[Kind::Values, Kind::Inputs]),
+            values: sum(&[Kind::Values, Kind::Inputs, Kind::Zeros]),
         }
     }
 
@@ -101,6 +103,8 @@ pub(super) enum Quants {
     Bytes {
         floored: bool,
     },
+    /// Half floats, in rows of whole chunks of eight.
+    Halves,
 }
 
 impl Quants {
@@ -110,6 +114,7 @@ impl Quants {
             Quants::Q8K => columns / 256,
             Quants::Q8_0 => columns / 32,
             Quants::Bytes { .. } => 1,
+            Quants::Halves => 0,
         }
     }
 }
@@ -136,6 +141,9 @@ impl Value {
         let Some(quants) = self.quants else {
             return Ok([size([rows, self.columns, 4])?; 3]);
         };
+        if quants == Quants::Halves {
+            return Ok([size([rows, self.columns.div_ceil(8), 16])?; 3]);
+        }
         let padded = rows.div_ceil(COLUMNS) * COLUMNS;
         let codes = size([padded, self.columns.div_ceil(GROUP), GROUP])?;
         let scales = size([padded, quants.scales(self.columns), 4])?.next_multiple_of(ALIGNMENT);

@@ -16,7 +16,7 @@ mod record;
 use crate::pack::PackError;
 use crate::plan::{Launch, PlanError};
 
-pub use matrix::{Matrix, Weights};
+pub use matrix::{Matrix, Weights, embeds};
 pub use memory::{Kind, Memory, Table};
 pub use operation::Gate;
 pub use record::{Heads, Recorder, Rotation, Span};
@@ -27,14 +27,23 @@ use operation::Operation;
 /// What a program has memory for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Limits {
-    /// Tokens of a pass.
+    /// Tokens of a pass, and so its sequences.
     pub tokens: usize,
-    /// Tokens of a pass whose logits are wanted.
+    /// Rows of logits that are computed together.
     pub wanted: usize,
     /// Positions of a sequence.
     pub context: usize,
-    /// Sequences.
-    pub sequences: usize,
+    /// Positions of a page of keys and values, a power of two.
+    pub page: usize,
+    /// Pages of all sequences.
+    pub pages: usize,
+}
+
+impl Limits {
+    /// Pages of a sequence.
+    pub fn row(&self) -> usize {
+        self.context.div_ceil(self.page.max(1))
+    }
 }
 
 /// Why there is no program for a model.
@@ -87,10 +96,16 @@ pub(crate) mod fixed {
     pub const TOKENS: usize = 0;
     /// Sequence and position of the tokens: two u32 each.
     pub const PLACES: usize = 1;
+    /// Where their keys and values go, the page and the cell of it: two u32 each.
+    pub const CELLS: usize = 2;
+    /// The pages of the sequences: a row of u32 for each.
+    pub const TABLES: usize = 3;
     /// Numbers of the tokens whose logits are wanted: u32 each.
-    pub const WANTED: usize = 2;
+    pub const WANTED: usize = 4;
     /// What one launch leaves for the next or for itself.
-    pub const WORK: usize = 3;
+    pub const WORK: usize = 5;
+    /// What slices of a product take, one after the other, to know which is the last: u32 each.
+    pub const TICKETS: usize = 6;
 }
 
 /// A forward pass.
@@ -103,6 +118,12 @@ pub struct Program {
     operations: Vec<Operation>,
     /// Memory and pairs of the tables of each kind of RoPE.
     rotations: Vec<(usize, usize)>,
+    /// The value that a pass is given, unless that is tokens.
+    given: Option<usize>,
+    /// The value of which rows are taken for logits.
+    stream: usize,
+    /// The first operation of the rows that were taken.
+    head: usize,
     logits: usize,
 }
 
@@ -137,12 +158,34 @@ impl Program {
         self.logits
     }
 
-    /// The launches of a pass over `tokens` tokens, `wanted` of which have logits.
+    /// The memory and the columns of the rows that a pass is given; `None` where that is tokens.
+    pub fn given(&self) -> Option<(usize, usize)> {
+        self.given.map(|value| self.place(value))
+    }
+
+    /// The memory and the columns of the rows that a pass leaves, one for each token, of which logits are made.
+    pub fn stream(&self) -> (usize, usize) {
+        self.place(self.stream)
+    }
+
+    fn place(&self, value: usize) -> (usize, usize) {
+        (self.values[value].memory, self.values[value].columns)
+    }
+
+    /// The launches of a pass over `tokens` tokens.
     ///
     /// # Errors
     /// A product without a plan; more tokens than the limits say.
-    pub fn calls(&self, tokens: usize, wanted: usize) -> Result<Vec<Call>, ProgramError> {
-        calls::of(self, tokens, wanted)
+    pub fn body(&self, tokens: usize) -> Result<Vec<Call>, ProgramError> {
+        calls::of(self, &self.operations[..self.head], tokens, 1)
+    }
+
+    /// The launches that make logits of `wanted` rows of a pass.
+    ///
+    /// # Errors
+    /// A product without a plan; more rows than the limits say.
+    pub fn logits_of(&self, wanted: usize) -> Result<Vec<Call>, ProgramError> {
+        calls::of(self, &self.operations[self.head..], 1, wanted)
     }
 }
 

@@ -3,6 +3,7 @@
 use trine_formats::types::TypeId;
 
 use super::memory::Quants;
+use crate::fast::{Scales, Weights};
 
 /// The function of a gate.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -36,6 +37,8 @@ pub(super) struct Placed {
     pub memory: usize,
     /// The scale of the whole tensor, where there is one.
     pub scale: f32,
+    /// The layouts of codes and scales where activations are in half precision; `None` where the bits are the processor's.
+    pub halves: Option<(Weights, Scales)>,
 }
 
 /// One operation. Values are numbers of the program's, `to` is written.
@@ -47,8 +50,9 @@ pub(super) enum Operation {
         table: usize,
         to: usize,
     },
-    /// Root-mean-square norms of the parts of every row.
+    /// Norms of the parts of every row: of the root mean square, or layer norms.
     Norm {
+        layer: bool,
         from: usize,
         gains: usize,
         parts: usize,
@@ -105,6 +109,12 @@ pub(super) enum Operation {
         heads: usize,
     },
     Attend(Attend),
+    /// GELU by its table.
+    Gelu {
+        table: usize,
+        gate: usize,
+        up: Option<usize>,
+    },
     Gate {
         function: Gate,
         gate: usize,
@@ -147,7 +157,7 @@ impl Operation {
             Operation::Rotate { x, .. } => all(&[*x]),
             Operation::Store { from, .. } => all(&[*from]),
             Operation::Attend(a) => all(&[a.queries, a.to]),
-            Operation::Gate { gate, up, .. } => {
+            Operation::Gelu { gate, up, .. } | Operation::Gate { gate, up, .. } => {
                 all(&[*gate]);
                 up.iter().for_each(|up| all(&[*up]));
             }

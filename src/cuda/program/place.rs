@@ -4,10 +4,12 @@ use super::memory::{Kind, Memory, Value};
 use super::operation::Operation;
 use super::{Limits, ProgramError};
 
-/// Gives every value a memory. Values that are never alive together share one; `result` is alive to the end.
+/// Gives every value a memory. Values that are never alive together share one; `given` is alive from the beginning, `kept` are
+/// to the end.
 pub(super) fn place(
     values: &mut [Value],
-    result: usize,
+    given: Option<usize>,
+    kept: &[usize],
     operations: &[Operation],
     limits: &Limits,
     memories: &mut Vec<Memory>,
@@ -16,11 +18,12 @@ pub(super) fn place(
     for (at, operation) in operations.iter().enumerate() {
         operation.values(|value| last[value] = at);
     }
-    last[result] = operations.len();
+    kept.iter()
+        .for_each(|&value| last[value] = operations.len());
     let mut placed = vec![false; values.len()];
     let mut free: Vec<usize> = Vec::new();
     for (at, operation) in operations.iter().enumerate() {
-        let mut touched = Vec::new();
+        let mut touched: Vec<usize> = given.into_iter().filter(|_| at == 0).collect();
         operation.values(|value| touched.push(value));
         for &value in &touched {
             if std::mem::replace(&mut placed[value], true) {

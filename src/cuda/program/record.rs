@@ -43,6 +43,9 @@ pub struct Recorder<'a> {
     values: Vec<Value>,
     operations: Vec<Operation>,
     rotations: Vec<(usize, usize)>,
+    given: Option<usize>,
+    /// Whether activations are in half precision where there are kernels for it.
+    halves: bool,
     /// Quantized forms of values that have not changed since.
     forms: Vec<(usize, Quants, usize)>,
 }
@@ -57,20 +60,26 @@ impl<'a> Recorder<'a> {
             tokens,
             wanted,
             context,
-            sequences,
+            page,
+            pages,
         } = limits;
-        if [tokens, wanted, context, sequences, vocabulary].contains(&0) {
+        if [tokens, wanted, context, page, pages, vocabulary].contains(&0) {
             return Err(ProgramError::TooLarge(format!("nothing: {limits:?}")));
         }
         // Kernels count cells and tokens in 32 bits with a sign.
         for (n, what) in [
             (tokens, "tokens"),
             (context, "positions"),
-            (sequences, "sequences"),
+            (page, "positions of a page"),
+            (pages, "pages"),
         ] {
             if n > i32::MAX as usize / 2 {
                 return Err(ProgramError::TooLarge(format!("{n} {what}")));
             }
+        }
+        if !page.is_power_of_two() {
+            let what = format!("pages of {page} positions");
+            return Err(ProgramError::Missing(what));
         }
         let input = |factors: &[usize]| -> Result<Memory, ProgramError> {
             let bytes = size(factors, "what a pass is given")?;
@@ -82,9 +91,15 @@ impl<'a> Recorder<'a> {
         let memories = [
             input(&[tokens, 4])?,
             input(&[tokens, 8])?,
+            input(&[tokens, 8])?,
+            input(&[tokens, limits.row(), 4])?,
             input(&[wanted, 4])?,
             Memory {
                 kind: Kind::Values,
+                bytes: 0,
+            },
+            Memory {
+                kind: Kind::Zeros,
                 bytes: 0,
             },
         ];
@@ -96,8 +111,16 @@ impl<'a> Recorder<'a> {
             values: Vec::new(),
             operations: Vec::new(),
             rotations: Vec::new(),
+            given: None,
+            halves: false,
             forms: Vec::new(),
         })
+    }
+
+    /// From now on products are those of activations in half precision, where there are kernels for the type of the weights. Their
+    /// bits are not the processor's.
+    pub fn in_halves(&mut self) {
+        self.halves = true;
     }
 
     fn value(&mut self, rows: Rows, columns: usize) -> Result<Span, ProgramError> {
@@ -129,6 +152,16 @@ impl<'a> Recorder<'a> {
     /// Forgets the quantized forms of a value that changes.
     fn changes(&mut self, x: Span) {
         self.forms.retain(|(value, ..)| *value != x.0);
+    }
+
+    /// Rows of `columns` floats, one for each token, which a pass is given instead of tokens.
+    ///
+    /// # Errors
+    /// A value that no buffer holds.
+    pub fn given(&mut self, columns: usize) -> Result<Span, ProgramError> {
+        let given = self.value(Rows::Tokens, columns)?;
+        self.given = Some(given.0);
+        Ok(given)
     }
 
     /// The rows of a table that belong to the tokens, decoded.
@@ -180,9 +213,41 @@ impl<'a> Recorder<'a> {
                     to: to.0,
                 });
             }
-            _ => self.norm_into(x, gains, row, eps, to)?,
+            _ => self.norm_into(false, x, (gains, row, eps), to)?,
         }
         Ok(to)
+    }
+
+    /// Layer norms: `((x - m) * r) * gains`, `m` the mean, `r = 1 / sqrt(mean of (x - m)^2 + eps)`, of every `row` values by
+    /// themselves.
+    ///
+    /// # Errors
+    /// Those of [`Recorder::norm`].
+    pub fn layer_norm(
+        &mut self,
+        x: Span,
+        gains: &'a [f32],
+        row: usize,
+        eps: f32,
+    ) -> Result<Span, ProgramError> {
+        let to = self.value(self.rows(x), self.columns(x))?;
+        self.norm_into(true, x, (gains, row, eps), to)?;
+        Ok(to)
+    }
+
+    /// The same where the values are.
+    ///
+    /// # Errors
+    /// Those of [`Recorder::norm`].
+    pub fn layer_norm_in_place(
+        &mut self,
+        x: Span,
+        gains: &'a [f32],
+        row: usize,
+        eps: f32,
+    ) -> Result<(), ProgramError> {
+        self.changes(x);
+        self.norm_into(true, x, (gains, row, eps), x)
     }
 
     /// The same where the values are.
@@ -197,15 +262,14 @@ impl<'a> Recorder<'a> {
         eps: f32,
     ) -> Result<(), ProgramError> {
         self.changes(x);
-        self.norm_into(x, gains, row, eps, x)
+        self.norm_into(false, x, (gains, row, eps), x)
     }
 
     fn norm_into(
         &mut self,
+        layer: bool,
         from: Span,
-        gains: &'a [f32],
-        row: usize,
-        eps: f32,
+        (gains, row, eps): (&'a [f32], usize, f32),
         to: Span,
     ) -> Result<(), ProgramError> {
         let columns = self.columns(from);
@@ -218,6 +282,7 @@ impl<'a> Recorder<'a> {
         let parts = gains.len() / row;
         let gains = self.store.floats(&mut self.memories, gains)?;
         self.operations.push(Operation::Norm {
+            layer,
             from: from.0,
             gains,
             parts,
@@ -233,13 +298,13 @@ impl<'a> Recorder<'a> {
         self.operations.push(Operation::Add { to: x.0, from: y.0 });
     }
 
-    /// Adds `row` to every row of `x`.
+    /// Adds `row` to every row of `x`, or to each of its parts of that length.
     ///
     /// # Errors
-    /// Another length.
+    /// A length that does not divide the rows.
     pub fn add_row(&mut self, x: Span, row: &'a [f32]) -> Result<(), ProgramError> {
         self.changes(x);
-        if row.len() != self.columns(x) {
+        if row.is_empty() || !self.columns(x).is_multiple_of(row.len()) {
             let what = format!("a bias of {} for rows of {}", row.len(), self.columns(x));
             return Err(ProgramError::Missing(what));
         }
@@ -275,8 +340,18 @@ impl<'a> Recorder<'a> {
             let what = format!("{name}: {columns} columns for rows of {}", self.columns(x));
             return Err(ProgramError::Missing(what));
         }
-        let placed = self.store.factor(&mut self.memories, matrix)?;
-        let from = match quants_for(matrix.ty) {
+        let coded = match self.halves {
+            true => self.store.coded(&mut self.memories, matrix)?,
+            false => None,
+        };
+        let (placed, quants) = match coded {
+            Some(placed) => (placed, Some(Quants::Halves)),
+            None => {
+                let placed = self.store.factor(&mut self.memories, matrix)?;
+                (placed, quants_for(matrix.ty))
+            }
+        };
+        let from = match quants {
             Some(quants) => self.quantized(x, quants),
             None => x.0,
         };
@@ -379,16 +454,15 @@ impl<'a> Recorder<'a> {
         {
             return Err(ProgramError::Missing(format!("attention of {heads:?}")));
         }
-        let Limits {
-            context, sequences, ..
-        } = self.limits;
+        let Limits { page, pages, .. } = self.limits;
+        let context = self.limits.context;
         let mut cells = [0; 2];
         let what = "keys and values";
         for (cells, head) in cells.iter_mut().zip([key_size, value_size]) {
             *cells = self.memories.len();
             self.memories.push(Memory {
                 kind: Kind::Cells,
-                bytes: size(&[sequences, kv, context, head, 2], what)?,
+                bytes: size(&[pages, kv, page, head, 2], what)?,
             });
         }
         for (from, cells) in [keys, values].into_iter().zip(cells) {
@@ -425,6 +499,30 @@ impl<'a> Recorder<'a> {
         });
     }
 
+    /// `gate = gelu(gate) * up`, or `gelu(gate)` alone, where `table` has the function's value for every half float.
+    ///
+    /// # Errors
+    /// A table of another length.
+    pub fn gelu(
+        &mut self,
+        table: &'a [u16],
+        gate: Span,
+        up: Option<Span>,
+    ) -> Result<(), ProgramError> {
+        if table.len() != 1 << 16 {
+            let what = format!("a function of {} half floats", table.len());
+            return Err(ProgramError::Missing(what));
+        }
+        self.changes(gate);
+        let table = self.store.halves(&mut self.memories, table);
+        self.operations.push(Operation::Gelu {
+            table,
+            gate: gate.0,
+            up: up.map(|up| up.0),
+        });
+        Ok(())
+    }
+
     /// The program whose result is `logits`, and the weights that it wants.
     ///
     /// # Errors
@@ -437,9 +535,18 @@ impl<'a> Recorder<'a> {
             let what = format!("{columns} logits of a vocabulary of {tokens}");
             return Err(ProgramError::Missing(what));
         }
+        let takes = self.operations.iter().enumerate();
+        let mut takes = takes.filter_map(|(at, operation)| match operation {
+            Operation::Take { from, .. } => Some((at, *from)),
+            _ => None,
+        });
+        let Some((head, stream)) = takes.next() else {
+            return Err(ProgramError::Missing("logits of no rows".to_owned()));
+        };
         place(
             &mut self.values,
-            logits.0,
+            self.given,
+            &[stream, logits.0],
             &self.operations,
             &limits,
             &mut self.memories,
@@ -452,10 +559,15 @@ impl<'a> Recorder<'a> {
             values: self.values,
             operations: self.operations,
             rotations: self.rotations,
+            given: self.given,
+            stream,
+            head,
         };
         program.memories[fixed::WORK].bytes = super::calls::work(&program)?;
+        program.memories[fixed::TICKETS].bytes = super::calls::tickets(&program)?;
         // Every launch of the largest pass has a plan.
-        program.calls(limits.tokens, limits.wanted)?;
+        program.body(limits.tokens)?;
+        program.logits_of(limits.wanted)?;
         Ok((program, self.store.weights))
     }
 }

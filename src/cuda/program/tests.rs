@@ -6,7 +6,8 @@ const LIMITS: Limits = Limits {
     tokens: 5,
     wanted: 2,
     context: 100,
-    sequences: 3,
+    page: 16,
+    pages: 21,
 };
 
 const WIDTH: usize = 64;
@@ -51,8 +52,12 @@ fn block(limits: Limits) -> Result<(Program, Vec<Weights<'static>>), ProgramErro
 }
 
 fn names(program: &Program, tokens: usize) -> Vec<String> {
-    let calls = program.calls(tokens, 1).expect("launches");
-    calls.into_iter().map(|call| call.launch.kernel).collect()
+    let calls = [program.body(tokens), program.logits_of(1)].map(|c| c.expect("launches"));
+    calls
+        .into_iter()
+        .flatten()
+        .map(|call| call.launch.kernel)
+        .collect()
 }
 
 #[test]
@@ -90,7 +95,7 @@ fn operations_become_launches_in_their_order() {
         assert_eq!(filled, usize::from(memory.kind == Kind::Weights));
     }
     // Grids and counts follow the tokens; places do not.
-    let [few, many] = [1, 5].map(|tokens| program.calls(tokens, 1).expect("launches"));
+    let [few, many] = [1, 5].map(|tokens| program.body(tokens).expect("launches"));
     assert_eq!(few.len(), many.len());
     assert_eq!((few[0].launch.blocks[1], many[0].launch.blocks[1]), (1, 5));
     let memories = |call: &Call| -> Vec<Operand> {
@@ -110,7 +115,7 @@ fn operations_become_launches_in_their_order() {
 fn memory_is_counted_and_values_share_it() {
     let (program, _) = block(LIMITS).expect("a program");
     let table = program.table();
-    assert_eq!(table.cells, 2 * 3 * 2 * 100 * 16 * 2);
+    assert_eq!(table.cells, 2 * 21 * 2 * 16 * 16 * 2);
     let padded = |rows: usize| rows.div_ceil(32) * 32 * WIDTH * 2;
     let weights = 2 * VOCABULARY * WIDTH + padded(64) + 2 * padded(32) + padded(64) + padded(10);
     assert_eq!(table.weights, (weights + 2 * 4 * WIDTH) as u64);
@@ -179,8 +184,8 @@ fn what_no_gpu_takes_is_refused() {
     let refused = |limits: Limits| block(limits).expect_err("a refusal").to_string();
     let huge = [
         Limits {
-            context: 1 << 30,
-            sequences: 1 << 30,
+            page: 1 << 29,
+            pages: 1 << 30,
             ..LIMITS
         },
         Limits {
@@ -188,7 +193,7 @@ fn what_no_gpu_takes_is_refused() {
             ..LIMITS
         },
         Limits {
-            sequences: usize::MAX / 2,
+            pages: usize::MAX / 2,
             ..LIMITS
         },
         Limits {
@@ -213,9 +218,14 @@ fn what_no_gpu_takes_is_refused() {
         assert!(text.contains("more than"), "{limits:?}: {text}");
     }
     let (program, _) = block(LIMITS).expect("a program");
-    for (tokens, wanted) in [(6, 1), (1, 3), (0, 1), (1, 0)] {
-        assert!(program.calls(tokens, wanted).is_err(), "{tokens} {wanted}");
+    for tokens in [0, 6] {
+        assert!(program.body(tokens).is_err(), "{tokens}");
     }
+    for wanted in [0, 3] {
+        assert!(program.logits_of(wanted).is_err(), "{wanted}");
+    }
+    let text = refused(Limits { page: 12, ..LIMITS });
+    assert!(text.contains("pages of 12 positions"), "{text}");
 }
 
 #[test]

@@ -68,6 +68,12 @@ fn is_positive(x: f32) -> bool {
     x.to_bits().wrapping_sub(1) < f32::INFINITY.to_bits()
 }
 
+/// GELU of every half float, by its bits, as halves: what [`geglu`] looks up.
+pub fn gelu_table() -> &'static [u16] {
+    // The entry behind the last one is there for loads of two.
+    &GELU[..1 << 16]
+}
+
 /// `gate = gelu(gate) * up`, element by element.
 ///
 /// GELU is looked up by the half-float value of its argument; at or below -10 the product is 0, at or

@@ -12,7 +12,7 @@ mod soft_max;
 
 #[cfg(target_arch = "x86_64")]
 pub(crate) use gate::GELU_ENTRIES;
-pub use gate::{geglu, squared_reglu, swiglu};
+pub use gate::{geglu, gelu_table, squared_reglu, swiglu};
 pub use norm::{layer_norm, layer_norm_in_place, rms_norm, rms_norm_in_place};
 pub use rotate::{rotate_adjacent, rotate_halves};
 pub use soft_max::{soft_max, soft_max_with_sink};

@@ -50,6 +50,10 @@ pub struct Loader<'a> {
     expert_layers: Vec<bool>,
     /// Which run of a block is being loaded: its number, but in models whose blocks run several times.
     slot: usize,
+    /// Whether a GPU runs what is being loaded, which wants the file's bytes.
+    elsewhere: bool,
+    /// The first run of a block that a GPU runs, one more than there are where it runs nothing.
+    first_elsewhere: usize,
     /// Blocks of the file, those that are not run included.
     n_block: usize,
     problems: Vec<String>,
@@ -72,6 +76,7 @@ impl<'a> Loader<'a> {
         adapters: Adapters,
         c: &Config,
     ) -> Loader<'a> {
+        let layers = options.offload.as_ref().map_or(0, |o| o.layers);
         let weights: u64 = file.tensors().map(|t| t.bytes).sum();
         Loader {
             file,
@@ -86,6 +91,8 @@ impl<'a> Loader<'a> {
                 .map(|layer| c.layer_experts(layer).is_some())
                 .collect(),
             slot: 0,
+            elsewhere: layers > 0,
+            first_elsewhere: (c.n_layer + 1).saturating_sub(layers),
             n_block: c.n_block,
             problems: Vec::new(),
             used: HashSet::new(),
@@ -99,6 +106,7 @@ impl<'a> Loader<'a> {
     /// From now on run number `slot` is being loaded.
     pub fn enter(&mut self, slot: usize) {
         self.slot = slot;
+        self.elsewhere = slot >= self.first_elsewhere;
     }
 
     /// Which run of a block is being loaded.
@@ -229,7 +237,8 @@ impl<'a> Loader<'a> {
     /// The matrix in the layout it runs from.
     pub fn ready(&mut self, matrix: Matrix) -> Matrix {
         let rows = matrix.rows;
-        let matrix = if self.options.repack && self.problems.is_empty() {
+        let packs = self.options.repack && !self.elsewhere;
+        let matrix = if packs && self.problems.is_empty() {
             let packed = matrix.packed(&self.arena, self.options.isa, self.in_cache);
             packed.unwrap_or_else(|e| {
                 self.problems.push(format!(

@@ -98,6 +98,7 @@ impl Case {
     fn sequence(&self, isa: Isa, positions: usize) -> Sequence {
         let layout = PageLayout {
             n_layer: 2,
+            elsewhere: 0,
             n_head: self.kv_heads,
             head_dim: self.hd,
             value_dim: self.hd,

@@ -7,6 +7,7 @@ const PAGE: usize = 32;
 fn pages(budget: usize) -> PagePool {
     let layout = PageLayout {
         n_layer: 1,
+        elsewhere: 0,
         n_head: 1,
         head_dim: 4,
         value_dim: 4,

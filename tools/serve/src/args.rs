@@ -9,6 +9,7 @@ use trine::Pooling;
 use trine_tools::args::Short;
 use trine_tools::device;
 use trine_tools::load::{ModelArgs, SHORT_TYPES, positive};
+use trine_tools::templates;
 
 use crate::engine::{Options, Vectors};
 
@@ -19,9 +20,12 @@ pub const SHORT: Short = &[
     ("-s", "--seed"),
     ("--temperature", "--temp"),
     ("--n-predict", "--predict"),
+    ("--webui", "--ui"),
+    ("--no-webui", "--no-ui"),
     SHORT_TYPES[0],
     SHORT_TYPES[1],
     device::SHORT,
+    device::SHORT_LAYERS,
 ];
 
 /// Serve a language model over HTTP, with OpenAI's and llama-server's API
@@ -63,8 +67,12 @@ pub struct Args {
     #[arg(long, value_name = "TAGS", value_delimiter = ',')]
     pub tags: Vec<String>,
 
+    #[allow(missing_docs)]
+    #[arg(long, help = templates::help(), value_name = "JINJA|NAME", allow_hyphen_values = true, overrides_with = "chat_template_file")]
+    pub chat_template: Option<String>,
+
     /// A file with a Jinja chat template to use instead of the model's own
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", overrides_with = "chat_template")]
     pub chat_template_file: Option<PathBuf>,
 
     /// Bits per weight of an any-precision model where a request names none; without it the widest

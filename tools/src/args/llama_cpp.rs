@@ -93,6 +93,8 @@ const NO_MEDIA: &str = "trine reads text alone";
 const NO_ADAPTERS: &str = "this tool works with a model as it is; rgen, rperplexity and rserve apply adapters and control vectors";
 const NO_GRAMMAR: &str = "this tool does not constrain what it writes";
 const NO_PROMPT: &str = "this tool has no prompt; rgen keeps prompts in files, and rserve what they have in common in memory";
+const NO_DRAWS: &str = "this tool draws no tokens";
+const FROM_FILES: &str = "texts come from a file, with -f, in the tools that read them";
 const NOT_INTERACTIVE: &str = "rgen writes in turns with -i, and chats with -cnv";
 const SERVER: &str = "it belongs to a server; rserve --help lists the options of this one";
 const OTHER_PROGRAM: &str = "it belongs to a program of llama.cpp that trine has no tool for";
@@ -123,12 +125,12 @@ pub const TABLE: &[Foreign] = &[
     harmless(&["--repack"], Nothing, "weights are packed unless --no-repack is there"),
     harmless(&["-nr"], Nothing, "say --no-repack; this time it changes nothing of the result"),
     harmless(&["--no-host"], Nothing, NO_DEVICE),
-    harmless(&["-ngl", "--gpu-layers", "--n-gpu-layers"], Value, NO_DEVICE),
+    harmless(&["-ngl", "--gpu-layers", "--n-gpu-layers"], Value, "the model runs on the processor, or with --device cuda of rgen, rperplexity, rbench and rserve on a GPU"),
     harmless(&["-sm", "--split-mode"], Value, NO_DEVICE),
     harmless(&["-ts", "--tensor-split"], Value, NO_DEVICE),
     harmless(&["-mg", "--main-gpu"], Value, NO_DEVICE),
     harmless_for(&["-dev", "--device"], Value, NO_DEVICE, &["none", "cpu", "CPU"], "the processor is the only device"),
-    refused(&["--list-devices"], Nothing, "the processor is the only device; rbench --roofline measures it"),
+    refused(&["--list-devices"], Nothing, "--device cuda:N names the GPU of a number or says what is in its way; rbench --roofline measures the processor"),
     harmless(&["-ot", "--override-tensor"], Value, NO_DEVICE),
     harmless(&["-cmoe", "--cpu-moe"], Nothing, NO_DEVICE),
     harmless(&["-ncmoe", "--n-cpu-moe"], Value, NO_DEVICE),
@@ -171,8 +173,8 @@ pub const TABLE: &[Foreign] = &[
     refused(&["--attention"], Value, FILES_OWN),
     refused(&["--pooling"], Value, "vectors of texts are not made by this tool"),
     // where a model comes from, and what is added to it
-    refused(&["-hf", "-hfr", "--hf-repo"], Value, NO_NETWORK),
-    refused(&["-hff", "--hf-file"], Value, NO_NETWORK),
+    refused(&["-hf", "-hfr", "--hf-repo", "-hfv", "-hfrv", "--hf-repo-v"], Value, NO_NETWORK),
+    refused(&["-hff", "--hf-file", "-hffv", "--hf-file-v"], Value, NO_NETWORK),
     refused(&["-hft", "--hf-token"], Value, NO_NETWORK),
     refused(&["-mu", "--model-url"], Value, NO_NETWORK),
     refused(&["-dr", "--docker-repo"], Value, NO_NETWORK),
@@ -226,7 +228,13 @@ pub const TABLE: &[Foreign] = &[
     refused(&["--spec-ngram-simple-size-n", "--spec-ngram-simple-size-m", "--spec-ngram-simple-min-hits"], Value, NO_NGRAM),
     refused(&["--spec-ngram-map-k-size-n", "--spec-ngram-map-k-size-m", "--spec-ngram-map-k-min-hits"], Value, NO_NGRAM),
     refused(&["--spec-ngram-map-k4v-size-n", "--spec-ngram-map-k4v-size-m", "--spec-ngram-map-k4v-min-hits"], Value, NO_NGRAM),
+    refused(&["--spec-ngram-size-n", "--spec-ngram-size-m", "--spec-ngram-min-hits"], Value, NO_NGRAM),
     // texts
+    refused(&["-p", "--prompt", "-f", "--file"], Value, FROM_FILES),
+    harmless(&["--no-escape"], Nothing, "a text is taken as it stands"),
+    refused(&["-e", "--escape"], Nothing, "a text is taken as it stands"),
+    harmless(&["-n", "--predict", "--n-predict"], Value, "this tool writes no text"),
+    refused(&["-o", "--output", "--output-file"], Value, "what is written goes to standard output: > FILE"),
     refused(&["-bf", "--binary-file"], Value, "give a text with -f"),
     harmless(&["--display-prompt"], Nothing, "the prompt is shown unless --no-display-prompt is there"),
     harmless(&["--verbose-prompt"], Nothing, "no log is written; rtokenize shows the tokens of a prompt"),
@@ -241,23 +249,33 @@ pub const TABLE: &[Foreign] = &[
     refused(&["--spm-infill"], Nothing, "a text is continued at its end"),
     refused(&["--grammar", "--grammar-file"], Value, NO_GRAMMAR),
     refused(&["-j", "--json-schema", "-jf", "--json-schema-file"], Value, NO_GRAMMAR),
+    // how tokens are drawn
+    harmless(&["-s", "--seed"], Value, NO_DRAWS),
+    harmless(&["--temp", "--temperature", "--dynatemp-range", "--dynatemp-exp"], Value, NO_DRAWS),
+    harmless(&["--samplers", "--sampler-seq", "--sampling-seq"], Value, NO_DRAWS),
+    harmless(&["--top-k", "--top-p", "--min-p", "--top-nsigma", "--top-n-sigma", "--typical", "--typical-p"], Value, NO_DRAWS),
+    harmless(&["--xtc-probability", "--xtc-threshold", "--adaptive-target", "--adaptive-decay"], Value, NO_DRAWS),
+    harmless(&["--repeat-last-n", "--repeat-penalty", "--presence-penalty", "--frequency-penalty"], Value, NO_DRAWS),
+    harmless(&["--dry-multiplier", "--dry-base", "--dry-allowed-length", "--dry-penalty-last-n", "--dry-sequence-breaker"], Value, NO_DRAWS),
+    harmless(&["--mirostat", "--mirostat-lr", "--mirostat-ent", "-l", "--logit-bias"], Value, NO_DRAWS),
+    harmless(&["--ignore-eos"], Nothing, NO_DRAWS),
     // of earlier versions
     harmless_for(&["--tfs"], Value, "tail-free sampling is off", &["1", "1.0"], "llama.cpp has no tail-free sampling any more, nor has trine"),
     harmless(&["--no-penalize-nl"], Nothing, "line breaks are penalized like all tokens where penalties are on"),
     harmless(&["-nommq", "--no-mul-mat-q", "-mmq", "--mul-mat-q"], Nothing, NO_DEVICE),
     refused(&["-ins", "--instruct"], Nothing, "rgen chats with -cnv, by the model's own template"),
-    refused(&["-cml", "--chatml"], Nothing, "rgen chats with -cnv --chat-template chatml"),
+    refused(&["-cml", "--chatml"], Nothing, "rgen and rserve have --chat-template chatml"),
     refused(&["-gqa", "--gqa"], Value, "files in GGUF say it themselves"),
     // chats
     harmless(&["--jinja"], Nothing, "chat templates are Jinja templates"),
-    refused(&["--no-jinja"], Nothing, "chat templates are rendered as they are in the file"),
+    refused(&["--no-jinja"], Nothing, "chat templates are rendered as they are; --chat-template NAME writes what llama.cpp's own templates write"),
     refused(&["--chat-template"], Value, "this tool does not chat; rgen and rserve do"),
-    refused(&["--chat-template-kwargs"], Value, "templates are given messages alone"),
+    refused(&["--chat-template-kwargs"], Value, "this tool does not chat; rgen does, and requests to rserve say it"),
     harmless_for(&["--reasoning-format"], Value, "thoughts are shown as the model writes them", &["none", "auto"], "thoughts are shown as the model writes them"),
-    harmless_for(&["-rea", "--reasoning"], Value, "the template decides about thoughts", &["auto"], "the template decides about thoughts"),
-    harmless_for(&["--reasoning-budget"], Value, "thoughts are not cut short", &["-1"], "thoughts are not cut short; /set n bounds a whole answer"),
+    harmless_for(&["-rea", "--reasoning"], Value, "the template decides about thoughts", &["auto"], "this tool does not chat; rgen does, and requests to rserve say it with chat_template_kwargs"),
+    harmless_for(&["--reasoning-budget"], Value, "thoughts are not cut short", &["-1"], "thoughts are not cut short; --reasoning off of rgen asks for none, and /set n bounds a whole answer"),
     harmless(&["--reasoning-budget-message"], Value, "thoughts are not cut short"),
-    harmless_for(&["--reasoning-effort"], Value, "templates have their own default", &["default"], "templates are given messages alone; requests to rserve may say it"),
+    harmless_for(&["--reasoning-effort"], Value, "templates have their own default", &["default"], "this tool does not chat; rgen does, and requests to rserve say it"),
     harmless(&["--reasoning-preserve", "--no-reasoning-preserve"], Nothing, "a chat keeps what the model wrote"),
     harmless(&["--skip-chat-parsing", "--no-skip-chat-parsing"], Nothing, "text is shown as the model writes it"),
     // the terminal

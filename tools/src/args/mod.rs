@@ -90,6 +90,12 @@ fn show(text: io::Result<Vec<u8>>) -> ! {
     }
 }
 
+/// Words of options that say what is so without the option.
+const DEFAULTS: [(&str, &str); 2] = [("-t", "-1"), ("--threads", "-1")];
+
+/// Options whose two words of earlier versions, a file and a number, are one today.
+const SCALED: [&str; 2] = ["--lora-scaled", "--control-vector-scaled"];
+
 /// Reads words as llama.cpp's programs do, so that clap can go on.
 struct Reader<'a> {
     /// The tool's name.
@@ -167,8 +173,20 @@ impl<'a> Reader<'a> {
                     true => args.next_if(|word| !stays(word)),
                     false => args.next(),
                 };
+                let said = value.as_ref().map(|v| v.to_string_lossy());
+                let said = said.as_deref().unwrap_or_default();
+                if DEFAULTS.contains(&(name.as_str(), said)) {
+                    continue;
+                }
+                let scale = match SCALED.contains(&name.as_str()) && !said.contains(':') {
+                    true => args.next_if(|word| is_number(&word.to_string_lossy())),
+                    false => None,
+                };
                 out.words.push(name.into());
-                out.words.extend(value);
+                out.words.extend(match scale {
+                    Some(scale) => Some(format!("{said}:{}", scale.to_string_lossy()).into()),
+                    None => value,
+                });
             } else if self.alone.contains(&name) {
                 out.words.push(name.into());
             } else if let Some(option) = programs::find(&self.tool, &name) {
@@ -196,6 +214,9 @@ impl<'a> Reader<'a> {
 
     /// The word as the tool knows it: long names may be written with `_`.
     fn name(&self, word: &str) -> String {
+        if word == "--usage" {
+            return "--help".to_owned();
+        }
         if let Some((_, long)) = self.short.iter().find(|(s, _)| word == *s) {
             return (*long).to_owned();
         }
@@ -214,15 +235,20 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Whether clap would take a word such as `-foo` for the option `-f` and the value `oo`.
+    /// Whether clap would take a word such as `-foo` for the option `-f` and the value `oo`, or `-hfv` for `-h`.
     fn is_misread(&self, word: &str) -> bool {
         let mut letters = word.chars();
         let first = letters.by_ref().nth(1);
         let rest = letters.as_str();
         let is_valued = first.is_some_and(|c| self.valued.contains(&format!("-{c}")));
-        let number = rest.parse::<f64>().is_ok();
-        first != Some('-') && is_valued && !rest.is_empty() && !number && !rest.starts_with('=')
+        let is_alone = first.is_some_and(|c| self.alone.contains(&format!("-{c}")));
+        let is_value = is_number(rest) || rest.starts_with('=');
+        first != Some('-') && !rest.is_empty() && (is_alone || is_valued && !is_value)
     }
+}
+
+fn is_number(word: &str) -> bool {
+    word.parse::<f64>().is_ok()
 }
 
 /// The note about an option that changes nothing.

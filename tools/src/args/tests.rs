@@ -82,6 +82,8 @@ fn what_cannot_be_honoured_is_refused_by_name() {
         (&["--lora", "x.gguf"], "--lora"),
         (&["-foo"], "'-foo'"),
         (&["-pn"], "'-pn'"),
+        (&["-hx"], "'-hx'"),
+        (&["-hfv", "a/b"], "-hfv"),
     ] {
         let why = read(line).expect_err("an error");
         assert!(why.contains(name), "{line:?}: {why}");

@@ -3,12 +3,14 @@
 use std::path::PathBuf;
 use std::str::FromStr;
 
+use anyhow::Result;
 use clap::{Parser, ValueEnum};
 use trine::model::LoadOptions;
 use trine::quant::parse_type;
 use trine::{Isa, NumberPath};
 use trine_formats::types::TypeId;
 
+use super::numbers::Numbers;
 use super::synth::Spec;
 use crate::args::Short;
 use crate::device::{self, DeviceArgs};
@@ -21,10 +23,12 @@ pub const SHORT: Short = &[
     ("-ub", "--ubatch-size"),
     ("-mmp", "--mmap"),
     device::SHORT,
+    device::SHORT_LAYERS,
     ("-npp", "--npp"),
     ("-ntg", "--ntg"),
     ("-npl", "--npl"),
     ("-pps", "--pps"),
+    ("--output-format", "--output"),
 ];
 
 /// Measure how fast models run
@@ -41,6 +45,7 @@ pub const SHORT: Short = &[
 Examples:
   rbench -m model.gguf                                  prompt of 512 tokens, 128 generated ones
   rbench -m a.gguf,b.gguf -t 1,2,4 -p 128,512 -n 0      prompts only, at several thread counts
+  rbench -m model.gguf -p 0 -t 1-8*2                    at 1, 2, 4 and 8 threads; ranges are also 1-8 and 0-512+128
   rbench -m model.gguf -pg 512,64 -d 0,1024             prompt and text in one, also behind 1024 tokens
   rbench --synthetic llama:700m:TQ2_0                   a model made up in memory
   rbench --synthetic llama:700m:TQ2_0 --save m.gguf     kept as a file; llama.cpp can load it too
@@ -95,10 +100,10 @@ pub struct Args {
         long,
         value_name = "N,...",
         value_delimiter = ',',
-        value_parser = tokens,
+        value_parser = many_tokens,
         default_value = "512"
     )]
-    pub n_prompt: Vec<usize>,
+    pub n_prompt: Vec<Numbers>,
 
     /// Lengths of generated texts; 0 for none
     #[arg(
@@ -106,10 +111,10 @@ pub struct Args {
         long,
         value_name = "N,...",
         value_delimiter = ',',
-        value_parser = tokens,
+        value_parser = many_tokens,
         default_value = "128"
     )]
-    pub n_gen: Vec<usize>,
+    pub n_gen: Vec<Numbers>,
 
     /// -pg PROMPT,TEXT: a prompt and a text timed together; can be repeated
     #[arg(long, value_name = "PP,TG")]
@@ -121,22 +126,22 @@ pub struct Args {
         long,
         value_name = "N,...",
         value_delimiter = ',',
-        value_parser = tokens,
+        value_parser = many_tokens,
         default_value = "0"
     )]
-    pub n_depth: Vec<usize>,
+    pub n_depth: Vec<Numbers>,
 
     /// Tokens handed to the model at once
-    #[arg(short, long, value_name = "N,...", value_delimiter = ',', default_value = "2048", value_parser = positive)]
-    pub batch_size: Vec<usize>,
+    #[arg(short, long, value_name = "N,...", value_delimiter = ',', default_value = "2048", value_parser = many)]
+    pub batch_size: Vec<Numbers>,
 
     /// -ub N: tokens computed at once
-    #[arg(long, value_name = "N,...", value_delimiter = ',', default_value = "512", value_parser = positive)]
-    pub ubatch_size: Vec<usize>,
+    #[arg(long, value_name = "N,...", value_delimiter = ',', default_value = "512", value_parser = many)]
+    pub ubatch_size: Vec<Numbers>,
 
     /// Threads; without it one per physical core
-    #[arg(short, long, value_name = "N,...", value_delimiter = ',', value_parser = thread_count)]
-    pub threads: Vec<usize>,
+    #[arg(short, long, value_name = "N,...", value_delimiter = ',', value_parser = many_threads)]
+    pub threads: Vec<Numbers>,
 
     /// Repetitions of every test
     #[arg(short, long, value_name = "N", default_value = "5", value_parser = repetitions)]
@@ -184,26 +189,26 @@ pub struct Args {
         long,
         value_name = "N,...",
         value_delimiter = ',',
-        value_parser = tokens,
+        value_parser = many_tokens,
         default_value = "128",
         requires = "batched"
     )]
-    pub npp: Vec<usize>,
+    pub npp: Vec<Numbers>,
 
     /// -ntg N,...: with --batched, tokens generated after each prompt; 0 for none
     #[arg(
         long,
         value_name = "N,...",
         value_delimiter = ',',
-        value_parser = tokens,
+        value_parser = many_tokens,
         default_value = "32",
         requires = "batched"
     )]
-    pub ntg: Vec<usize>,
+    pub ntg: Vec<Numbers>,
 
     /// -npl N,...: with --batched, texts that run at once
-    #[arg(long, value_name = "N,...", value_delimiter = ',', default_value = "1,2,4,8,16,32", value_parser = sequences, requires = "batched")]
-    pub npl: Vec<usize>,
+    #[arg(long, value_name = "N,...", value_delimiter = ',', default_value = "1,2,4,8,16,32", value_parser = many_sequences, requires = "batched")]
+    pub npl: Vec<Numbers>,
 
     /// -pps: with --batched, all texts go on from one prompt, whose keys and values they share
     #[arg(long, requires = "batched")]
@@ -289,7 +294,7 @@ pub struct Args {
     /// f32 or i8
     #[arg(
         long,
-        value_name = "f32|i16|i8",
+        value_name = "f32|i16|i8|fast",
         value_enum,
         hide_possible_values = true
     )]
@@ -311,14 +316,18 @@ impl Args {
     }
 
     /// How the models that are measured are loaded.
-    pub fn load_options(&self, isa: Isa) -> LoadOptions {
-        LoadOptions {
+    ///
+    /// # Errors
+    /// The device cannot be used.
+    pub fn load_options(&self, isa: Isa) -> Result<LoadOptions> {
+        Ok(LoadOptions {
+            offload: self.device.offload()?,
             isa,
             repack: !self.no_repack,
             packing: self.packing.options(),
             number_path: self.number_path(),
             ..LoadOptions::default()
-        }
+        })
     }
 }
 
@@ -366,6 +375,22 @@ fn tokens(text: &str) -> Result<usize, String> {
 
 fn sequences(text: &str) -> Result<usize, String> {
     at_most(text, 1, MAX_SEQUENCES)
+}
+
+fn many_tokens(text: &str) -> Result<Numbers, String> {
+    Numbers::parse(text, tokens)
+}
+
+fn many_sequences(text: &str) -> Result<Numbers, String> {
+    Numbers::parse(text, sequences)
+}
+
+fn many_threads(text: &str) -> Result<Numbers, String> {
+    Numbers::parse(text, thread_count)
+}
+
+fn many(text: &str) -> Result<Numbers, String> {
+    Numbers::parse(text, positive)
 }
 
 fn repetitions(text: &str) -> Result<usize, String> {

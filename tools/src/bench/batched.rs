@@ -14,6 +14,7 @@ use super::Subject;
 use super::args::{Args, Format};
 use super::describe::Description;
 use super::models::{start_pool, thread_counts};
+use super::numbers;
 use super::output::{Cell, Line, Table, object};
 use crate::args::threads;
 use crate::feed::RandomTokens;
@@ -70,7 +71,9 @@ pub fn run(args: &Args, subjects: &[Subject], out: &mut dyn Write) -> Result<()>
     let several = Several {
         models: subjects.len() > 1,
         threads: counts.len() > 1,
-        ubatches: args.ubatch_size.len() > 1 || args.batch_size.len() > 1,
+        ubatches: [&args.ubatch_size, &args.batch_size]
+            .into_iter()
+            .any(|list| numbers::all(list).len() > 1),
     };
     let mut table = Table::new(args.output, "rbench.batched/1", out)?;
     let mut notes = Vec::new();
@@ -79,7 +82,7 @@ pub fn run(args: &Args, subjects: &[Subject], out: &mut dyn Write) -> Result<()>
         let file = subject.open(args)?;
         table.about(subject, &file);
         let description = Description::of(&file);
-        let options = args.load_options(isa);
+        let options = args.load_options(isa)?;
         let model = Model::load(&file, &options).with_context(|| format!("'{name}'"))?;
         for &threads in &counts {
             let pool = start_pool(threads)?;
@@ -118,11 +121,12 @@ pub fn run(args: &Args, subjects: &[Subject], out: &mut dyn Write) -> Result<()>
 /// Every combination of the lists.
 fn tests(args: &Args) -> Result<Vec<Test>> {
     let mut all = Vec::new();
-    for &batch in &args.batch_size {
-        for &ubatch in &args.ubatch_size {
-            for &prompt in &args.npp {
-                for &generated in &args.ntg {
-                    all.extend(args.npl.iter().map(|&sequences| Test {
+    let sequences = numbers::all(&args.npl);
+    for batch in numbers::all(&args.batch_size) {
+        for ubatch in numbers::all(&args.ubatch_size) {
+            for prompt in numbers::all(&args.npp) {
+                for generated in numbers::all(&args.ntg) {
+                    all.extend(sequences.iter().map(|&sequences| Test {
                         prompt,
                         generated,
                         sequences,

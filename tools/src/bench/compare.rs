@@ -167,7 +167,7 @@ pub fn run(args: &Args, dir: &Path, subjects: &[Subject], out: &mut dyn Write) -
         let file = subject.open(args)?;
         table.about(subject, &file);
         let description = Description::of(&file);
-        let options = args.load_options(isa);
+        let options = args.load_options(isa)?;
         let model = Model::load(&file, &options).with_context(|| format!("'{name}'"))?;
         for &threads in &counts {
             for test in &tests {

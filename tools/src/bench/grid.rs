@@ -3,6 +3,7 @@
 use anyhow::{Result, bail};
 
 use super::args::{Args, Pair};
+use super::numbers;
 
 /// One point of the grid that the lists span.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,14 +45,18 @@ impl Test {
 /// # Errors
 /// There are none.
 pub fn tests(args: &Args) -> Result<Vec<Test>> {
-    let mut lengths: Vec<Pair> = args.n_prompt.iter().map(|&p| Pair(p, 0)).collect();
-    lengths.extend(args.n_gen.iter().map(|&g| Pair(0, g)));
+    let mut lengths: Vec<Pair> = numbers::all(&args.n_prompt)
+        .into_iter()
+        .map(|p| Pair(p, 0))
+        .collect();
+    let generated = numbers::all(&args.n_gen);
+    lengths.extend(generated.into_iter().map(|g| Pair(0, g)));
     lengths.extend(&args.prompt_gen);
     lengths.retain(|&Pair(p, g)| p + g > 0);
     let mut all = Vec::new();
-    for &batch in &args.batch_size {
-        for &ubatch in &args.ubatch_size {
-            for &depth in &args.n_depth {
+    for batch in numbers::all(&args.batch_size) {
+        for ubatch in numbers::all(&args.ubatch_size) {
+            for depth in numbers::all(&args.n_depth) {
                 all.extend(lengths.iter().map(|&Pair(prompt, generated)| Test {
                     prompt,
                     generated,

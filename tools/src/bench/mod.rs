@@ -8,6 +8,7 @@ mod grid;
 mod kernels;
 mod machine;
 mod models;
+mod numbers;
 mod output;
 mod roofline;
 pub mod serve;
@@ -28,7 +29,9 @@ use synth::Spec;
 /// # Errors
 /// A device that cannot be used; a model that cannot be loaded or made; a test that does not fit it; output that cannot be written.
 pub fn run(args: &Args) -> Result<()> {
-    args.device.check()?;
+    if args.kernels || args.serve.is_some() {
+        args.device.refuse("models that rbench runs itself")?;
+    }
     let mut out = signals::stdout();
     if args.kernels {
         kernels::run(args, &mut out)?;
@@ -39,7 +42,7 @@ pub fn run(args: &Args) -> Result<()> {
         return Ok(out.flush()?);
     }
     // Weights are made up and packed by as many threads as the most that are measured.
-    threads::start(args.threads.iter().max().copied())?;
+    threads::start(numbers::all(&args.threads).into_iter().max())?;
     let subjects = Subject::all(args)?;
     if let Some(dir) = &args.compare_llama {
         compare::run(args, dir, &subjects, &mut out)?;

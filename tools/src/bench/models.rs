@@ -14,6 +14,7 @@ use super::Subject;
 use super::args::Args;
 use super::describe::Description;
 use super::grid::{self, Test};
+use super::numbers;
 use super::output::{Record, Shown, Table};
 use crate::args::threads;
 use crate::feed::Feed;
@@ -28,7 +29,8 @@ pub fn start_pool(threads: usize) -> Result<Pool> {
 
 /// The numbers of threads asked for, `default` where none are; never more than there are processors.
 pub fn thread_counts(args: &Args, default: &[usize]) -> Vec<usize> {
-    let wanted = match args.threads[..] {
+    let given = numbers::all(&args.threads);
+    let wanted = match given[..] {
         [] => default,
         ref given => given,
     };
@@ -62,7 +64,7 @@ pub fn run(args: &Args, subjects: &[Subject], out: &mut dyn Write) -> Result<()>
         table.about(subject, &file);
         let description = Description::of(&file);
         for &threads in &counts {
-            let options = args.load_options(isa);
+            let options = args.load_options(isa)?;
             let model = Model::load(&file, &options).with_context(|| format!("'{name}'"))?;
             let pool = start_pool(threads)?;
             for test in &tests {

@@ -11,6 +11,7 @@ use super::Subject;
 use super::args::{Args, Format};
 use super::describe::Description;
 use super::grid::Test;
+use super::numbers;
 use crate::provenance::{self, processor};
 use crate::stats::Summary;
 use crate::version;
@@ -114,8 +115,8 @@ impl Shown {
     /// Those whose lists were given.
     pub fn of(args: &Args) -> Shown {
         Shown {
-            batch: args.batch_size != [2048],
-            ubatch: args.ubatch_size != [512],
+            batch: numbers::all(&args.batch_size) != [2048],
+            ubatch: numbers::all(&args.ubatch_size) != [512],
         }
     }
 }

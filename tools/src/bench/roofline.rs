@@ -108,7 +108,7 @@ pub fn run(args: &Args, subjects: &[Subject], out: &mut dyn Write) -> Result<()>
         let file = subject.open(args)?;
         table.about(subject, &file);
         for &threads in &counts {
-            let options = args.load_options(isa);
+            let options = args.load_options(isa)?;
             let model = Model::load(&file, &options).with_context(|| format!("'{name}'"))?;
             let pool = models::start_pool(threads)?;
             let cost = Cost::of(&file, model.config());

@@ -114,9 +114,9 @@ fn outtype(name: &str) -> Result<Choice, String> {
     }
     let names = OutType::ALL.map(|t| t.name).join(", ");
     let found = OutType::from_name(name);
-    found
-        .map(|t| Choice(Some(t)))
-        .ok_or(format!("known are auto, {names}"))
+    found.map(|t| Choice(Some(t))).ok_or(format!(
+        "known are auto, {names}; rquantize makes all others of the file"
+    ))
 }
 
 /// Names of [`Ternary`] on the command line.

@@ -16,6 +16,7 @@ pub const SHORT: Short = &[
     SHORT_TYPES[0],
     SHORT_TYPES[1],
     device::SHORT,
+    device::SHORT_LAYERS,
     ("-bf", "--binary-file"),
     ("-np", "--parallel"),
 ];

@@ -169,6 +169,9 @@ fn estimate(args: &Args, loaded: &Model, text: &str, out: Option<OutFile>) -> Re
     // Not locked: it is written to by whichever thread evaluates.
     let mut stdout = signals::stdout();
     let mut progress = Steps::new("chunk", chunks.count());
+    if !args.json && args.ppl_output_type == 0 {
+        progress = progress.with_results();
+    }
     let mut running = Vec::new();
     let mut previous = Estimate::default();
     let mut wrote = Ok(());

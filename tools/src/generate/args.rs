@@ -21,18 +21,19 @@ pub const SHORT: Short = &[
     SHORT_TYPES[0],
     SHORT_TYPES[1],
     device::SHORT,
+    device::SHORT_LAYERS,
     ("-cnv", "--conversation"),
     ("-no-cnv", "--no-conversation"),
     ("-sys", "--system-prompt"),
     ("-st", "--single-turn"),
     ("-sysf", "--system-prompt-file"),
     ("-co", "--color"),
+    ("-rea", "--reasoning"),
     ("-jf", "--json-schema-file"),
     ("-if", "--interactive-first"),
     ("-mli", "--multiline-input"),
     // bitnet.cpp's run_inference.py
     ("-temp", "--temp"),
-    ("--usage", "--help"),
 ];
 
 /// Continue a text, or chat, with a language model

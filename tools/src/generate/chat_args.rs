@@ -4,7 +4,9 @@ use std::path::PathBuf;
 
 use clap::Args;
 use clap::builder::ArgPredicate;
+use serde_json::{Map, Value};
 
+use crate::templates::{self, Thinking};
 use crate::terminal::Colours;
 
 /// A chat is meant by those who say how it goes, unless they say that it is none.
@@ -55,13 +57,32 @@ pub struct ChatArgs {
     #[arg(long, conflicts_with_all = NO_CHAT)]
     pub single_turn: bool,
 
-    /// The text of a Jinja chat template to use instead of the model's own, or chatml, whose template is known
-    #[arg(long, value_name = "JINJA", allow_hyphen_values = true, conflicts_with_all = NO_CHAT)]
+    #[allow(missing_docs)]
+    #[arg(long, help = templates::help(), value_name = "JINJA|NAME", allow_hyphen_values = true, overrides_with = "chat_template_file", conflicts_with_all = NO_CHAT)]
     pub chat_template: Option<String>,
 
     /// A file with a Jinja chat template to use instead of the model's own
-    #[arg(long, value_name = "FILE", conflicts_with = "chat_template", conflicts_with_all = NO_CHAT)]
+    #[arg(long, value_name = "FILE", overrides_with = "chat_template", conflicts_with_all = NO_CHAT)]
     pub chat_template_file: Option<PathBuf>,
+
+    /// Variables of the template, as a JSON object, such as {"enable_thinking": false}
+    #[arg(long, value_name = "JSON", value_parser = templates::variables, conflicts_with_all = NO_CHAT)]
+    pub chat_template_kwargs: Option<Map<String, Value>>,
+
+    /// Whether the model thinks before it answers, also -rea; for templates that know the variable `enable_thinking`
+    #[arg(
+        long,
+        value_name = "on|off|auto",
+        value_enum,
+        hide_possible_values = true,
+        allow_negative_numbers = true,
+        default_value = "auto"
+    )]
+    pub reasoning: Thinking,
+
+    /// How much the model thinks, such as low or high; for templates that know the variable `reasoning_effort`
+    #[arg(long, value_name = "LEVEL", default_value = "default")]
+    pub reasoning_effort: String,
 
     /// Colours in a chat, also -co: the prompt, and thoughts dimmed
     #[arg(long, value_name = "WHEN", value_enum, num_args = 0..=1, default_value = "auto", default_missing_value = "on")]
@@ -79,4 +100,21 @@ pub struct ChatArgs {
     /// ~/.local/state
     #[arg(long)]
     pub no_history: bool,
+}
+
+impl ChatArgs {
+    /// The variables that the template is given.
+    pub fn variables(&self) -> Map<String, Value> {
+        let mut variables = self.chat_template_kwargs.clone().unwrap_or_default();
+        match self.reasoning {
+            Thinking::On => drop(variables.insert("enable_thinking".to_owned(), true.into())),
+            Thinking::Off => drop(variables.insert("enable_thinking".to_owned(), false.into())),
+            Thinking::Auto => {}
+        }
+        if self.reasoning_effort != "default" {
+            let level = Value::from(self.reasoning_effort.as_str());
+            variables.insert("reasoning_effort".to_owned(), level);
+        }
+        variables
+    }
 }

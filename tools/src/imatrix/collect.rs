@@ -98,6 +98,9 @@ pub fn run(
         unsaved: None,
         estimate: Estimate::default(),
     };
+    if !args.json && !args.no_ppl {
+        progress::leave_to_results(&run.bar);
+    }
     let budget = cache_bytes(loaded.weights(), &chunks, &schedule);
     let engine = loaded.engine(budget);
     let result = collect(&engine, &chunks, &schedule, options, matrix, done, &mut run);
@@ -189,7 +192,7 @@ fn chunks_done(
 fn bar(tokens: usize) -> ProgressBar {
     progress::bar(
         tokens as u64,
-        "{bar:30} {percent:>3}% {per_sec}, ETA {eta} {wide_msg}",
+        "{percent:>3}% {tokens_per_sec}, ETA {eta} {wide_msg}",
     )
 }
 

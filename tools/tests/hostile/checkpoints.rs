@@ -3,14 +3,13 @@
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::Path;
-use std::time::Instant;
 
 use serde_json::{Value, json};
 
 use super::kit::*;
 
-/// Half a gigabyte of address space above what the program itself needs.
-const LIMIT: &str = "ulimit -v 2000000; exec \"$0\" \"$@\"";
+/// Half a gigabyte of address space above what the program itself needs, and a minute of a processor.
+const LIMIT: &str = "ulimit -v 2000000; ulimit -t 60; exec \"$0\" \"$@\"";
 
 fn config() -> Value {
     json!({
@@ -38,13 +37,11 @@ fn write(dir: &Path, config: &Value, tokenizer: &Value) {
 
 /// A run that is quick, small and orderly; the line where it is refused.
 fn convert(dir: &Path, words: &[&str]) -> Option<String> {
-    let start = Instant::now();
     let output = run_behind(dir, LIMIT, RCONVERT, words);
     orderly(
         output.status,
         &format!("{words:?}: {}", String::from_utf8_lossy(&output.stderr)),
     );
-    assert!(start.elapsed().as_secs() < 20, "{words:?}");
     (!output.status.success()).then(|| refused(&output))
 }
 

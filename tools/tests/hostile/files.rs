@@ -1,6 +1,7 @@
 //! Links, rights, long names and files that shrink.
 
 use std::fs;
+use std::io::Read;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::process::Stdio;
 use std::thread::sleep;
@@ -109,19 +110,26 @@ fn files_that_shrink_are_an_error() {
                 "-p",
                 "a",
                 "-n",
-                "60",
+                "200",
                 "--ignore-eos",
                 "--no-repack",
             ];
             if no_mmap {
                 words.push("--no-mmap");
             }
-            let child = command(dir.path(), RGEN, &words)
-                .stdout(Stdio::null())
+            let mut child = command(dir.path(), RGEN, &words)
+                .stdout(Stdio::piped())
                 .stderr(Stdio::piped())
                 .spawn()
                 .unwrap();
-            sleep(Duration::from_millis(60 + 15 * i));
+            // At any time, and when some of the text is there.
+            match i % 2 {
+                0 => sleep(Duration::from_millis(60 + 15 * i)),
+                _ => {
+                    let text = child.stdout.as_mut().unwrap();
+                    text.read_exact(&mut [0; 20]).unwrap();
+                }
+            }
             let file = fs::File::options()
                 .write(true)
                 .open(path(&dir, "m.gguf"))

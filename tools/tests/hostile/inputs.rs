@@ -123,12 +123,16 @@ fn a_source_that_changes_is_no_source() {
         fs::copy(path(&dir, "a.gguf"), path(&dir, "in.gguf")).unwrap();
         let _ = fs::remove_file(path(&dir, "out.gguf"));
         let mut child = command(dir.path(), RQUANTIZE, &["in.gguf", "out.gguf", "AP2-5"]);
-        let child = child
+        let mut child = child
             .stdout(Stdio::null())
             .stderr(Stdio::piped())
             .spawn()
             .unwrap();
-        sleep(Duration::from_millis(20 + i));
+        // At any time, and in the middle of the work.
+        match i % 2 {
+            0 => sleep(Duration::from_millis(20 + i)),
+            _ => drop(writes(&mut child, dir.path())),
+        }
         let file = fs::File::options()
             .append(true)
             .open(path(&dir, "in.gguf"))

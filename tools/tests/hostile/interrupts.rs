@@ -1,8 +1,12 @@
 //! Requests to end, at any time.
 
+use std::io::{Read, Write};
+use std::os::fd::AsFd;
 use std::process::{Child, Stdio};
 use std::thread::sleep;
 use std::time::Duration;
+
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
 use super::kit::*;
 
@@ -24,12 +28,16 @@ fn interrupted_is_true() {
     for i in 0..60u64 {
         std::fs::write(&target, &old).unwrap();
         let mut child = command(dir.path(), RQUANTIZE, &["m.gguf", "out.gguf", "Q4_0"]);
-        let child = child
+        let mut child = child
             .stdout(Stdio::null())
             .stderr(Stdio::piped())
             .spawn()
             .unwrap();
-        sleep(Duration::from_millis(i * 3 % 120));
+        // At any time, and in the middle of the work, however long either takes on this machine.
+        match i % 4 {
+            0 => drop(writes(&mut child, dir.path())),
+            _ => sleep(Duration::from_millis(i * 3 % 120)),
+        }
         signal(&child, ["-INT", "-TERM", "-HUP"][i as usize % 3]);
         let output = child.wait_with_output().unwrap();
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -69,14 +77,17 @@ fn nobody_has_to_read_the_last_words() {
         let words = ["-m", "m.gguf", "-p", "a", "-c", "100000", "--ignore-eos"];
         let mut child = command(dir.path(), RGEN, &words);
         let mut child = child
-            .stdout(Stdio::null())
+            .stdout(Stdio::piped())
             .stderr(fault.stream())
             .spawn()
             .unwrap();
-        sleep(Duration::from_millis(300));
+        let mut text = child.stdout.take().unwrap();
+        text.read_exact(&mut [0; 4]).unwrap();
+        let reader = std::thread::spawn(move || text.read_to_end(&mut Vec::new()));
         // Not SIGHUP: where these tests run under nohup, nobody hears it.
         signal(&child, "-TERM");
         assert_eq!(child.wait().unwrap().code(), Some(130));
+        reader.join().unwrap().unwrap();
     }
     // A pipe whose reader sleeps, and is full.
     let (reader, writer) = std::io::pipe().unwrap();
@@ -86,12 +97,14 @@ fn nobody_has_to_read_the_last_words() {
         .stderr(writer.try_clone().unwrap())
         .spawn();
     let mut child = child.unwrap();
+    assert!(writes(&mut child, dir.path()), "it ended by itself");
+    let full = writer.try_clone().unwrap();
     let mut filler = writer;
-    std::thread::spawn(move || {
-        use std::io::Write;
-        let _ = filler.write_all(&[b'x'; 1 << 17]);
-    });
-    sleep(Duration::from_millis(300));
+    std::thread::spawn(move || filler.write_all(&[b'x'; 1 << 17]));
+    let mut room = [PollFd::new(full.as_fd(), PollFlags::POLLOUT)];
+    while poll(&mut room, PollTimeout::ZERO).unwrap() > 0 {
+        sleep(Duration::from_millis(1));
+    }
     signal(&child, "-TERM");
     assert_eq!(child.wait().unwrap().code(), Some(130));
     drop(reader);
@@ -104,14 +117,14 @@ fn signals_that_were_ignored_stay_so() {
     let dir = with_model();
     for (name, trap) in [("-HUP", "HUP"), ("-INT", "INT")] {
         let shell = format!("trap '' {trap}; exec \"$0\" \"$@\"");
-        let words = ["-c", &shell, RQUANTIZE, "m.gguf", "out.gguf", "AP2-4"];
+        let words = ["-c", &shell, RQUANTIZE, "m.gguf", "out.gguf", "AP2-6"];
         let mut child = command(dir.path(), "sh", &words);
         let mut child = child
             .stdout(Stdio::null())
             .stderr(Stdio::null())
             .spawn()
             .unwrap();
-        sleep(Duration::from_millis(200));
+        assert!(writes(&mut child, dir.path()), "it ended by itself");
         signal(&child, name);
         assert!(child.wait().unwrap().success(), "{name}");
     }

@@ -4,7 +4,9 @@ use std::fs::{self, File};
 use std::io;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitStatus, Output, Stdio};
+use std::process::{Child, Command, ExitStatus, Output, Stdio};
+use std::thread::sleep;
+use std::time::Duration;
 
 use trine_formats::gguf::write::NewTensor;
 use trine_formats::gguf::{Metadata, Value};
@@ -119,6 +121,19 @@ pub fn small(path: &Path, matrix: &str, values: &[f32]) {
 /// Values that are no NaN and not ternary.
 pub fn values(n: usize) -> Vec<f32> {
     (0..n).map(|i| (i % 97) as f32 / 97.0 - 0.5).collect()
+}
+
+/// Waits until a program has begun to write a file into the folder; whether it still runs then.
+pub fn writes(child: &mut Child, dir: &Path) -> bool {
+    loop {
+        if !unfinished(dir).is_empty() {
+            return true;
+        }
+        if child.try_wait().expect("a process").is_some() {
+            return false;
+        }
+        sleep(Duration::from_millis(1));
+    }
 }
 
 /// Unfinished files in a folder.

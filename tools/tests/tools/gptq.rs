@@ -3,6 +3,7 @@
 use std::fs;
 use std::path::Path;
 use std::process::Output;
+use std::sync::OnceLock;
 
 use assert_cmd::Command;
 use tempfile::TempDir;
@@ -25,8 +26,13 @@ fn folder() -> TempDir {
         let from = testdata(from);
         fs::copy(&from, dir.path().join(from.file_name().unwrap())).unwrap();
     }
-    let words = "-f calib.txt -c 128 --chunks 4 --hessian h.gguf -m";
-    rimatrix(dir.path(), &format!("{words} {MODEL}"));
+    static HESSIANS: OnceLock<Vec<u8>> = OnceLock::new();
+    let hessians = HESSIANS.get_or_init(|| {
+        let words = "-f calib.txt -c 128 --chunks 4 --hessian h.gguf -m";
+        rimatrix(dir.path(), &format!("{words} {MODEL}"));
+        file(dir.path(), "h.gguf")
+    });
+    fs::write(dir.path().join("h.gguf"), hessians).unwrap();
     dir
 }
 

@@ -8,6 +8,7 @@ mod anyprec_run;
 mod device;
 mod fairy2i;
 mod gptq;
+mod gpu;
 mod machine_code;
 mod migration;
 mod pages;
@@ -28,4 +29,6 @@ mod rperplexity_tasks;
 mod rquantize;
 mod rquantize_split;
 mod rtokenize;
+#[cfg(unix)]
+mod screens;
 mod ternary_formats;

@@ -5,6 +5,7 @@ use std::fs;
 
 use assert_cmd::Command;
 use serde_json::json;
+use trine_testkit::pasted::pasted;
 use trine_testkit::{TempDir, folder, testdata, trilm, wikitext};
 
 use super::rconvert::checkpoint::Checkpoint;
@@ -30,24 +31,6 @@ fn tool(program: &str) -> (&'static str, &'static [&'static str]) {
         "convert_hf_to_gguf.py" | "setup_env.py" => (env!("CARGO_BIN_EXE_rconvert"), &[]),
         other => panic!("which tool does the work of '{other}'?"),
     }
-}
-
-/// The words of a line, as a shell takes them apart.
-fn words(line: &str) -> Vec<String> {
-    let (mut words, mut word, mut quote) = (Vec::new(), None::<String>, None);
-    for c in line.chars() {
-        match (quote, c) {
-            (None, '"' | '\'') => {
-                quote = Some(c);
-                word.get_or_insert_default();
-            }
-            (Some(q), c) if q == c => quote = None,
-            (None, ' ') => words.extend(word.take()),
-            (_, c) => word.get_or_insert_default().push(c),
-        }
-    }
-    words.extend(word);
-    words
 }
 
 /// The files that the lines name.
@@ -86,22 +69,16 @@ fn prepare(folder: &TempDir) {
 fn lines_of_other_programs_run_or_are_refused_with_a_right_sentence() {
     let dir = folder();
     prepare(&dir);
-    let list = fs::read_to_string(testdata("command-lines/lines.txt")).expect("the lines");
-    let lines = list
-        .lines()
-        .filter(|l| !l.starts_with('#') && !l.is_empty());
     let (mut ran, mut wrong) = (0, Vec::new());
-    for line in lines {
-        let (class, pasted) = line.split_once(" | ").expect("what becomes of the line");
-        let pasted = pasted.strip_prefix("python ").unwrap_or(pasted);
-        let all = words(pasted);
-        let (program, more) = tool(&all[0]);
+    for pasted in pasted("lines.txt") {
+        let (program, more) = tool(&pasted.words[0]);
         let mut command = Command::new(program);
-        command.current_dir(dir.path()).args(more).args(&all[1..]);
+        command.current_dir(dir.path()).args(more);
+        let command = command.args(&pasted.words[1..]);
         let output = command.write_stdin("").output().expect("an answer");
         let told = String::from_utf8_lossy(&output.stderr);
         let errors: Vec<&str> = told.lines().filter(|l| l.contains("error: ")).collect();
-        let right = match class.strip_prefix("refused: ") {
+        let right = match &pasted.refusal {
             None => output.status.success() && errors.is_empty(),
             Some(reason) => {
                 let mut all = told.lines();
@@ -110,9 +87,9 @@ fn lines_of_other_programs_run_or_are_refused_with_a_right_sentence() {
                     && all.any(|l| l.contains(reason))
             }
         };
-        ran += usize::from(class == "runs");
+        ran += usize::from(pasted.refusal.is_none());
         if !right {
-            wrong.push(format!("{line}\n{}\n{told}", output.status));
+            wrong.push(format!("{}\n{}\n{told}", pasted.line, output.status));
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n\n"));

@@ -226,8 +226,59 @@ fn options_of_a_chat_mean_a_chat_and_a_template_may_be_given_as_text() {
     assert_eq!(text, stdout(run(&["-p", "Hi"])));
     let chatml = stdout(run(&["-st", "-p", "Hi", "--chat-template", "chatml"]));
     assert!(!chatml.is_empty() && chatml != said);
-    let refused = run(&["-st", "-p", "Hi", "--chat-template", "gemma"]);
+    // A name that llama.cpp knows is the template of this name: Llama 2's turns are no ChatML.
+    let llama = stdout(run(&["-st", "-p", "Hi", "--chat-template", "llama2"]));
+    assert!(!llama.is_empty() && llama != chatml);
+    let turn = ["--no-display-prompt", "-p", "[INST] Hi [/INST]"];
+    assert_eq!(stdout(run(&turn)), llama);
+    let refused = run(&["-st", "-p", "Hi", "--chat-template", "gemma-9"]);
     assert!(
-        String::from_utf8_lossy(&refused.stderr).contains("'gemma' is neither Jinja nor chatml")
+        String::from_utf8_lossy(&refused.stderr)
+            .contains("'gemma-9' is neither Jinja nor a name that llama.cpp knows")
+    );
+}
+
+#[test]
+fn variables_of_templates_are_given_on_the_command_line() {
+    let template = "{{ messages[0].content }}{% if enable_thinking is defined %} {{ enable_thinking }}{% endif %}{% if reasoning_effort %} {{ reasoning_effort }}{% endif %}";
+    let run = |args: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_rgen"));
+        command
+            .arg("-m")
+            .arg(trilm())
+            .args(["--temp", "0", "-n", "5"]);
+        command.args(args).write_stdin("").output().unwrap()
+    };
+    let chat = |args: &[&str]| {
+        let own = ["-st", "-p", "Hi", "--chat-template", template];
+        stdout(run(&[&own[..], args].concat()))
+    };
+    let text = |prompt: &str| stdout(run(&["--no-display-prompt", "-p", prompt]));
+    for (args, prompt) in [
+        (&[][..], "Hi"),
+        (&["-rea", "auto"], "Hi"),
+        (&["--reasoning", "off"], "Hi False"),
+        (&["-rea", "1", "--reasoning-effort", "low"], "Hi True low"),
+        (
+            &["--chat-template-kwargs", r#"{"enable_thinking": 3}"#],
+            "Hi 3",
+        ),
+    ] {
+        assert_eq!(chat(args), text(prompt), "{args:?}");
+    }
+    for (json, why) in [
+        ("[1]", "give a JSON object"),
+        (r#"{"messages": 1}"#, "every template gets"),
+    ] {
+        let refused = run(&["-st", "-p", "Hi", "--chat-template-kwargs", json]);
+        let told = String::from_utf8_lossy(&refused.stderr);
+        assert_eq!(refused.status.code(), Some(2), "{told}");
+        assert!(told.contains(why), "{told}");
+    }
+    let output = run(&["-st", "-p", "Hi", "--chat-template", "chatml", "-rea", "on"]);
+    let told = String::from_utf8_lossy(&output.stderr);
+    assert!(
+        told.contains("does not know the variable 'enable_thinking'"),
+        "{told}"
     );
 }

@@ -27,6 +27,9 @@ pub struct Case {
 }
 
 const SCALE: f32 = 0.125;
+/// Cells of a page.
+const PAGE: usize = 1 << SHIFT;
+const SHIFT: usize = 3;
 
 impl Case {
     pub fn new(
@@ -117,8 +120,13 @@ impl Case {
             .iter()
             .map(|(before, now)| before + now)
             .max();
-        // One cell more than there is, which nobody writes or may read.
+        // Rows of scores with one more than there are cells, which nobody writes or may read.
         let context = most.expect("a sequence") + 1;
+        // The pages of all sequences lie in turns, so that no sequence has two that follow each other.
+        let row = context.div_ceil(PAGE);
+        let table = |sequence: usize| (0..row).map(move |i| i * self.sequences.len() + sequence);
+        let page_of =
+            |sequence: usize, cell: usize| (cell / PAGE) * self.sequences.len() + sequence;
         let mut device = Device::new();
         let mut places = Vec::new();
         for (sequence, &(before, now)) in self.sequences.iter().enumerate() {
@@ -126,16 +134,26 @@ impl Case {
                 .extend((before..before + now).map(|position| [sequence as u32, position as u32]));
         }
         let tokens = places.len();
-        let places = places
+        let dwords = |pairs: &[[u32; 2]]| -> Vec<u8> {
+            let all = pairs.iter().flatten();
+            all.flat_map(|n| n.to_le_bytes()).collect()
+        };
+        let in_pages: Vec<[u32; 2]> = places
             .iter()
-            .flatten()
-            .flat_map(|n| n.to_le_bytes())
+            .map(|&[sequence, cell]| {
+                let (sequence, cell) = (sequence as usize, cell as usize);
+                [page_of(sequence, cell) as u32, (cell % PAGE) as u32]
+            })
             .collect();
-        let places = Argument::Buffer(device.constant(places));
+        let in_pages = Argument::Buffer(device.constant(dwords(&in_pages)));
+        let places = Argument::Buffer(device.constant(dwords(&places)));
+        let tables = (0..self.sequences.len()).flat_map(table);
+        let tables = tables.flat_map(|page| (page as u32).to_le_bytes());
+        let tables = Argument::Buffer(device.constant(tables.collect()));
         let heads = self.kv_heads * self.shared;
         let cells = [(&self.k, self.key_size), (&self.v, self.value_size)].map(|(x, size)| {
+            let cells = device.empty(2 * self.sequences.len() * self.kv_heads * size * row * PAGE);
             let row = self.kv_heads * size;
-            let cells = device.empty(2 * self.sequences.len() * row * context);
             let mut now = Vec::new();
             for (sequence, (x, &(before, _))) in x.iter().zip(&self.sequences).enumerate() {
                 for (cell, x) in x.chunks_exact(row).enumerate() {
@@ -144,7 +162,8 @@ impl Case {
                         continue;
                     }
                     for (head, x) in x.chunks_exact(size).enumerate() {
-                        let at = ((sequence * self.kv_heads + head) * context + cell) * size;
+                        let page = page_of(sequence, cell);
+                        let at = ((page * self.kv_heads + head) * PAGE + cell % PAGE) * size;
                         let halves: Vec<u8> = x
                             .iter()
                             .flat_map(|&x| f32_to_f16(x).to_le_bytes())
@@ -154,8 +173,8 @@ impl Case {
                 }
             }
             let now = Argument::Buffer(device.constant(bytes(&now)));
-            let mut arguments = vec![now, Argument::Buffer(cells), places];
-            arguments.extend([self.kv_heads, size, context].map(|n| Argument::U32(n as u32)));
+            let mut arguments = vec![now, Argument::Buffer(cells), in_pages];
+            arguments.extend([self.kv_heads, size, SHIFT].map(|n| Argument::U32(n as u32)));
             let blocks = [row.div_ceil(128) as u32, tokens as u32];
             let kernel = (module, "store");
             launch(&mut device, kernel, blocks, (128, 0), &arguments, schedule).map(|_| cells)
@@ -170,7 +189,8 @@ impl Case {
             let mut arguments = [q, keys.clone()?, values.clone()?]
                 .map(Argument::Buffer)
                 .to_vec();
-            arguments.extend([places, Argument::Buffer(work), Argument::Buffer(out)]);
+            arguments.extend([places, tables]);
+            arguments.extend([work, out].map(Argument::Buffer));
             arguments.push(Argument::F32(SCALE));
             let numbers = [
                 window,
@@ -180,6 +200,8 @@ impl Case {
                 self.key_size,
                 self.value_size,
                 context,
+                row,
+                SHIFT,
                 first,
             ];
             arguments.extend(numbers.map(|n| Argument::U32(n as u32)));

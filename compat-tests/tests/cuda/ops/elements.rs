@@ -8,6 +8,7 @@ use trine_compat_tests::inputs::Rng;
 use trine_compat_tests::ptx::{Argument, Device, Schedule};
 use trine_cuda::program::Gate;
 use trine_formats::types::TypeId;
+use trine_kernels::elements::gelu_table;
 
 use super::{Case, bytes, launch, rows};
 use crate::product::{assert_same, module};
@@ -47,6 +48,47 @@ fn norms() {
         assert_same(&found, &expected, &format!("{parts} x {row} of {columns}"));
         let found = case.run(|r, x| {
             r.norm_in_place(x, gains.clone().leak(), row, EPS)?;
+            Ok(x)
+        });
+        assert_same(&found, &expected, &format!("in place, {columns}"));
+    }
+}
+
+#[test]
+fn layer_norms() {
+    for (columns, row, parts) in [
+        (1, 1, 1),
+        (2, 2, 1),
+        (67, 67, 1),
+        (1030, 1030, 1),
+        (256, 64, 4),
+    ] {
+        let mut x = rows(columns.max(8), columns as u64)[..14 * columns].to_vec();
+        // Around a mean that is large beside the differences, and a sum midway between two floats, which is added in order.
+        x.extend((0..columns).map(|i| 1000.0 + (i % 5) as f32 * 0.01));
+        x.extend((0..columns).map(|i| match i {
+            0 => 16_777_216.0,
+            1 => 1.0,
+            _ => 0.0,
+        }));
+        let gains = gains(row * parts);
+        let bias: Vec<f32> = gains.iter().rev().copied().collect();
+        let norm = Norm {
+            kind: Kind::Layer,
+            bias: Some(bias.clone()),
+            ..norm(row, gains.clone())
+        };
+        let expected = norm.apply(Isa::scalar(), &x);
+        let case = Case::new(&x, columns);
+        let found = case.run(|r, x| {
+            let y = r.layer_norm(x, gains.clone().leak(), row, EPS)?;
+            r.add_row(y, bias.clone().leak())?;
+            Ok(y)
+        });
+        assert_same(&found, &expected, &format!("{parts} x {row} of {columns}"));
+        let found = case.run(|r, x| {
+            r.layer_norm_in_place(x, gains.clone().leak(), row, EPS)?;
+            r.add_row(x, bias.clone().leak())?;
             Ok(x)
         });
         assert_same(&found, &expected, &format!("in place, {columns}"));
@@ -128,6 +170,13 @@ fn gates() {
         _ => 400.0 * rng.unit() - 200.0,
     }));
     let up: Vec<f32> = x.iter().rev().copied().collect();
+    let mut expected = x.clone();
+    Activation::Gelu.apply(Isa::scalar(), &mut expected);
+    let found = Case::new(&x, columns).run(|r, x| {
+        r.gelu(gelu_table(), x, None)?;
+        Ok(x)
+    });
+    assert_same(&found, &expected, "GELU alone");
     for (gate, function) in [
         (Gate::Silu, Activation::Silu),
         (Gate::Relu, Activation::Relu),

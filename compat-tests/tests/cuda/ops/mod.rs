@@ -10,7 +10,7 @@ use trine_compat_tests::ptx::{
     Argument, Device, Emulated, Fault, Launch, Module, Report, Schedule,
 };
 use trine_cuda::program::{Limits, Matrix, ProgramError, Recorder, Span};
-use trine_cuda::run::{Runner, Token};
+use trine_cuda::run::{Host, Input, Part, Shared};
 use trine_formats::types::TypeId;
 
 /// What a recorded operation makes of rows of floats.
@@ -66,7 +66,8 @@ impl<'a> Case<'a> {
             tokens,
             wanted: tokens,
             context: tokens,
-            sequences: 1,
+            page: 1,
+            pages: tokens,
         };
         // A table of the function alone would not live as long as what the caller records.
         let table: &'static [u8] = table.leak();
@@ -82,15 +83,16 @@ impl<'a> Case<'a> {
         let y = record(&mut recorder, x)?;
         let wanted = recorder.take_wanted(y)?;
         let (program, weights) = recorder.finish(wanted)?;
-        let mut runner = Runner::new(device, program, &weights)?;
-        let tokens: Vec<Token> = (0..tokens)
-            .map(|row| Token {
-                id: row as u32,
-                sequence: 0,
-            })
-            .collect();
-        let all: Vec<usize> = (0..tokens.len()).collect();
-        Ok(runner.pass(&tokens, &all, &|_, _| Vec::new())?)
+        let mut passes = Shared::new(device).start(program, &weights)?;
+        let ids: Vec<u32> = (0..tokens as u32).collect();
+        let part = Part {
+            pages: &ids,
+            first: 0,
+            tokens,
+        };
+        passes.pass(Input::Tokens(&ids), &[part], &|_, _| Vec::new())?;
+        let all: Vec<usize> = (0..tokens).collect();
+        Ok(passes.logits(&all)?)
     }
 }
 

@@ -29,12 +29,17 @@ pub(super) struct Steps {
 
 impl Steps {
     /// The engine of a model, by options that were resolved.
-    pub fn new(model: &Model, options: &Options) -> Steps {
+    ///
+    /// # Errors
+    /// A GPU that runs some of the model has no room for it.
+    pub fn new(model: &Model, options: &Options) -> Result<Steps, StepError> {
         let layout = model.weights().page_layout();
-        Steps {
-            engine: model.engine(options.pages(&layout) * layout.bytes()),
+        let engine = model.engine(options.pages(&layout) * layout.bytes());
+        engine.prepare(StepOptions::default().n_ubatch)?;
+        Ok(Steps {
+            engine,
             n_ctx: options.n_ctx(),
-        }
+        })
     }
 }
 

@@ -76,7 +76,7 @@ impl Handle {
         let admission = Arc::new(Admission::new(&options));
         let counters = Arc::new(Counters::new(options.parallel));
         let (commands, inbox) = mpsc::sync_channel(options.max_queue + options.parallel + 64);
-        let backend = backend(Steps::new(&model, &options));
+        let backend = backend(Steps::new(&model, &options)?);
         let thread = thread::start(backend, &model, &options, &admission, &counters, inbox)?;
         let inner = Inner {
             model,

@@ -16,7 +16,7 @@ use tokio::sync::Semaphore;
 use trine::grammar::GrammarError;
 use trine::isolate::Isolate;
 use trine::{ChatTemplate, DryBreakers, Grammar, NumberPath, Pooling};
-use trine_tools::{load, text};
+use trine_tools::{load, templates};
 
 use crate::args::Args;
 use crate::engine::{Handle, Vectors};
@@ -83,12 +83,12 @@ impl Service {
         let model = load::load_for_texts(&args.model)?;
         let file = model.path().file_name().unwrap_or_default();
         let file = file.to_string_lossy().into_owned();
-        let (from, template_source) = match &args.chat_template_file {
-            Some(path) => {
-                let from = format!("'{}'", path.display());
-                let source = text::utf8(text::read_file(path)?, &from)?;
-                (from, Some(source))
-            }
+        let given = templates::given(
+            args.chat_template.as_deref(),
+            args.chat_template_file.as_deref(),
+        )?;
+        let (from, template_source) = match given {
+            Some((from, source)) => (from, Some(source)),
             None => {
                 const KEY: &str = "tokenizer.chat_template";
                 let source = model.metadata().get_str(KEY)?.map(str::to_owned);
@@ -152,7 +152,7 @@ impl Service {
     pub fn template(&self) -> Result<&ChatTemplate, ApiError> {
         self.template.as_ref().ok_or_else(|| {
             ApiError::invalid(
-                "the model has no chat template, so it was not made to chat: use /v1/completions, or start the server with --chat-template-file",
+                "the model has no chat template, so it was not made to chat: use /v1/completions, or start the server with --chat-template or --chat-template-file",
             )
         })
     }

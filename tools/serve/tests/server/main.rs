@@ -17,6 +17,7 @@ mod openapi;
 mod options;
 mod pair;
 mod past;
+mod pasted;
 mod program;
 mod random;
 mod samplers;

@@ -311,3 +311,20 @@ fn a_cache_for_all() {
     assert_eq!(cached(&local, "first"), Some(0));
     assert!(cached(&local, "second") > Some(0));
 }
+
+#[test]
+fn a_template_may_be_given_by_its_name() {
+    let body = json!({"messages": [{"role": "user", "content": "Hi"}]});
+    for (name, expected) in [
+        (
+            "chatml",
+            "<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n",
+        ),
+        ("llama2", "[INST] Hi [/INST]"),
+        ("{{ messages[0].content }}!", "Hi!"),
+    ] {
+        let local = start(&["--chat-template", name]);
+        let prompt = ask(local.to, "/apply-template", &body);
+        assert_eq!(prompt["prompt"], expected, "{name}");
+    }
+}

@@ -53,7 +53,8 @@ impl Running {
         }
     }
 
-    fn terminate(&mut self) -> i32 {
+    /// Asks the program to end; its exit code.
+    pub fn terminate(&mut self) -> i32 {
         let kill = Command::new("kill")
             .arg(self.child.id().to_string())
             .status();

@@ -29,14 +29,11 @@ use super::thoughts::Thoughts;
 use super::timings::Timings;
 use crate::isolate::OtherProcess;
 use crate::terminal::{self, Silence};
-use crate::{interrupt, text};
+use crate::{exit, interrupt, templates, text};
 use commands::Next;
 use input::Input;
 use message::Typed;
 use speed::Speed;
-
-/// ChatML, the template of llama.cpp for models that have none.
-const CHATML: &str = "{% for message in messages %}{{ '<|im_start|>' + message.role + '\n' + message.content + '<|im_end|>\n' }}{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}";
 
 /// A chat, and what its commands change.
 struct Talk<'a> {
@@ -70,7 +67,15 @@ pub fn run(
     let template = template(args, context.model())?;
     let reverse = ReversePrompts::new(&args.reverse_prompts(), context.model().tokenizer())?;
     let seed = options.sampler.seed;
+    let variables = args.chat.variables();
+    for name in variables
+        .keys()
+        .filter(|name| !template.source().contains(*name))
+    {
+        note!("note: the chat template does not know the variable '{name}', which changes nothing");
+    }
     let mut chat = Chat::new(context, template, options);
+    chat.set_variables(variables);
     if let Some(system) = &args.chat.system_prompt {
         chat.push(Message::system(unescaped(args, system)?));
     }
@@ -120,7 +125,7 @@ pub fn run(
                 Ok(Next::End) => break,
                 Ok(Next::Say(again)) => said = again,
                 Err(e) => {
-                    note!("error: {e:#}");
+                    note!("error: {}", exit::told(&e));
                     continue;
                 }
             }
@@ -258,28 +263,18 @@ fn system_file(path: &Path) -> Result<String> {
 }
 
 fn template(args: &Args, model: &Model) -> Result<ChatTemplate> {
-    if let Some(source) = &args.chat.chat_template {
-        let source = match source.as_str() {
-            "chatml" => CHATML,
-            text if text.contains("{%") || text.contains("{{") => text,
-            name => bail!(
-                "--chat-template '{name}' is neither Jinja nor chatml: give the text of the template, or its file with --chat-template-file"
-            ),
-        };
-        return isolated(source, model).context("--chat-template");
+    let chat = &args.chat;
+    let file = chat.chat_template_file.as_deref();
+    if let Some((from, source)) = templates::given(chat.chat_template.as_deref(), file)? {
+        return isolated(&source, model).context(from);
     }
-    let Some(path) = &args.chat.chat_template_file else {
-        let own = model.metadata().get_str("tokenizer.chat_template")?;
-        return match own {
-            Some(source) => isolated(source, model).context("tokenizer.chat_template"),
-            None => bail!(
-                "'{}' has no chat template, so it was not made to chat: give a prompt to continue with -p TEXT, or a template with --chat-template-file",
-                args.model.model.display()
-            ),
-        };
-    };
-    let source = text::read_small_text(path)?;
-    isolated(&source, model).with_context(|| format!("'{}'", path.display()))
+    match model.metadata().get_str("tokenizer.chat_template")? {
+        Some(source) => isolated(source, model).context("tokenizer.chat_template"),
+        None => bail!(
+            "'{}' has no chat template, so it was not made to chat: give a prompt to continue with -p TEXT, or a template with --chat-template or --chat-template-file",
+            args.model.model.display()
+        ),
+    }
 }
 
 /// A template that is rendered in another process: it may come from anywhere.

@@ -21,7 +21,7 @@ fn folder() -> TempDir {
 
 /// Runs on short chunks of the text with the TriLM model.
 fn hessian(dir: &TempDir, words: &str) -> Command {
-    let mut command = command(dir, "-f calib.txt -c 150 -m");
+    let mut command = command(dir, "-f calib.txt -c 64 -m");
     command.arg(trilm()).args(words.split(' '));
     command
 }
@@ -53,7 +53,7 @@ fn matrices_that_read_one_input_share_its_sums() {
     );
     let count = |key: &str| json[key].as_u64().unwrap();
     assert_eq!((count("inputs"), count("matrices")), (24, 42));
-    assert_eq!((count("chunks"), count("tokens")), (2, 300));
+    assert_eq!((count("chunks"), count("tokens")), (2, 128));
     let file = fs::read(dir.path().join("hessian.gguf")).unwrap();
     let (gguf, hessians) = parsed(&file);
     assert_eq!((hessians.inputs.len(), hessians.weights.len()), (24, 42));
@@ -73,10 +73,10 @@ fn matrices_that_read_one_input_share_its_sums() {
         origin.model_sha256,
         "e759dfdf3c7240b765d06d29f89ded0bf7e88bd0051005d15ee48399d6af4baf"
     );
-    assert_eq!((origin.chunk_size, origin.first_chunk), (150, 0));
+    assert_eq!((origin.chunk_size, origin.first_chunk), (64, 0));
 
     // The diagonal is what an importance matrix of the same tokens holds, up to its rounding.
-    let words = "-c 150 -b 150 -ub 150 --chunks 2 --no-ppl -o im.gguf";
+    let words = "-c 64 -b 64 -ub 64 --chunks 2 --no-ppl -o im.gguf";
     let matrix = written(&dir, super::collect_in(&dir, "calib.txt", words), "im.gguf");
     let matrix = trine_formats::imatrix::Imatrix::parse(&matrix).unwrap();
     for (name, &input) in &hessians.weights {
@@ -94,13 +94,13 @@ fn neither_threads_nor_batches_nor_interruptions_change_a_bit() {
     let dir = folder();
     let whole = written(
         &dir,
-        hessian(&dir, "--chunks 3 --hessian a -t 1 -b 150"),
+        hessian(&dir, "--chunks 3 --hessian a -t 1 -b 64"),
         "a",
     );
     assert!(
         written(
             &dir,
-            hessian(&dir, "--chunks 3 --hessian b -t 3 -b 700"),
+            hessian(&dir, "--chunks 3 --hessian b -t 3 -b 300"),
             "b"
         ) == whole
     );

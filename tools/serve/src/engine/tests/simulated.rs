@@ -116,7 +116,7 @@ impl World {
         let options = options.resolved(model).expect("options");
         let clock = Clock::default();
         let backend = Simulated {
-            steps: Steps::new(model, &options),
+            steps: Steps::new(model, &options).expect("an engine"),
             clock: clock.clone(),
         };
         let pages = backend.pages().clone();

@@ -1,0 +1,76 @@
+//! What the device is, as the environment says it.
+
+use std::path::PathBuf;
+
+use crate::Code;
+
+/// What the device is and what goes wrong on it.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// The driver's version, 1000 for each major and 10 for each minor release.
+    pub version: i32,
+    /// How many devices there are.
+    pub devices: i32,
+    /// Compute capability.
+    pub capability: (i32, i32),
+    /// Bytes of memory.
+    pub memory: usize,
+    /// The functions and kernels that fail, and what they answer.
+    pub failures: Vec<(String, Code)>,
+    /// The kernels that do nothing.
+    pub skipped: Vec<String>,
+    /// Where calls are noted.
+    pub log: Option<PathBuf>,
+}
+
+impl Default for Plan {
+    fn default() -> Plan {
+        Plan {
+            version: 13000,
+            devices: 1,
+            capability: (9, 0),
+            memory: 80 << 30,
+            failures: Vec::new(),
+            skipped: Vec::new(),
+            log: None,
+        }
+    }
+}
+
+impl Plan {
+    /// The plan of some words.
+    ///
+    /// # Panics
+    /// Words that it does not know: a test that misspells one has to hear of it.
+    pub fn parse(words: &str) -> Plan {
+        let mut plan = Plan::default();
+        for word in words.split_whitespace() {
+            let (name, value) = word.split_once('=').expect("name=value");
+            let number = || value.parse().expect("a number");
+            match name {
+                "version" => plan.version = number(),
+                "devices" => plan.devices = number(),
+                "memory" => plan.memory = value.parse().expect("bytes"),
+                "capability" => {
+                    let (major, minor) = value.split_once('.').expect("major.minor");
+                    plan.capability = [major, minor].map(|n| n.parse().expect("a number")).into();
+                }
+                "fail" => {
+                    let (what, code) = value.split_once(':').expect("what:code");
+                    let code = code.parse().expect("a code");
+                    plan.failures.push((what.to_owned(), code));
+                }
+                "skip" => plan.skipped.push(value.to_owned()),
+                "log" => plan.log = Some(value.into()),
+                other => panic!("there is no '{other}'"),
+            }
+        }
+        plan
+    }
+
+    /// What a function or a kernel fails with, where it does.
+    pub fn failure(&self, what: &str) -> Option<Code> {
+        let found = self.failures.iter().find(|(name, _)| name == what);
+        found.map(|(_, code)| *code)
+    }
+}

@@ -1,0 +1,133 @@
+//! What the library remembers of a process.
+
+use std::cell::Cell;
+use std::collections::BTreeMap;
+use std::fs::OpenOptions;
+use std::io::Write as _;
+use std::sync::{LazyLock, Mutex, MutexGuard};
+
+use trine_ptx::{Buffer, Device, Module};
+
+use crate::Plan;
+use crate::answer::{Code, INVALID_CONTEXT, NOT_INITIALIZED};
+
+/// Where handles of each kind begin, so that none is taken for one of another kind.
+pub(crate) const CONTEXT: usize = 0x1000_0000;
+pub(crate) const STREAMS: usize = 0x2000_0000;
+pub(crate) const MODULES: usize = 0x3000_0000;
+pub(crate) const KERNELS: usize = 0x4000_0000;
+
+/// A kernel that was asked for.
+pub(crate) struct Kernel {
+    pub module: usize,
+    pub name: String,
+    /// The most shared memory that launches may bring.
+    pub shared: u32,
+}
+
+/// What the library remembers.
+pub(crate) struct State {
+    pub plan: Plan,
+    pub initialized: bool,
+    /// How often the context is held.
+    pub holds: usize,
+    pub streams: Vec<bool>,
+    pub modules: Vec<Module>,
+    pub kernels: Vec<Kernel>,
+    pub device: Device,
+    /// Memory that was taken, by its address.
+    pub taken: BTreeMap<u64, (Buffer, usize)>,
+    /// What a kernel failed with: every call that waits for it tells it.
+    pub failed: Option<Code>,
+}
+
+static STATE: LazyLock<Mutex<State>> = LazyLock::new(|| {
+    let words = std::env::var("TRINE_FAKE_CUDA").unwrap_or_default();
+    Mutex::new(State {
+        plan: Plan::parse(&words),
+        initialized: false,
+        holds: 0,
+        streams: Vec::new(),
+        modules: Vec::new(),
+        kernels: Vec::new(),
+        device: Device::new(),
+        taken: BTreeMap::new(),
+        failed: None,
+    })
+});
+
+thread_local! {
+    /// Whether the context is that of the thread.
+    static ENTERED: Cell<bool> = const { Cell::new(false) };
+}
+
+/// The state of the process.
+pub(crate) fn state() -> MutexGuard<'static, State> {
+    STATE.lock().unwrap_or_else(|e| e.into_inner())
+}
+
+/// Makes the context that of the thread.
+pub(crate) fn enter() {
+    ENTERED.set(true);
+}
+
+/// Ends the process: whoever called has made a mistake that the real driver may not find.
+pub(crate) fn mistake(what: &str) -> ! {
+    eprintln!("fake driver: {what}");
+    std::process::abort()
+}
+
+impl State {
+    /// Whether the driver is ready.
+    pub fn ready(&self) -> Result<(), Code> {
+        match self.initialized {
+            true => Ok(()),
+            false => Err(NOT_INITIALIZED),
+        }
+    }
+
+    /// Whether the thread may use the context, and no kernel has failed.
+    pub fn entered(&self) -> Result<(), Code> {
+        self.ready()?;
+        if !ENTERED.get() || self.holds == 0 {
+            return Err(INVALID_CONTEXT);
+        }
+        self.failed.map_or(Ok(()), Err)
+    }
+
+    /// Whether this is a queue.
+    pub fn stream(&self, stream: usize) {
+        let known = stream
+            .checked_sub(STREAMS)
+            .and_then(|i| self.streams.get(i));
+        if known != Some(&true) {
+            mistake("a stream that is not there");
+        }
+    }
+
+    /// The memory that holds `bytes` bytes from an address on, and the place in it.
+    pub fn memory(&self, address: u64, bytes: usize) -> (Buffer, usize) {
+        let before = self.taken.range(..=address).next_back();
+        match before {
+            Some((start, (buffer, size))) if (address - start) as usize + bytes <= *size => {
+                (*buffer, (address - start) as usize)
+            }
+            _ => mistake(&format!("{bytes} bytes at {address:#x} are in no memory")),
+        }
+    }
+
+    /// Bytes that are taken.
+    pub fn used(&self) -> usize {
+        self.taken.values().map(|(_, bytes)| bytes).sum()
+    }
+
+    /// Notes a call.
+    pub fn note(&self, what: &str) {
+        let Some(path) = &self.plan.log else { return };
+        let file = OpenOptions::new().create(true).append(true).open(path);
+        let written = file.and_then(|mut file| writeln!(file, "{what}"));
+        if let Err(e) = written {
+            mistake(&format!("the log cannot be written: {e}"));
+        }
+    }
+}

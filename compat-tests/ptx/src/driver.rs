@@ -1,0 +1,138 @@
+//! The emulator as a device that programs run on.
+
+use std::sync::{Arc, LazyLock};
+
+use trine_cuda::device;
+use trine_cuda::plan;
+use trine_cuda::ptx::{ALL, Text};
+
+use super::{Argument, Buffer, Device, Fault, Kind, Launch, Module, ParseError, Schedule};
+
+/// A module and its name.
+type Named = (&'static str, Arc<Module>);
+
+/// The checked-in modules, parsed once.
+static CHECKED_IN: LazyLock<Result<Vec<Named>, ParseError>> = LazyLock::new(|| {
+    let parsed = |text: &Text| Ok((text.name, Arc::new(Module::parse(text.text)?)));
+    ALL.iter().map(parsed).collect()
+});
+
+/// An emulated GPU with the checked-in kernels.
+#[derive(Debug)]
+pub struct Emulated {
+    /// Its memory.
+    pub device: Device,
+    /// In which order warps take their turns.
+    pub schedule: Schedule,
+    /// Bytes that it says are free.
+    pub free: u64,
+    /// Bytes that were allocated.
+    pub allocated: u64,
+    /// Instructions that warps have executed.
+    pub instructions: u64,
+    modules: Vec<Named>,
+}
+
+impl Emulated {
+    /// A GPU with much memory.
+    ///
+    /// # Errors
+    /// PTX that the emulator does not know.
+    pub fn new() -> Result<Emulated, ParseError> {
+        Ok(Emulated {
+            device: Device::new(),
+            schedule: Schedule::InTurn,
+            free: 1 << 40,
+            allocated: 0,
+            instructions: 0,
+            modules: CHECKED_IN.clone()?,
+        })
+    }
+
+    /// Puts another module in the place of one, to see that a mistake in it is found.
+    pub fn replace(&mut self, name: &'static str, module: Module) {
+        self.modules.retain(|(n, _)| *n != name);
+        self.modules.push((name, Arc::new(module)));
+    }
+}
+
+impl device::Device for Emulated {
+    type Buffer = Buffer;
+    type Error = Fault;
+
+    fn free_memory(&self) -> Result<u64, Fault> {
+        Ok(self.free - self.allocated)
+    }
+
+    fn constant(&mut self, bytes: &[u8]) -> Result<Buffer, Fault> {
+        self.allocated += bytes.len() as u64;
+        Ok(self.device.constant(bytes.to_vec()))
+    }
+
+    fn allocate(&mut self, bytes: usize) -> Result<Buffer, Fault> {
+        self.allocated += bytes as u64;
+        Ok(self.device.empty(bytes))
+    }
+
+    fn upload(&mut self, to: &mut Buffer, at: usize, bytes: &[u8]) -> Result<(), Fault> {
+        self.device.fill(*to, at, bytes);
+        Ok(())
+    }
+
+    fn copy(
+        &mut self,
+        within: &mut Buffer,
+        from: usize,
+        to: usize,
+        bytes: usize,
+    ) -> Result<(), Fault> {
+        self.device.copy(*within, from, to, bytes);
+        Ok(())
+    }
+
+    fn launch(
+        &mut self,
+        launch: &plan::Launch,
+        arguments: &[device::Argument<'_, Buffer>],
+    ) -> Result<(), Fault> {
+        let arguments: Vec<Argument> = arguments
+            .iter()
+            .map(|argument| match *argument {
+                device::Argument::Address(buffer, at) => Argument::Place(*buffer, at),
+                device::Argument::U32(value) => Argument::U32(value),
+                device::Argument::F32(value) => Argument::F32(value),
+            })
+            .collect();
+        let found = self.modules.iter().find(|m| m.0 == launch.module.name);
+        let module = found.map(|(_, module)| module.clone());
+        let module = module.ok_or_else(|| Fault {
+            kind: Kind::Launch,
+            what: format!("no module '{}'", launch.module.name),
+            kernel: launch.kernel.clone(),
+            line: 0,
+            text: String::new(),
+            block: [0; 3],
+            thread: 0,
+        })?;
+        let launched = Launch {
+            blocks: launch.blocks,
+            threads: [launch.threads, 1, 1],
+            shared: launch.shared,
+            arguments: &arguments,
+            schedule: self.schedule,
+            ..Launch::default()
+        };
+        let report = self.device.launch(&module, &launch.kernel, &launched)?;
+        self.instructions += report.instructions;
+        Ok(())
+    }
+
+    fn download(&mut self, from: &Buffer, at: usize, bytes: &mut [u8]) -> Result<(), Fault> {
+        bytes.copy_from_slice(self.device.some_bytes(*from, at, bytes.len()));
+        Ok(())
+    }
+
+    fn wait(&mut self) -> Result<(), Fault> {
+        Ok(())
+    }
+}

@@ -1,0 +1,318 @@
+//! Who wrote and read each byte of a memory, to find accesses that nothing orders.
+
+use super::fault::Kind;
+
+/// One thread at one time: accesses of two stamps are ordered by a barrier of the block or the warp between them, or
+/// because they are of one thread.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub(super) struct Stamp {
+    /// The block, from 1; 0 is nobody.
+    pub(super) block: u32,
+    /// How many barriers the block has passed.
+    pub(super) epoch: u32,
+    /// How many barriers of its own the warp has passed.
+    pub(super) turn: u32,
+    pub(super) thread: u16,
+}
+
+impl Stamp {
+    fn warp(self) -> u16 {
+        self.thread / 32
+    }
+
+    /// Whether this comes before `later`, whatever the order in which warps take their turns.
+    fn is_before(self, later: Stamp) -> bool {
+        self.block == 0
+            || self.block == later.block
+                && (self.epoch < later.epoch
+                    || self.thread == later.thread
+                    || self.warp() == later.warp() && self.turn < later.turn)
+    }
+}
+
+/// What a thread got to know by an atomic operation: everything before `given`, a fence of another block, comes before
+/// everything after `at`, its own fence.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Learnt {
+    pub(super) given: Stamp,
+    pub(super) at: Stamp,
+}
+
+/// A thread at one time, and what its block has learnt of others.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Moment<'a> {
+    pub(super) stamp: Stamp,
+    pub(super) learnt: &'a [Learnt],
+}
+
+impl From<Stamp> for Moment<'static> {
+    /// In a memory that no other block has.
+    fn from(stamp: Stamp) -> Moment<'static> {
+        Moment { stamp, learnt: &[] }
+    }
+}
+
+impl Moment<'_> {
+    /// Whether this comes after `earlier`, whatever the order in which warps and blocks take their turns.
+    fn is_after(&self, earlier: Stamp) -> bool {
+        let told = |l: &Learnt| earlier.is_before(l.given) && l.at.is_before(self.stamp);
+        earlier.is_before(self.stamp) || self.learnt.iter().any(told)
+    }
+}
+
+/// What a byte holds.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+enum State {
+    /// Nothing was written.
+    #[default]
+    Empty,
+    /// A copy is under way.
+    InFlight,
+    Full,
+}
+
+/// The history of a byte.
+#[derive(Clone, Copy, Default, Debug)]
+struct Cell {
+    state: State,
+    write: Stamp,
+    read: Stamp,
+    /// The last write was an atomic operation, which is ordered among its like.
+    atomic: bool,
+    /// Other threads of the reader's warp, and threads of other warps, have read in its epoch too.
+    warp_reads: bool,
+    block_reads: bool,
+}
+
+impl Cell {
+    /// Whether all reads come before `later`.
+    fn reads_are_before(&self, moment: Moment) -> bool {
+        let later = moment.stamp;
+        let same_epoch = self.read.block == later.block && self.read.epoch == later.epoch;
+        if self.block_reads && same_epoch {
+            return false;
+        }
+        let own = self.read.thread == later.thread && same_epoch;
+        if self.warp_reads && own {
+            return self.read.turn < later.turn;
+        }
+        moment.is_after(self.read)
+    }
+}
+
+/// The histories of all bytes of a memory.
+#[derive(Default, Debug)]
+pub(super) struct Shadow {
+    cells: Vec<Cell>,
+    /// How many bytes share a history: a dword, until something smaller is used.
+    grain: usize,
+    /// Something was read or written since [`Shadow::settle`].
+    touched: bool,
+}
+
+/// Bytes of a dword.
+const DWORD: usize = 4;
+
+/// What an access finds.
+type Found = Result<(), (Kind, String)>;
+
+impl Shadow {
+    /// Bytes that nobody wrote, or that were there before.
+    pub(super) fn new(bytes: usize, full: bool) -> Shadow {
+        let state = if full { State::Full } else { State::Empty };
+        let cell = Cell {
+            state,
+            ..Cell::default()
+        };
+        let grain = if bytes.is_multiple_of(DWORD) {
+            DWORD
+        } else {
+            1
+        };
+        Shadow {
+            cells: vec![cell; bytes / grain],
+            grain,
+            touched: false,
+        }
+    }
+
+    /// The histories of some bytes.
+    fn cells(&mut self, at: usize, bytes: usize) -> &mut [Cell] {
+        self.touched = true;
+        if self.grain > 1 && (!at.is_multiple_of(DWORD) || !bytes.is_multiple_of(DWORD)) {
+            let each = self.cells.iter().flat_map(|&cell| [cell; DWORD]);
+            (self.cells, self.grain) = (each.collect(), 1);
+        }
+        &mut self.cells[at / self.grain..(at + bytes) / self.grain]
+    }
+
+    /// The first byte that nobody wrote.
+    pub(super) fn first_empty(&self) -> Option<usize> {
+        let cell = self.cells.iter().position(|c| c.state != State::Full)?;
+        Some(cell * self.grain)
+    }
+
+    /// The first of some bytes that nobody wrote.
+    pub(super) fn first_empty_in(&self, at: usize, bytes: usize) -> Option<usize> {
+        let cells = &self.cells[at / self.grain..(at + bytes).div_ceil(self.grain)];
+        let cell = cells.iter().position(|c| c.state != State::Full)?;
+        Some((at / self.grain + cell) * self.grain)
+    }
+
+    /// Counts some bytes as written before anything that follows.
+    pub(super) fn fill(&mut self, at: usize, bytes: usize) {
+        for cell in self.cells(at, bytes) {
+            *cell = Cell {
+                state: State::Full,
+                ..Cell::default()
+            };
+        }
+    }
+
+    /// Bytes were copied from a place to another one, and count there as they do here.
+    pub(super) fn copy(&mut self, from: usize, to: usize, bytes: usize) {
+        let copied = self.cells(from, bytes).to_vec();
+        // The second look may find histories of single bytes, where the first one found those of dwords.
+        let each = bytes / copied.len().max(1);
+        let cells = self.cells(to, bytes);
+        let grain = bytes / cells.len().max(1);
+        for (i, cell) in cells.iter_mut().enumerate() {
+            *cell = Cell {
+                state: copied[i * grain / each.max(1)].state,
+                ..Cell::default()
+            };
+        }
+    }
+
+    /// Forgets who read and wrote; what was written stays written. The end of a launch orders everything.
+    pub(super) fn settle(&mut self) {
+        if !std::mem::take(&mut self.touched) {
+            return;
+        }
+        for cell in &mut self.cells {
+            *cell = Cell {
+                state: cell.state,
+                ..Cell::default()
+            };
+        }
+    }
+
+    /// A thread reads.
+    pub(super) fn read<'a>(
+        &mut self,
+        at: usize,
+        bytes: usize,
+        moment: impl Into<Moment<'a>>,
+    ) -> Found {
+        let moment = moment.into();
+        let now = moment.stamp;
+        let cells = self.cells(at, bytes);
+        let grain = bytes / cells.len().max(1);
+        for (i, cell) in cells.iter_mut().enumerate() {
+            let byte = at + i * grain;
+            match cell.state {
+                State::Full => {}
+                State::Empty => {
+                    return Err((Kind::Uninitialised, format!("byte {byte} was not written")));
+                }
+                State::InFlight => {
+                    let what = format!("a copy into byte {byte} was not waited for");
+                    return Err((Kind::InFlight, what));
+                }
+            }
+            if !moment.is_after(cell.write) {
+                return Err(race(byte, "read", "written", cell.write, now));
+            }
+            let concurrent =
+                cell.read.block == now.block && cell.read.epoch == now.epoch && now.block != 0;
+            if !concurrent {
+                (cell.warp_reads, cell.block_reads) = (false, false);
+            } else if cell.read.warp() != now.warp() {
+                cell.block_reads = true;
+            } else if cell.read.turn < now.turn {
+                cell.warp_reads = false;
+            } else if cell.read.thread != now.thread {
+                cell.warp_reads = true;
+            }
+            // The latest turn counts: what comes after it comes after all reads of this warp.
+            cell.read = now;
+        }
+        Ok(())
+    }
+
+    /// A thread writes, at once or when a copy arrives.
+    fn overwrite(&mut self, at: usize, bytes: usize, moment: Moment, state: State) -> Found {
+        let now = moment.stamp;
+        let cells = self.cells(at, bytes);
+        let grain = bytes / cells.len().max(1);
+        for (i, cell) in cells.iter_mut().enumerate() {
+            let byte = at + i * grain;
+            if cell.state == State::InFlight {
+                let what = format!(
+                    "byte {} is written while a copy into it is under way",
+                    at + i
+                );
+                return Err((Kind::Race, what));
+            }
+            if !moment.is_after(cell.write) {
+                return Err(race(byte, "written", "written", cell.write, now));
+            }
+            if !cell.reads_are_before(moment) {
+                return Err(race(byte, "written", "read", cell.read, now));
+            }
+            *cell = Cell {
+                state,
+                write: now,
+                ..Cell::default()
+            };
+        }
+        Ok(())
+    }
+
+    /// A thread writes.
+    pub(super) fn write<'a>(
+        &mut self,
+        at: usize,
+        bytes: usize,
+        moment: impl Into<Moment<'a>>,
+    ) -> Found {
+        self.overwrite(at, bytes, moment.into(), State::Full)
+    }
+
+    /// A thread applies an atomic operation: a read and a write, which nothing has to order among other atomic operations.
+    pub(super) fn update(&mut self, at: usize, bytes: usize, moment: Moment) -> Found {
+        if self.cells(at, bytes).iter().any(|cell| !cell.atomic) {
+            self.read(at, bytes, moment)?;
+            self.overwrite(at, bytes, moment, State::Full)?;
+        }
+        for cell in self.cells(at, bytes) {
+            (cell.write, cell.atomic) = (moment.stamp, true);
+        }
+        Ok(())
+    }
+
+    /// A thread has a copy begun.
+    pub(super) fn begin_copy(&mut self, at: usize, bytes: usize, now: Stamp) -> Found {
+        self.overwrite(at, bytes, now.into(), State::InFlight)
+    }
+
+    /// A thread has waited for its copy: for others it is written now.
+    pub(super) fn end_copy(&mut self, at: usize, bytes: usize, now: Stamp) {
+        for cell in self.cells(at, bytes) {
+            (cell.state, cell.write) = (State::Full, now);
+        }
+    }
+}
+
+fn race(byte: usize, now: &str, before: &str, other: Stamp, stamp: Stamp) -> (Kind, String) {
+    let place = if other.block == stamp.block {
+        String::new()
+    } else {
+        format!(" of block number {}", other.block - 1)
+    };
+    let what = format!(
+        "byte {byte} is {now} and was {before} by thread {}{place} with no barrier between",
+        other.thread
+    );
+    (Kind::Race, what)
+}

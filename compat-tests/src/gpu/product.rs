@@ -1,0 +1,171 @@
+//! One product on a device, as a program of that alone.
+
+use anyhow::{Result, anyhow};
+use trine_cuda::device::{Argument, Device};
+use trine_cuda::program::{Call, Kind, Limits, Matrix, Operand, Program, Recorder};
+use trine_cuda::ptx::{NORM, QUANTIZE};
+use trine_formats::types::TypeId;
+
+/// The shape of a product.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Shape {
+    /// Type of the weights.
+    pub ty: TypeId,
+    /// Rows of the matrix.
+    pub rows: usize,
+    /// Its columns.
+    pub columns: usize,
+    /// Rows of activations.
+    pub tokens: usize,
+    /// Whether activations are in half precision.
+    pub halves: bool,
+}
+
+impl Shape {
+    /// Bytes of a matrix of a type with blocks.
+    pub fn bytes(&self) -> usize {
+        let info = self.ty.info().expect("a type with blocks");
+        self.rows * self.columns / info.block * info.bytes
+    }
+
+    /// In words.
+    pub fn name(&self) -> String {
+        let Shape {
+            ty,
+            rows,
+            columns,
+            tokens,
+            halves,
+        } = self;
+        let path = if *halves { " in halves" } else { "" };
+        format!("{ty}{path} {rows} x {columns}, {tokens} tokens")
+    }
+}
+
+/// A product with its memory.
+pub struct Product<D: Device> {
+    program: Program,
+    calls: Vec<Call>,
+    buffers: Vec<Option<D::Buffer>>,
+    /// The weights, as often as they are to be there.
+    weights: Vec<Vec<Option<D::Buffer>>>,
+    pub shape: Shape,
+}
+
+impl<D: Device> Product<D> {
+    /// Brings a matrix to the device, `copies` times.
+    ///
+    /// # Errors
+    /// What has no kernel, and what the device says.
+    pub fn new(device: &mut D, shape: Shape, data: &[u8], copies: usize) -> Result<Product<D>> {
+        let limits = Limits {
+            tokens: shape.tokens,
+            wanted: shape.tokens,
+            context: 1,
+            page: 1,
+            pages: 1,
+        };
+        let mut recorder = Recorder::new(limits, shape.rows)?;
+        if shape.halves {
+            recorder.in_halves();
+        }
+        let x = recorder.given(shape.columns)?;
+        let x = recorder.take_wanted(x)?;
+        let y = recorder.product(
+            Matrix {
+                name: "weights",
+                ty: shape.ty,
+                rows: shape.rows,
+                columns: shape.columns,
+                data,
+                scale: 1.0,
+            },
+            x,
+        )?;
+        let (program, packed) = recorder.finish(y)?;
+        let none = || program.memories().iter().map(|_| None).collect::<Vec<_>>();
+        let mut weights = Vec::new();
+        for _ in 0..copies {
+            let mut copy = none();
+            for weights in &packed {
+                for (i, bytes) in weights.pack()?.iter().enumerate() {
+                    copy[weights.memory + i] = Some(device.constant(bytes)?);
+                }
+            }
+            weights.push(copy);
+        }
+        let mut buffers = none();
+        for (buffer, memory) in buffers.iter_mut().zip(program.memories()) {
+            if memory.kind != Kind::Weights {
+                let mut taken = device.allocate(memory.bytes.max(4))?;
+                // Tickets are zeros, and everything else is written before it is read: NaN, where it is not.
+                let byte = if memory.kind == Kind::Zeros { 0 } else { 0xff };
+                device.upload(&mut taken, 0, &vec![byte; memory.bytes.max(4)])?;
+                *buffer = Some(taken);
+            }
+        }
+        let calls = program.logits_of(shape.tokens)?;
+        Ok(Product {
+            program,
+            calls,
+            buffers,
+            weights,
+            shape,
+        })
+    }
+
+    /// The products of rows of activations.
+    ///
+    /// # Errors
+    /// What the device says.
+    pub fn run(&mut self, device: &mut D, x: &[f32]) -> Result<Vec<f32>> {
+        let bytes: Vec<u8> = x.iter().flat_map(|x| x.to_le_bytes()).collect();
+        let numbers = (0..self.shape.tokens as u32).flat_map(u32::to_le_bytes);
+        let numbers: Vec<u8> = numbers.collect();
+        let (given, _) = self.program.given().expect("it is given rows");
+        // The rows that are wanted stand in the one memory of their kind that kernels take after the rows.
+        let wanted = match self.calls[0].operands[1] {
+            Operand::Memory(wanted, _) => wanted,
+            _ => return Err(anyhow!("a program that takes no rows")),
+        };
+        for (memory, bytes) in [(given, &bytes), (wanted, &numbers)] {
+            let buffer = self.buffers[memory].as_mut().expect("no weights");
+            device.upload(buffer, 0, bytes)?;
+        }
+        for call in &self.calls {
+            self.launch(device, call, 0)?;
+        }
+        let mut bytes = vec![0; 4 * self.shape.tokens * self.shape.rows];
+        let out = self.buffers[self.program.logits()].as_ref();
+        device.download(out.expect("no weights"), 0, &mut bytes)?;
+        let numbers = bytes.as_chunks::<4>().0;
+        Ok(numbers.iter().map(|b| f32::from_le_bytes(*b)).collect())
+    }
+
+    /// Starts the product itself, without what prepares its activations, with one of the copies of the weights.
+    ///
+    /// # Errors
+    /// What the device says.
+    pub fn start(&self, device: &mut D, copy: usize) -> Result<()> {
+        let prepares = |call: &&Call| [NORM, QUANTIZE].contains(&call.launch.module);
+        let product = self.calls.iter().filter(|call| !prepares(call));
+        for call in product {
+            self.launch(device, call, copy % self.weights.len())?;
+        }
+        Ok(())
+    }
+
+    fn launch(&self, device: &mut D, call: &Call, copy: usize) -> Result<()> {
+        let arguments = call.operands.iter().map(|operand| match *operand {
+            Operand::Memory(memory, at) => {
+                let own = self.buffers[memory].as_ref();
+                let buffer = own.or(self.weights[copy][memory].as_ref());
+                Argument::Address(buffer.expect("all memory is there"), at)
+            }
+            Operand::U32(value) => Argument::U32(value),
+            Operand::F32(value) => Argument::F32(value),
+        });
+        let arguments: Vec<_> = arguments.collect();
+        Ok(device.launch(&call.launch, &arguments)?)
+    }
+}

@@ -1,0 +1,92 @@
+//! Programs on a device: weights are brought there once, then passes run.
+//!
+//! A [`Host`] is a device with the weights of one model. Every [`Passes`] that it starts has keys, values and activations of its
+//! own beside them. Both say why something cannot be done in one line, whatever the device is, so that who runs a model knows none.
+
+mod loaded;
+mod runner;
+
+use std::fmt;
+
+use crate::program::{Limits, Program, Weights};
+
+pub use loaded::Shared;
+
+/// Why a program cannot run, in one line.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("{0}")]
+pub struct Failure(String);
+
+impl Failure {
+    fn of(error: impl fmt::Display) -> Failure {
+        Failure(error.to_string())
+    }
+}
+
+/// What a pass is given, a row for each of its tokens.
+#[derive(Clone, Copy, Debug)]
+pub enum Input<'a> {
+    /// Their numbers in the vocabulary.
+    Tokens(&'a [u32]),
+    /// What the blocks before the program's first one made of them.
+    Rows(&'a [f32]),
+}
+
+/// Tokens of a pass that follow each other at the end of one sequence.
+#[derive(Clone, Copy, Debug)]
+pub struct Part<'a> {
+    /// The pages of the sequence in the order of its positions, those of the new tokens included.
+    pub pages: &'a [u32],
+    /// Position of the first token.
+    pub first: usize,
+    /// How many there are.
+    pub tokens: usize,
+}
+
+/// Cosine and sine of every pair of a kind of RoPE at a position.
+pub type Angles<'a> = dyn Fn(usize, usize) -> Vec<(f32, f32)> + 'a;
+
+/// Runs the passes of a program.
+pub trait Passes: Send {
+    /// What there is memory for.
+    fn limits(&self) -> Limits;
+
+    /// Runs one pass over the tokens of `parts`, in their order. Keys and values are left in the pages, and rows for
+    /// [`Passes::logits`] and [`Passes::stream`].
+    ///
+    /// # Errors
+    /// A pass beyond the limits or the vocabulary, and what the device says.
+    fn pass(
+        &mut self,
+        input: Input<'_>,
+        parts: &[Part<'_>],
+        angles: &Angles<'_>,
+    ) -> Result<(), Failure>;
+
+    /// The logits of some of the rows that the last pass has left, no more than the limits say.
+    ///
+    /// # Errors
+    /// Rows that are not there, and what the device says.
+    fn logits(&mut self, rows: &[usize]) -> Result<Vec<f32>, Failure>;
+
+    /// The rows themselves, as the last block has left them.
+    ///
+    /// # Errors
+    /// What the device says.
+    fn stream(&mut self) -> Result<Vec<f32>, Failure>;
+
+    /// Copies the keys and values of a page to another one.
+    ///
+    /// # Errors
+    /// Pages that are not there, and what the device says.
+    fn copy_page(&mut self, from: u32, to: u32) -> Result<(), Failure>;
+}
+
+/// A device for one model.
+pub trait Host: fmt::Debug + Send + Sync {
+    /// Starts a program of the model. With the first one the weights are brought to the device, later ones share them.
+    ///
+    /// # Errors
+    /// Before anything is allocated: more memory than the device has. Weights that cannot be laid out, and what the device says.
+    fn start(&self, program: Program, weights: &[Weights<'_>]) -> Result<Box<dyn Passes>, Failure>;
+}

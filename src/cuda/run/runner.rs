@@ -1,0 +1,268 @@
+//! A program with its memory on a device.
+
+use std::sync::Arc;
+
+use super::loaded::Loaded;
+use super::{Angles, Failure, Input, Part, Passes};
+use crate::device::{Argument, Device};
+use crate::program::{Call, Kind, Limits, Operand, Program, fixed};
+
+/// A program with memory of its own beside the weights.
+pub(super) struct Runner<D: Device> {
+    loaded: Arc<Loaded<D>>,
+    program: Program,
+    /// By number; none where the weights are.
+    own: Vec<Option<D::Buffer>>,
+    /// The launches of the last pass, by its tokens.
+    body: (usize, Arc<[Call]>),
+    /// Those of the last logits, by their rows.
+    head: (usize, Arc<[Call]>),
+}
+
+impl<D: Device> Runner<D> {
+    /// Takes the program's memory, whose weights are there.
+    ///
+    /// # Errors
+    /// More memory than the device has, and what it says.
+    pub fn new(loaded: Arc<Loaded<D>>, program: Program) -> Result<Runner<D>, Failure> {
+        if !loaded.has(&program) {
+            let what = "the GPU holds the weights of another model";
+            return Err(Failure(what.to_owned()));
+        }
+        let table = program.table();
+        loaded.check(table, table.total() - table.weights)?;
+        let mut device = loaded.device();
+        let own = program.memories().iter().map(|memory| match memory.kind {
+            Kind::Weights => Ok(None),
+            Kind::Zeros => {
+                let mut buffer = device.allocate(memory.bytes.max(1))?;
+                device.upload(&mut buffer, 0, &vec![0; memory.bytes])?;
+                Ok(Some(buffer))
+            }
+            _ => device.allocate(memory.bytes.max(1)).map(Some),
+        });
+        let own = own.collect::<Result<Vec<_>, _>>().map_err(Failure::of)?;
+        drop(device);
+        Ok(Runner {
+            loaded,
+            program,
+            own,
+            body: (0, Arc::new([])),
+            head: (0, Arc::new([])),
+        })
+    }
+
+    /// Writes dwords at the start of a memory of its own.
+    fn fill(
+        &mut self,
+        memory: usize,
+        dwords: impl Iterator<Item = [u8; 4]>,
+    ) -> Result<(), Failure> {
+        let bytes: Vec<u8> = dwords.flatten().collect();
+        let Some(buffer) = &mut self.own[memory] else {
+            return Err(Failure(format!("memory {memory} holds weights")));
+        };
+        let done = self.loaded.device().upload(buffer, 0, &bytes);
+        done.map_err(Failure::of)
+    }
+
+    /// Reads floats from the start of a memory of its own.
+    fn read(&self, memory: usize, count: usize) -> Result<Vec<f32>, Failure> {
+        let Some(buffer) = &self.own[memory] else {
+            return Err(Failure(format!("memory {memory} holds weights")));
+        };
+        let mut bytes = vec![0; 4 * count];
+        let done = self.loaded.device().download(buffer, 0, &mut bytes);
+        done.map_err(Failure::of)?;
+        let numbers = bytes.as_chunks::<4>().0;
+        Ok(numbers.iter().map(|b| f32::from_le_bytes(*b)).collect())
+    }
+
+    fn launch(&self, calls: &[Call]) -> Result<(), Failure> {
+        let mut device = self.loaded.device();
+        for call in calls {
+            let arguments = call.operands.iter().map(|operand| match *operand {
+                Operand::Memory(memory, at) => {
+                    let own = self.own[memory].as_ref();
+                    let buffer = own.or_else(|| self.loaded.weights(memory));
+                    let missing = || Failure(format!("memory {memory} is not there"));
+                    buffer
+                        .map(|buffer| Argument::Address(buffer, at))
+                        .ok_or_else(missing)
+                }
+                Operand::U32(value) => Ok(Argument::U32(value)),
+                Operand::F32(value) => Ok(Argument::F32(value)),
+            });
+            let arguments = arguments.collect::<Result<Vec<_>, Failure>>()?;
+            let done = device.launch(&call.launch, &arguments);
+            done.map_err(Failure::of)?;
+        }
+        Ok(())
+    }
+
+    /// Checks a pass against the limits; its tokens.
+    fn check(&self, input: Input<'_>, parts: &[Part<'_>]) -> Result<usize, Failure> {
+        let refused = |what: String| Err(Failure(what));
+        let limits = self.program.limits();
+        let tokens = parts.iter().fold(0usize, |n, p| n.saturating_add(p.tokens));
+        if tokens == 0 || tokens > limits.tokens || parts.len() > limits.tokens {
+            return refused(format!(
+                "a pass of {tokens} tokens of {} sequences, where there is memory for 1 to {}",
+                parts.len(),
+                limits.tokens
+            ));
+        }
+        for part in parts {
+            let end = part.first.saturating_add(part.tokens);
+            if end > limits.context || part.pages.len() < end.div_ceil(limits.page) {
+                return refused(format!(
+                    "{end} positions in {} pages of {}, where there is memory for {}",
+                    part.pages.len(),
+                    limits.page,
+                    limits.context
+                ));
+            }
+            let outside = |page: &&u32| **page as usize >= limits.pages;
+            if let Some(page) = part.pages.iter().find(outside) {
+                return refused(format!("page {page}, where there are {}", limits.pages));
+            }
+        }
+        match (input, self.program.given()) {
+            (Input::Tokens(ids), None) if ids.len() == tokens => {
+                let vocabulary = self.program.vocabulary();
+                match ids.iter().find(|&&id| id as usize >= vocabulary) {
+                    Some(id) => {
+                        refused(format!("token {id}, where the vocabulary has {vocabulary}"))
+                    }
+                    None => Ok(tokens),
+                }
+            }
+            (Input::Rows(x), Some((_, columns))) if x.len() == tokens * columns => Ok(tokens),
+            _ => refused(format!(
+                "a pass of {tokens} tokens that is given something else"
+            )),
+        }
+    }
+
+    /// Uploads what a pass is given: tokens or rows, where the tokens stand, and the angles there.
+    fn give(
+        &mut self,
+        input: Input<'_>,
+        parts: &[Part<'_>],
+        angles: &Angles<'_>,
+    ) -> Result<(), Failure> {
+        match (input, self.program.given()) {
+            (Input::Rows(x), Some((memory, _))) => {
+                self.fill(memory, x.iter().map(|x| x.to_le_bytes()))?;
+            }
+            (Input::Tokens(ids), _) => {
+                self.fill(fixed::TOKENS, ids.iter().map(|id| id.to_le_bytes()))?;
+            }
+            (Input::Rows(_), None) => {}
+        }
+        let Limits { page, .. } = self.program.limits();
+        let row = self.program.limits().row();
+        let tokens = parts.iter().enumerate().flat_map(|(sequence, part)| {
+            let positions = part.first..part.first + part.tokens;
+            positions.map(move |position| (sequence, position))
+        });
+        let tokens: Vec<(usize, usize)> = tokens.collect();
+        let dwords = |pair: [usize; 2]| pair.map(|n| (n as u32).to_le_bytes());
+        let places = tokens
+            .iter()
+            .flat_map(|&(s, position)| dwords([s, position]));
+        self.fill(fixed::PLACES, places)?;
+        let cells = tokens.iter().flat_map(|&(s, position)| {
+            let number = parts[s].pages[position / page];
+            dwords([number as usize, position % page])
+        });
+        self.fill(fixed::CELLS, cells)?;
+        let tables = parts.iter().flat_map(|part| {
+            let known = part.pages.iter().copied().chain(std::iter::repeat(0));
+            known.take(row).map(u32::to_le_bytes)
+        });
+        self.fill(fixed::TABLES, tables)?;
+        for kind in 0..self.program.rotations().len() {
+            let (memory, pairs) = self.program.rotations()[kind];
+            let mut all = Vec::with_capacity(pairs * tokens.len() * 2);
+            for &(_, position) in &tokens {
+                let of_position = angles(kind, position);
+                if of_position.len() != pairs {
+                    let found = of_position.len();
+                    return Err(Failure(format!(
+                        "{found} angles, where heads have {pairs} pairs"
+                    )));
+                }
+                all.extend(of_position.iter().flat_map(|&(cos, sin)| [cos, sin]));
+            }
+            self.fill(memory, all.iter().map(|x| x.to_le_bytes()))?;
+        }
+        Ok(())
+    }
+}
+
+impl<D: Device + Send> Passes for Runner<D> {
+    fn limits(&self) -> Limits {
+        self.program.limits()
+    }
+
+    fn pass(
+        &mut self,
+        input: Input<'_>,
+        parts: &[Part<'_>],
+        angles: &Angles<'_>,
+    ) -> Result<(), Failure> {
+        let tokens = self.check(input, parts)?;
+        if self.body.0 != tokens {
+            let calls = self.program.body(tokens).map_err(Failure::of)?;
+            self.body = (tokens, calls.into());
+        }
+        self.give(input, parts, angles)?;
+        self.launch(&self.body.1)
+    }
+
+    fn logits(&mut self, rows: &[usize]) -> Result<Vec<f32>, Failure> {
+        let (tokens, most) = (self.body.0, self.program.limits().wanted);
+        if rows.is_empty() || rows.len() > most {
+            let count = rows.len();
+            let what = format!("logits of {count} rows, where there is memory for 1 to {most}");
+            return Err(Failure(what));
+        }
+        if let Some(row) = rows.iter().find(|&&row| row >= tokens) {
+            let what = format!("logits of row {row}, where the last pass had {tokens}");
+            return Err(Failure(what));
+        }
+        if self.head.0 != rows.len() {
+            let calls = self.program.logits_of(rows.len()).map_err(Failure::of)?;
+            self.head = (rows.len(), calls.into());
+        }
+        let numbers = rows.iter().map(|&row| (row as u32).to_le_bytes());
+        self.fill(fixed::WANTED, numbers)?;
+        self.launch(&self.head.1)?;
+        let count = rows.len() * self.program.vocabulary();
+        self.read(self.program.logits(), count)
+    }
+
+    fn stream(&mut self) -> Result<Vec<f32>, Failure> {
+        let (memory, columns) = self.program.stream();
+        self.read(memory, self.body.0 * columns)
+    }
+
+    fn copy_page(&mut self, from: u32, to: u32) -> Result<(), Failure> {
+        let pages = self.program.limits().pages;
+        let (from, to) = (from as usize, to as usize);
+        if from >= pages || to >= pages {
+            let what = format!("page {from} to {to}, where there are {pages}");
+            return Err(Failure(what));
+        }
+        let memories = self.program.memories().iter().zip(&mut self.own);
+        for (memory, buffer) in memories.filter(|(memory, _)| memory.kind == Kind::Cells) {
+            let Some(buffer) = buffer else { continue };
+            let bytes = memory.bytes / pages;
+            let mut device = self.loaded.device();
+            let done = device.copy(buffer, from * bytes, to * bytes, bytes);
+            done.map_err(Failure::of)?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,36 @@
+//! The Python module `trine._trine`, which the package `trine` shows: thin wrappers of the library, whose bits they have.
+//!
+//! Work that takes time is done without the interpreter's lock. Errors of the library are `trine.Error`s with its line.
+
+mod files;
+mod model;
+mod values;
+
+use std::fmt::Display;
+
+use pyo3::create_exception;
+use pyo3::exceptions::PyException;
+use pyo3::prelude::*;
+
+create_exception!(
+    trine,
+    Error,
+    PyException,
+    "What cannot be done, in one line."
+);
+
+/// An error of the library as Python's.
+fn failed(error: impl Display) -> PyErr {
+    Error::new_err(error.to_string())
+}
+
+/// The module.
+#[pymodule]
+fn _trine(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add("Error", module.py().get_type::<Error>())?;
+    module.add("__version__", env!("CARGO_PKG_VERSION"))?;
+    module.add_class::<model::Model>()?;
+    module.add_class::<model::Generation>()?;
+    module.add_function(wrap_pyfunction!(files::quantize, module)?)?;
+    module.add_function(wrap_pyfunction!(files::inspect, module)?)
+}

@@ -1,0 +1,69 @@
+//! Chat templates that a command line gives.
+
+use std::path::Path;
+
+use anyhow::{Result, bail};
+use clap::ValueEnum;
+use serde_json::{Map, Value};
+use trine::ChatTemplate;
+use trine::chat::RenderOptions;
+
+use crate::text;
+
+/// Whether a model is asked to think before it answers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+#[allow(missing_docs, reason = "the names say it")]
+pub enum Thinking {
+    #[value(aliases = ["1", "true", "enabled"])]
+    On,
+    #[value(aliases = ["0", "false", "disabled"])]
+    Off,
+    #[value(alias = "-1")]
+    Auto,
+}
+
+/// The help of `--chat-template`, with all names.
+pub fn help() -> String {
+    let names: Vec<&str> = ChatTemplate::names().collect();
+    format!(
+        "A chat template to use instead of the model's own: its text in Jinja, or the name of one that llama.cpp knows: {}",
+        names.join(", ")
+    )
+}
+
+/// The template of `--chat-template` or `--chat-template-file`, and what gave it.
+///
+/// # Errors
+/// The text is neither Jinja nor a name; the file cannot be read.
+pub fn given(text: Option<&str>, file: Option<&Path>) -> Result<Option<(String, String)>> {
+    if let Some(text) = text {
+        let source = match ChatTemplate::named(text) {
+            Some(known) => known,
+            None if text.contains("{%") || text.contains("{{") => text.to_owned(),
+            None => bail!(
+                "--chat-template '{}' is neither Jinja nor a name that llama.cpp knows: --help lists the names, and --chat-template-file takes a file",
+                crate::shown::name(text)
+            ),
+        };
+        return Ok(Some(("--chat-template".to_owned(), source)));
+    }
+    let Some(path) = file else { return Ok(None) };
+    let source = text::read_small_text(path)?;
+    Ok(Some((format!("'{}'", path.display()), source)))
+}
+
+/// Parses the variables of `--chat-template-kwargs`.
+///
+/// # Errors
+/// The text is no JSON object; a variable is one that every template gets.
+pub fn variables(text: &str) -> Result<Map<String, Value>, String> {
+    let Ok(Value::Object(map)) = serde_json::from_str(text) else {
+        return Err(r#"give a JSON object, such as {"enable_thinking": false}"#.to_owned());
+    };
+    match RenderOptions::OWN.iter().find(|n| map.contains_key(**n)) {
+        Some(own) => Err(format!(
+            "'{own}' is what every template gets from the chat itself"
+        )),
+        None => Ok(map),
+    }
+}

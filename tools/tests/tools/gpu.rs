@@ -1,0 +1,177 @@
+//! The tools on a GPU: NVIDIA's driver is a library that emulates one, and everything between the command line and the kernels is
+//! what runs on hardware.
+#![cfg(target_os = "linux")]
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use tempfile::{TempDir, tempdir};
+use trine::{Recipe, Target};
+use trine_testkit::{tool, trilm};
+
+/// A folder whose `libcuda.so.1` is the emulated driver.
+fn driver() -> TempDir {
+    let dir = tempdir().expect("a folder");
+    trine_fake_cuda::install(dir.path()).expect("the emulated driver");
+    dir
+}
+
+/// A ternary model, in this folder.
+fn model(folder: &Path) -> PathBuf {
+    let made = folder.join("model.gguf");
+    let file = trine::open_file(trilm(), true).expect("a model");
+    let target = Target::parse("TQ2_0").expect("a file type");
+    trine::quantize(&file, &Recipe::new(target), &made).expect("a smaller file");
+    made
+}
+
+/// A folder with the driver, a model, tokens and a text.
+struct House {
+    folder: TempDir,
+    model: PathBuf,
+}
+
+impl House {
+    fn new() -> House {
+        let folder = driver();
+        let model = model(folder.path());
+        let write =
+            |name: &str, text: &str| fs::write(folder.path().join(name), text).expect("room");
+        write("ids.txt", "1 437 2025");
+        write("text", "Once upon a time there was");
+        House { folder, model }
+    }
+
+    /// What a tool gives on a device that is as `plan` says.
+    fn run(&self, program: &str, plan: &str, options: &str) -> Output {
+        let mut command = Command::new(program);
+        command
+            .current_dir(self.folder.path())
+            .arg("-m")
+            .arg(&self.model)
+            .args(options.split_whitespace())
+            .env("LD_LIBRARY_PATH", self.folder.path())
+            .env("TRINE_FAKE_CUDA", plan);
+        command.output().expect("a tool")
+    }
+
+    fn hashes(&self, options: &str) -> String {
+        let words = format!("--tokens ids.txt -n 0 -c 16 -ub 4 --logits-sha256 {options}");
+        tool::stdout(self.run(env!("CARGO_BIN_EXE_rgen"), "", &words))
+    }
+
+    /// The one line with which `rgen` ends.
+    fn refused(&self, plan: &str) -> String {
+        let words = "--tokens ids.txt -n 0 -c 16 -ub 4 --seed 1 --logits-sha256 --device cuda";
+        tool::only_error("rgen", self.run(env!("CARGO_BIN_EXE_rgen"), plan, words))
+    }
+}
+
+#[test]
+fn the_logits_are_those_of_the_processor() {
+    let house = House::new();
+    let expected = house.hashes("");
+    assert_eq!(expected.lines().count(), 3);
+    for options in [
+        "--device cuda",
+        "--device cuda:0 -ngl 2",
+        "-dev cuda -ngl 1",
+        "-dev cuda -ngl 0",
+    ] {
+        assert_eq!(house.hashes(options), expected, "{options}");
+    }
+}
+
+#[test]
+fn the_kernels_run_and_all_memory_is_given_back() {
+    let house = House::new();
+    let log = house.folder.path().join("log");
+    let plan = format!("log={}", log.display());
+    let words = "-p Once -n 1 --temp 0 -c 16 -ub 4 --device cuda";
+    let text = tool::stdout(house.run(env!("CARGO_BIN_EXE_rgen"), &plan, words));
+    assert!(text.starts_with("Once"), "{text}");
+    let calls = fs::read_to_string(log).expect("a log");
+    for kernel in ["embed_q4_k", "rms_norm", "tq2_0_decode_8", "rope", "attend"] {
+        assert!(
+            calls.lines().any(|line| line == kernel),
+            "{kernel} in {calls}"
+        );
+    }
+    // The context ends once, and the library itself has looked for memory that was still taken.
+    assert!(calls.ends_with("end\n"), "{calls}");
+    // Nothing is started for layers on the processor.
+    fs::remove_file(house.folder.path().join("log")).expect("a log");
+    house.run(
+        env!("CARGO_BIN_EXE_rgen"),
+        &plan,
+        &format!("{words} -ngl 0"),
+    );
+    let calls = fs::read_to_string(house.folder.path().join("log")).expect("a log");
+    assert_eq!(calls, "end\n");
+}
+
+#[test]
+fn perplexities_and_benchmarks_run_there_too() {
+    let house = House::new();
+    let perplexity = |device: &str| {
+        let words = format!("-f text -c 4 -b 4 -ub 4 --chunks 1 --device {device}");
+        let output = house.run(env!("CARGO_BIN_EXE_rperplexity"), "", &words);
+        tool::stdout(output)
+    };
+    assert_eq!(perplexity("cuda"), perplexity("cpu"));
+    let words = "-p 2 -n 1 -r 1 -b 2 -ub 2 --no-warmup -o jsonl --device cuda";
+    let told = tool::stdout(house.run(env!("CARGO_BIN_EXE_rbench"), "", words));
+    assert_eq!(told.lines().count(), 2, "{told}");
+}
+
+#[test]
+fn what_is_in_the_way_is_one_line() {
+    let house = House::new();
+    for (plan, told) in [
+        (
+            "devices=0",
+            "the NVIDIA driver fails in cuInit: CUDA_ERROR_NO_DEVICE (100)",
+        ),
+        (
+            "capability=7.5",
+            "has compute capability 7.5, and the kernels ask for 8.0 or newer",
+        ),
+        ("version=11020", "is of CUDA 11.2"),
+        ("memory=1000000", "bytes of the GPU's memory (weights "),
+        (
+            "fail=cuDevicePrimaryCtxRetain:999",
+            "fails in cuDevicePrimaryCtxRetain: CUDA_ERROR_UNKNOWN (999)",
+        ),
+        (
+            "fail=cuStreamCreate:201",
+            "fails in cuStreamCreate: CUDA_ERROR_INVALID_CONTEXT (201)",
+        ),
+        // Memory that others took after it was counted.
+        ("fail=cuMemAlloc_v2:2", "the GPU has no room for "),
+        (
+            "fail=cuModuleLoadDataEx:218",
+            "does not compile the kernels of 'embed': CUDA_ERROR_INVALID_PTX (218); install a newer driver",
+        ),
+        (
+            "fail=cuModuleGetFunction:500",
+            "cuModuleGetFunction: CUDA_ERROR_NOT_FOUND (500)",
+        ),
+        (
+            "fail=cuLaunchKernel:719",
+            "the GPU failed with CUDA_ERROR_LAUNCH_FAILED (719) in cuLaunchKernel; kernel 'embed_q4_k'",
+        ),
+        // A kernel that fails shows in a call behind it.
+        (
+            "fail=rope:700",
+            "the GPU failed with CUDA_ERROR_ILLEGAL_ADDRESS (700) in cu",
+        ),
+        (
+            "fail=cuStreamSynchronize:700",
+            "(700) in cuStreamSynchronize; kernel '",
+        ),
+    ] {
+        let error = house.refused(plan);
+        assert!(error.contains(told), "{plan}: {error}");
+    }
+}

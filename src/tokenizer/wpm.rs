@@ -78,7 +78,7 @@ impl Wpm {
         let mut word = String::new();
         let mut finish = |word: &mut String| {
             if !word.is_empty() {
-                words.push(std::mem::replace(word, String::new()));
+                words.push(std::mem::take(word));
             }
         };
         for c in text.chars() {

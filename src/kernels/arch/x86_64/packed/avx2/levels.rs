@@ -51,7 +51,7 @@ pub(in super::super) static IQ4_XS: Layout = layout::<points::Iq4Xs>();
 
 /// An odd number of cache lines: rows of a tile then do not fall on the same few sets of the cache.
 fn act_bytes(n: usize) -> usize {
-    64 * (n / BLOCK * (ACT / 64) | 1)
+    64 * ((n / BLOCK * (ACT / 64)) | 1)
 }
 
 fn arrange(act: &[u8], n: usize, out: &mut [u8]) {
@@ -333,12 +333,12 @@ unsafe fn add_unit<C: Levels, const T: usize>(
     let mut sums: [__m256i; T] = std::array::from_fn(|t| isums[t]);
     for first in (0..8).step_by(together) {
         let mut pairs = [_mm256_setzero_si256(); T];
-        for k in first..first + together {
+        for (i, levels) in levels[first..][..together].iter().enumerate() {
             for (t, pairs) in pairs.iter_mut().enumerate() {
                 // SAFETY: the caller's activations have eight dwords.
-                let y = unsafe { broadcast(y.add(stride * t + 4 * k)) };
-                let products = _mm256_maddubs_epi16(levels[k], y);
-                *pairs = match k - first {
+                let y = unsafe { broadcast(y.add(stride * t + 4 * (first + i))) };
+                let products = _mm256_maddubs_epi16(*levels, y);
+                *pairs = match i {
                     0 => products,
                     _ => _mm256_add_epi16(*pairs, products),
                 };

@@ -69,6 +69,8 @@ macro_rules! functions {
                 /// # Safety
                 /// The arguments are what the API asks for: pointers point to room for what is written or read there, and
                 /// handles are alive.
+                // As many arguments as the function of the driver has.
+                #[allow(clippy::too_many_arguments)]
                 pub(super) unsafe fn $name(&self, $($arg: $ty),*) -> Result<(), DriverError> {
                     // SAFETY: the caller's; the library is open as long as `self` is there.
                     let code = unsafe { (self.functions.$name)($($arg),*) };

@@ -63,7 +63,7 @@ impl House {
 
     /// The one line with which `rgen` ends.
     fn refused(&self, plan: &str) -> String {
-        let words = "--tokens ids.txt -n 0 -c 16 -ub 4 --seed 1 --logits-sha256 --device cuda";
+        let words = "--tokens ids.txt -n 0 -c 16 -ub 4 --temp 0 --logits-sha256 --device cuda";
         tool::only_error("rgen", self.run(env!("CARGO_BIN_EXE_rgen"), plan, words))
     }
 }
@@ -92,7 +92,7 @@ fn the_kernels_run_and_all_memory_is_given_back() {
     let text = tool::stdout(house.run(env!("CARGO_BIN_EXE_rgen"), &plan, words));
     assert!(text.starts_with("Once"), "{text}");
     let calls = fs::read_to_string(log).expect("a log");
-    for kernel in ["embed_q4_k", "rms_norm", "tq2_0_decode_8", "rope", "attend"] {
+    for kernel in ["embed_q6_k", "rms_norm", "tq2_0_decode_8", "rope", "attend"] {
         assert!(
             calls.lines().any(|line| line == kernel),
             "{kernel} in {calls}"
@@ -159,7 +159,7 @@ fn what_is_in_the_way_is_one_line() {
         ),
         (
             "fail=cuLaunchKernel:719",
-            "the GPU failed with CUDA_ERROR_LAUNCH_FAILED (719) in cuLaunchKernel; kernel 'embed_q4_k'",
+            "the GPU failed with CUDA_ERROR_LAUNCH_FAILED (719) in cuLaunchKernel; kernel 'embed_q6_k'",
         ),
         // A kernel that fails shows in a call behind it.
         (

@@ -113,7 +113,8 @@ impl Wpm {
 /// `c` without its accents: the first character of its canonical decomposition. Characters younger than the
 /// reference's tables stay as they are.
 fn base_of(c: char) -> char {
-    if Class::of(c).is_other() {
+    let class = Class::of(c);
+    if class.is_other() && !class.is_space() {
         return c;
     }
     let mut first = None;

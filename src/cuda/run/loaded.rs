@@ -1,11 +1,9 @@
 //! Weights on a device, which all programs of a model share.
 
 use std::collections::BTreeMap;
-use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Mutex, MutexGuard};
 
-use super::runner::Runner;
-use super::{Failure, Host, Passes};
+use super::Failure;
 use crate::device::Device;
 use crate::program::{Kind, Program, Table, Weights};
 
@@ -21,7 +19,7 @@ impl<D: Device> Loaded<D> {
     ///
     /// # Errors
     /// Before anything is allocated: the program needs more memory than there is.
-    fn new(
+    pub fn new(
         device: D,
         program: &Program,
         weights: &[Weights<'_>],
@@ -89,52 +87,5 @@ impl<D: Device> Loaded<D> {
             )));
         }
         Ok(())
-    }
-}
-
-/// A device, with weights once a program was started.
-enum State<D: Device> {
-    Empty(D),
-    Loaded(Arc<Loaded<D>>),
-    /// While weights are on their way.
-    Taken,
-}
-
-/// A device for the programs of one model.
-pub struct Shared<D: Device>(Mutex<State<D>>);
-
-impl<D: Device> Shared<D> {
-    /// A device without weights.
-    pub fn new(device: D) -> Shared<D> {
-        Shared(Mutex::new(State::Empty(device)))
-    }
-}
-
-impl<D: Device> fmt::Debug for Shared<D> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Shared").finish_non_exhaustive()
-    }
-}
-
-impl<D: Device + Send + 'static> Host for Shared<D> {
-    fn start(&self, program: Program, weights: &[Weights<'_>]) -> Result<Box<dyn Passes>, Failure> {
-        let mut state = self.0.lock().unwrap_or_else(|e| e.into_inner());
-        let loaded = match std::mem::replace(&mut *state, State::Taken) {
-            State::Loaded(loaded) => loaded,
-            State::Empty(device) => match Loaded::new(device, &program, weights) {
-                Ok(loaded) => Arc::new(loaded),
-                Err((device, failure)) => {
-                    *state = State::Empty(device);
-                    return Err(failure);
-                }
-            },
-            State::Taken => {
-                return Err(Failure(
-                    "the GPU was lost while weights were brought to it".to_owned(),
-                ));
-            }
-        };
-        *state = State::Loaded(loaded.clone());
-        Ok(Box::new(Runner::new(loaded, program)?))
     }
 }

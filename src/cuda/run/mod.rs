@@ -5,12 +5,13 @@
 
 mod loaded;
 mod runner;
+mod shared;
 
 use std::fmt;
 
 use crate::program::{Limits, Program, Weights};
 
-pub use loaded::Shared;
+pub use shared::Shared;
 
 /// Why a program cannot run, in one line.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]

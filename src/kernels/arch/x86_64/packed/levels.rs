@@ -2,7 +2,7 @@
 //!
 //! A file has these weights eight or four at a time, as the place of a point in a codebook with signs beside it, and to take
 //! points apart costs more than to multiply them. The weights of a type have only six or sixteen values, its levels, which
-//! fit three or four bits. The bytes of a group are more than those of the file (3.3 to 4.3 bits a weight where it has 2.1 to
+//! fit three or four bits. The bytes of a group are more than those of the file (3.3 to 4.6 bits a weight where it has 2.1 to
 //! 4.3), yet memory hands them over sooner than points are looked up.
 //!
 //! Block of a group:

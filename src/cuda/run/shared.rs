@@ -1,0 +1,57 @@
+//! A device that the programs of one model share.
+
+use std::fmt;
+use std::sync::{Arc, Mutex};
+
+use super::loaded::Loaded;
+use super::runner::Runner;
+use super::{Failure, Host, Passes};
+use crate::device::Device;
+use crate::program::{Program, Weights};
+
+/// A device, with weights once a program was started.
+enum State<D: Device> {
+    Empty(D),
+    Loaded(Arc<Loaded<D>>),
+    /// While weights are on their way.
+    Taken,
+}
+
+/// A device for the programs of one model.
+pub struct Shared<D: Device>(Mutex<State<D>>);
+
+impl<D: Device> Shared<D> {
+    /// A device without weights.
+    pub fn new(device: D) -> Shared<D> {
+        Shared(Mutex::new(State::Empty(device)))
+    }
+}
+
+impl<D: Device> fmt::Debug for Shared<D> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Shared").finish_non_exhaustive()
+    }
+}
+
+impl<D: Device + Send + 'static> Host for Shared<D> {
+    fn start(&self, program: Program, weights: &[Weights<'_>]) -> Result<Box<dyn Passes>, Failure> {
+        let mut state = self.0.lock().unwrap_or_else(|e| e.into_inner());
+        let loaded = match std::mem::replace(&mut *state, State::Taken) {
+            State::Loaded(loaded) => loaded,
+            State::Empty(device) => match Loaded::new(device, &program, weights) {
+                Ok(loaded) => Arc::new(loaded),
+                Err((device, failure)) => {
+                    *state = State::Empty(device);
+                    return Err(failure);
+                }
+            },
+            State::Taken => {
+                return Err(Failure(
+                    "the GPU was lost while weights were brought to it".to_owned(),
+                ));
+            }
+        };
+        *state = State::Loaded(loaded.clone());
+        Ok(Box::new(Runner::new(loaded, program)?))
+    }
+}

@@ -29,10 +29,10 @@ const SHAPES: &[(usize, usize)] = &[
     (57344, 8192),
     (8192, 28672),
 ];
-const SMALL: &[(usize, usize)] = &[(40, 256), (130, 768)];
+const SMALL: &[(usize, usize)] = &[(40, 256)];
 /// Tokens, so that every kernel is asked for and every tile has an end.
 const TOKENS: &[usize] = &[1, 5, 8, 9, 16, 17, 33, 64, 130];
-const SMALL_TOKENS: &[usize] = &[1, 9, 17];
+const SMALL_TOKENS: &[usize] = &[1, 9];
 /// Types whose products are exact.
 const EXACT: &[TypeId] = &[
     TypeId::TQ2_0,

@@ -88,7 +88,7 @@ const TOKENS: [u32; 3] = [1, 437, 2025];
 fn logits_are_those_of_the_cpu() {
     // Layers on the GPU: all, the logits alone, and some of the blocks. The models have four and more.
     for (name, ty, layers) in [
-        (TRILM, "TQ2_0", &[ALL, 1, 3][..]),
+        (TRILM, "TQ2_0", &[ALL, 1][..]),
         (TRILM, "TQ1_0", &[2]),
         (TRILM, "Q8_0", &[ALL]),
         (TRILM, "Q4_0", &[4]),
@@ -255,7 +255,12 @@ fn logits(file: &ModelFile, number_path: NumberPath, n_ubatch: usize) -> Vec<f32
 
 #[test]
 fn activations_in_half_precision_are_near_and_no_batch_changes_their_bits() {
-    for ty in ["TQ2_0", "Q4_0"] {
+    let types = if is_long() {
+        &["TQ2_0", "Q4_0"][..]
+    } else {
+        &["Q4_0"]
+    };
+    for ty in types {
         let file = file(TRILM, ty);
         let exact = logits(&file, NumberPath::default(), 3);
         let fast = logits(&file, NumberPath::Fast, 3);

@@ -63,8 +63,12 @@ impl House {
 
     /// The one line with which `rgen` ends.
     fn refused(&self, plan: &str) -> String {
-        let words = "--tokens ids.txt -n 0 -c 16 -ub 4 --temp 0 --logits-sha256 --device cuda";
-        tool::only_error("rgen", self.run(env!("CARGO_BIN_EXE_rgen"), plan, words))
+        let words = "--tokens ids.txt -n 0 -c 16 -ub 4 --seed 1 --logits-sha256 --device cuda";
+        let refusal = tool::refusal("rgen", self.run(env!("CARGO_BIN_EXE_rgen"), plan, words));
+        // What is found only when memory is taken comes after the seed was told.
+        assert!(refusal.before.iter().all(|l| l == "sampler seed: 1"));
+        assert_eq!(refusal.stdout, "");
+        refusal.error
     }
 }
 

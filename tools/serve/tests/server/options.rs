@@ -129,6 +129,7 @@ fn what_changes_the_model_changes_the_answer() {
         &["--no-mmap"],
         &["--no-repack"],
         &["--device", "cpu"],
+        &["--n-gpu-layers", "33"],
         &["--mlock"],
     ] {
         assert_eq!(choices(more), plain, "{more:?}");

@@ -50,7 +50,7 @@ fn importance(path: &PathBuf) -> PyResult<Option<Importance>> {
     let within = |e: &dyn std::fmt::Display| failed(format!("'{shown}': {e}"));
     let bytes = std::fs::read(path).map_err(|e| within(&e))?;
     let matrix = Imatrix::parse(&bytes).map_err(|e| within(&e))?;
-    Importance::from_file(&matrix, &shown, &Selection::All).map_err(|e| within(&e))
+    Importance::from_file(&matrix, &shown, &Selection::default()).map_err(|e| within(&e))
 }
 
 /// What is in a GGUF file: its metadata, and its tensors with name, type, shape (rows first) and bytes. Nothing is loaded.

@@ -1,6 +1,7 @@
 //! `trine.Model`.
 
 use std::path::PathBuf;
+use std::sync::{Mutex, PoisonError};
 
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
@@ -225,7 +226,7 @@ impl Model {
         });
         let generation = context.into_generation(Prompt::from(prompt), &options);
         Ok(Generation {
-            inner: Some(generation.map_err(failed)?),
+            inner: Mutex::new(Some(generation.map_err(failed)?)),
             cancel,
         })
     }
@@ -272,8 +273,8 @@ impl Model {
 /// A text that is being generated: an iterator of its parts.
 #[pyclass(module = "trine")]
 pub struct Generation {
-    /// `None` when the text has ended.
-    inner: Option<trine::Generation<Context>>,
+    /// `None` when the text has ended. Behind a lock, because Python may hand the object to any thread.
+    inner: Mutex<Option<trine::Generation<Context>>>,
     cancel: CancelToken,
 }
 
@@ -287,17 +288,19 @@ impl Generation {
     fn __next__(&mut self, py: Python<'_>) -> PyResult<Option<String>> {
         // Ctrl-C is heard between two tokens.
         py.check_signals()?;
-        let Some(generation) = &mut self.inner else {
+        let inner = self.inner.get_mut();
+        let inner = inner.unwrap_or_else(PoisonError::into_inner);
+        let Some(generation) = inner else {
             return Ok(None);
         };
         match py.detach(|| generation.next()) {
             Some(Ok(chunk)) => Ok(Some(chunk.text)),
             Some(Err(e)) => {
-                self.inner = None;
+                *inner = None;
                 Err(failed(e))
             }
             None => {
-                self.inner = None;
+                *inner = None;
                 Ok(None)
             }
         }
@@ -312,7 +315,9 @@ impl Generation {
     #[getter]
     fn prompt(&self) -> PyResult<Vec<u32>> {
         let ended = || PyTypeError::new_err("the text has ended");
-        let generation = self.inner.as_ref().ok_or_else(ended)?;
+        let inner = self.inner.lock();
+        let inner = inner.unwrap_or_else(PoisonError::into_inner);
+        let generation = inner.as_ref().ok_or_else(ended)?;
         Ok(generation.prompt().to_vec())
     }
 }

@@ -1,10 +1,12 @@
 from os import PathLike
-from typing import Any, Iterator, List, Optional, Sequence, Tuple, TypedDict, Union
+from typing import Any, Iterator, List, Optional, Sequence, Tuple, TypedDict, Union, final
 
 import numpy as np
 import numpy.typing as npt
 
 __version__: str
+
+__all__ = ["Error", "Generation", "Model", "__version__", "inspect", "quantize"]
 
 _Path = Union[str, "PathLike[str]"]
 _Prompt = Union[str, Sequence[int]]
@@ -12,6 +14,7 @@ _Prompt = Union[str, Sequence[int]]
 class Error(Exception):
     """What cannot be done, in one line."""
 
+@final
 class Generation(Iterator[str]):
     """A text that is being generated: an iterator of its parts."""
 
@@ -21,6 +24,7 @@ class Generation(Iterator[str]):
     def cancel(self) -> None:
         """Ends the text."""
 
+@final
 class Model:
     """A loaded model. Threads may share it."""
 
@@ -29,8 +33,8 @@ class Model:
     n_ctx_train: int
     threads: int
     metadata: "dict[str, Any]"
-    def __init__(
-        self,
+    def __new__(
+        cls,
         path: _Path,
         *,
         threads: Optional[int] = None,
@@ -38,7 +42,7 @@ class Model:
         repack: bool = True,
         cache_type_k: str = "f16",
         cache_type_v: str = "f16",
-    ) -> None: ...
+    ) -> "Model": ...
     def tokenize(self, text: str, *, add_special: bool = True, parse_special: bool = True) -> List[int]: ...
     def detokenize(self, tokens: Sequence[int], *, special: bool = False) -> str: ...
     def generate(
@@ -52,7 +56,7 @@ class Model:
         min_p: float = 0.05,
         repeat_penalty: float = 1.0,
         seed: int = 0,
-        stop: Sequence[str] = (),
+        stop: Sequence[str] = ...,
         n_ctx: Optional[int] = None,
     ) -> str:
         """The text that follows the prompt; max_tokens below 0: until the model ends it. temperature 0 is greedy."""
@@ -67,7 +71,7 @@ class Model:
         min_p: float = 0.05,
         repeat_penalty: float = 1.0,
         seed: int = 0,
-        stop: Sequence[str] = (),
+        stop: Sequence[str] = ...,
         n_ctx: Optional[int] = None,
     ) -> Generation:
         """The same, part by part as it comes."""

@@ -29,7 +29,7 @@ pub(crate) fn layouts(ty: TypeId, isa: Isa) -> &'static [&'static Layout] {
         }};
     }
     let vbmi = isa.has_vbmi();
-    match (isa.level(), ty) {
+    match (isa.vectors(), ty) {
         (Level::Avx512, TypeId::Q2_K) => list![q2_k::Q2_K],
         (Level::Avx512, TypeId::Q3_K) => list![q3_k::Q3_K],
         (Level::Avx512, TypeId::Q4_K) => list![q4_k::Q4_K],

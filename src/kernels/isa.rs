@@ -13,8 +13,13 @@ pub enum Level {
     Scalar,
     /// x86-64 with AVX2, FMA, F16C, BMI1 and POPCNT.
     Avx2,
-    /// The above with AVX-512 F, BW, VL, DQ and VNNI.
+    /// The above with AVX-VNNI, sums of four products of bytes in vectors of 256 bits: Alder Lake, Zen 5 and what came after
+    /// them.
+    AvxVnni,
+    /// AVX2 with AVX-512 F, BW, VL, DQ and VNNI.
     Avx512,
+    /// The above with AMX: tiles of 16 x 64 bytes and their products. Sapphire Rapids and what came after it, on Linux.
+    Amx,
     /// 64-bit ARM: every such processor has these vectors.
     Neon,
     /// The above with `SDOT`, sums of four products of bytes: Cortex-A75, Neoverse N1, Apple A11 and what came after them.
@@ -29,7 +34,9 @@ impl Level {
     pub const ALL: &[Level] = &[
         Level::Scalar,
         Level::Avx2,
+        Level::AvxVnni,
         Level::Avx512,
+        Level::Amx,
         Level::Neon,
         Level::Dotprod,
         Level::I8mm,
@@ -40,7 +47,9 @@ impl Level {
         match self {
             Level::Scalar => "scalar",
             Level::Avx2 => "avx2",
+            Level::AvxVnni => "avxvnni",
             Level::Avx512 => "avx512",
+            Level::Amx => "amx",
             Level::Neon => "neon",
             Level::Dotprod => "dotprod",
             Level::I8mm => "i8mm",
@@ -52,7 +61,8 @@ impl Level {
         match self {
             Level::Scalar => None,
             Level::Avx2 | Level::Neon => Some(Level::Scalar),
-            Level::Avx512 => Some(Level::Avx2),
+            Level::AvxVnni | Level::Avx512 => Some(Level::Avx2),
+            Level::Amx => Some(Level::Avx512),
             Level::Dotprod => Some(Level::Neon),
             Level::I8mm => Some(Level::Dotprod),
         }
@@ -62,7 +72,9 @@ impl Level {
     pub fn is_foreign(self) -> bool {
         match self {
             Level::Scalar => false,
-            Level::Avx2 | Level::Avx512 => !cfg!(target_arch = "x86_64"),
+            Level::Avx2 | Level::AvxVnni | Level::Avx512 | Level::Amx => {
+                !cfg!(target_arch = "x86_64")
+            }
             Level::Neon | Level::Dotprod | Level::I8mm => !cfg!(target_arch = "aarch64"),
         }
     }
@@ -95,7 +107,12 @@ impl Level {
         match self {
             Level::Scalar => Vec::new(),
             Level::Avx2 => x86_64!("avx2" "fma" "f16c" "bmi1" "popcnt"),
+            Level::AvxVnni => x86_64!("avxvnni"),
             Level::Avx512 => x86_64!("avx512f" "avx512bw" "avx512vl" "avx512dq" "avx512vnni"),
+            #[cfg(target_arch = "x86_64")]
+            Level::Amx => crate::arch::x86_64::tiles::features(),
+            #[cfg(not(target_arch = "x86_64"))]
+            Level::Amx => vec![("x86-64", false)],
             #[cfg(target_arch = "aarch64")]
             _ => crate::arch::aarch64::features(self),
             #[cfg(not(target_arch = "aarch64"))]
@@ -238,6 +255,16 @@ impl Isa {
         self.level
     }
 
+    /// The widest plain vectors among what it includes: the level itself, or that on which kernels with other instructions
+    /// of the level stand.
+    pub(crate) const fn vectors(self) -> Level {
+        match self.level {
+            Level::AvxVnni => Level::Avx2,
+            Level::Amx => Level::Avx512,
+            level => level,
+        }
+    }
+
     /// Whether it includes `level`.
     pub fn has(self, level: Level) -> bool {
         self.level.includes(level)
@@ -327,13 +354,14 @@ mod tests {
 
     #[test]
     fn sets_of_two_architectures_include_one_another_in_nothing_but_the_portable_one() {
-        use Level::{Avx2, Avx512, Dotprod, I8mm, Neon};
-        for x86 in [Avx2, Avx512] {
+        use Level::{Amx, Avx2, Avx512, AvxVnni, Dotprod, I8mm, Neon};
+        for x86 in [Avx2, AvxVnni, Avx512, Amx] {
             for arm in [Neon, Dotprod, I8mm] {
                 assert!(!x86.includes(arm) && !arm.includes(x86));
             }
         }
         assert!(I8mm.includes(Dotprod) && Dotprod.includes(Neon) && !Neon.includes(Dotprod));
+        assert!(Amx.includes(Avx512) && !Amx.includes(AvxVnni) && !AvxVnni.includes(Avx512));
     }
 
     #[test]

@@ -14,7 +14,7 @@ pub(crate) const CHAINS: usize = 12;
 /// the loads alive.
 pub fn read(data: &[u8]) -> u64 {
     #[cfg(target_arch = "x86_64")]
-    match Isa::detect().level() {
+    match Isa::detect().vectors() {
         // SAFETY: the level is that of an `Isa`, which proves that the processor has it.
         Level::Avx512 => return unsafe { x86_64::read_avx512(data) },
         // SAFETY: the level is that of an `Isa`, which proves that the processor has it.
@@ -29,7 +29,7 @@ pub fn read(data: &[u8]) -> u64 {
 /// as the integer kernels do) and a value that keeps the loop alive.
 pub fn multiply_int8(isa: Isa, rounds: u64) -> (u64, i32) {
     #[cfg(target_arch = "x86_64")]
-    match isa.level() {
+    match isa.vectors() {
         // SAFETY: the level is that of an `Isa`, which proves that the processor has it.
         Level::Avx512 => return unsafe { x86_64::int8_avx512(rounds) },
         // SAFETY: the level is that of an `Isa`, which proves that the processor has it.
@@ -50,7 +50,7 @@ pub fn multiply_int8(isa: Isa, rounds: u64) -> (u64, i32) {
 /// The same with fused multiply-adds of `f32`, which only the float kernels of other programs may use.
 pub fn multiply_f32(isa: Isa, rounds: u64) -> (u64, f32) {
     #[cfg(target_arch = "x86_64")]
-    match isa.level() {
+    match isa.vectors() {
         // SAFETY: the level is that of an `Isa`, which proves that the processor has it.
         Level::Avx512 => return unsafe { x86_64::f32_avx512(rounds) },
         // SAFETY: the level is that of an `Isa`, which proves that the processor has it.

@@ -91,7 +91,7 @@ pub fn mat_rows(isa: Isa, w: &[u8], acts: &[u8], n: usize, tokens: usize, out: &
     for (w, out) in w.chunks_exact(row.max(1)).zip(out.chunks_exact_mut(tokens)) {
         for (acts, out) in acts.chunks(4 * act).zip(out.chunks_mut(4)) {
             let mut d = [0i32; 4];
-            match (isa.level(), out.len()) {
+            match (isa.vectors(), out.len()) {
                 #[cfg(target_arch = "x86_64")]
                 // SAFETY: `isa` proves that the processor has AVX-512 VL and VNNI. A row is whole blocks, and
                 // each of the four activation rows has a head and 128 values per block: the lengths were compared.
@@ -118,7 +118,7 @@ pub fn mat_rows(isa: Isa, w: &[u8], acts: &[u8], n: usize, tokens: usize, out: &
 /// `D` of one row and one token.
 fn dot(isa: Isa, w: &[u8], q: &[u8]) -> i32 {
     assert!(q.len() / BLOCK >= w.len() / BYTES, "activations of a row");
-    match isa.level() {
+    match isa.vectors() {
         #[cfg(target_arch = "x86_64")]
         // SAFETY: `isa` proves that the processor has AVX-512 VL and VNNI; `q` is as long as `w` asks for.
         Level::Avx512 => unsafe { x86_64::dot_vnni(w, q) },

@@ -18,7 +18,7 @@ use crate::math::{silu, tanhf};
 /// When the lengths differ.
 pub fn swiglu(isa: Isa, gate: &mut [f32], up: &[f32]) {
     assert_eq!(gate.len(), up.len(), "lengths of a gate");
-    let done = match isa.level() {
+    let done = match isa.vectors() {
         #[cfg(target_arch = "x86_64")]
         // SAFETY: `isa` proves that the processor has AVX-512; the lengths were compared.
         Level::Avx512 => unsafe { x86_64::swiglu(gate, up) },
@@ -84,7 +84,7 @@ pub fn gelu_table() -> &'static [u16] {
 pub fn geglu(isa: Isa, gate: &mut [f32], up: &[f32]) {
     assert_eq!(gate.len(), up.len(), "lengths of a gate");
     let table: &[u16; GELU_ENTRIES] = &GELU;
-    let done = match isa.level() {
+    let done = match isa.vectors() {
         #[cfg(target_arch = "x86_64")]
         // SAFETY: `isa` proves that the processor has AVX-512; the lengths were compared.
         Level::Avx512 => unsafe { x86_64::geglu(table, gate, up) },

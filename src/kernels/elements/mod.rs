@@ -48,7 +48,7 @@ macro_rules! compiled_for {
         fn avx512($($arg: $ty),*) {
             $f($($arg),*)
         }
-        match $isa.level() {
+        match $isa.vectors() {
             #[cfg(target_arch = "x86_64")]
             // SAFETY: `isa` proves that the processor has AVX2 and F16C.
             $crate::Level::Avx2 => unsafe { avx2($($arg),*) },

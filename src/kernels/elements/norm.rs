@@ -82,7 +82,7 @@ fn center_and_scale(x: &mut [f32], weight: &[f32], mean: f32, eps: f32) {
 }
 
 fn factor(isa: Isa, x: &[f32], eps: f32) -> f32 {
-    let mean = match isa.level() {
+    let mean = match isa.vectors() {
         Level::Scalar => None,
         _ => quick_mean(isa, x),
     };

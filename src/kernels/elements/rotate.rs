@@ -33,7 +33,7 @@ fn halves(a: &mut [f32], b: &mut [f32], cos: &[f32], sin: &[f32]) {
 pub fn rotate_adjacent(isa: Isa, x: &mut [f32], cos: &[f32], sin: &[f32]) {
     let x = &mut x[..cos.len()];
     let sin = &sin[..cos.len()];
-    let done = match isa.level() {
+    let done = match isa.vectors() {
         #[cfg(target_arch = "x86_64")]
         // SAFETY: `isa` proves that the processor has AVX-512; the slices were cut to one length.
         Level::Avx512 => unsafe { x86_64::adjacent(x, cos, sin) },

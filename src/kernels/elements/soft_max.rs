@@ -24,7 +24,7 @@ pub fn soft_max(isa: Isa, row: &mut [f32], visible: Range<usize>, scale: f32) {
         "soft-max over {visible:?} of {}",
         row.len()
     );
-    match isa.level() {
+    match isa.vectors() {
         #[cfg(target_arch = "x86_64")]
         // SAFETY: `isa` proves that the processor has AVX-512; row and range were checked.
         Level::Avx512 => unsafe { x86_64::soft_max(row, visible, scale) },

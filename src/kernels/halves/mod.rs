@@ -90,11 +90,11 @@ pub fn is_special(half: u16) -> bool {
 
 /// Rows of coefficients that share the widening of a line; more are done in turns.
 pub fn rows_at_once(isa: Isa) -> usize {
-    match isa.level() {
+    match isa.vectors() {
         Level::Avx2 => lanes::AVX2_ROWS,
         Level::Avx512 => lanes::AVX512_ROWS,
         Level::Neon | Level::Dotprod | Level::I8mm => lanes::NEON_ROWS,
-        Level::Scalar => 1,
+        _ => 1,
     }
 }
 
@@ -321,7 +321,7 @@ pub fn accumulate_special(
 /// When the lengths differ.
 pub fn coefficients(isa: Isa, x: &[f32], out: &mut [f64]) {
     assert_eq!(x.len(), out.len(), "coefficients of values");
-    let done = match isa.level() {
+    let done = match isa.vectors() {
         #[cfg(target_arch = "x86_64")]
         // SAFETY: `isa` proves that the processor has AVX-512 F and DQ; the lengths were compared.
         Level::Avx512 => unsafe { x86_64::coefficients_avx512(x, out) },
@@ -347,7 +347,7 @@ pub fn put_lane(isa: Isa, x: &[f32], block: &mut [Line], lane: usize) -> bool {
         "no lane {lane} of {} steps",
         x.len()
     );
-    let (done, mut special) = match isa.level() {
+    let (done, mut special) = match isa.vectors() {
         #[cfg(target_arch = "x86_64")]
         // SAFETY: `isa` proves that the processor has AVX-512; the assertion above says that the block has
         // lane `lane` and a row of lines for every quad of steps.
@@ -377,7 +377,7 @@ pub fn put_lane(isa: Isa, x: &[f32], block: &mut [Line], lane: usize) -> bool {
 #[inline]
 fn round(isa: Isa, x: &[f32]) -> ([u16; LINE], bool) {
     let mut halves = [0; LINE];
-    match (isa.level(), <&[f32; LINE]>::try_from(x)) {
+    match (isa.vectors(), <&[f32; LINE]>::try_from(x)) {
         #[cfg(target_arch = "x86_64")]
         // SAFETY: `isa` proves that the processor has F16C, and AVX with AVX2.
         (Level::Avx2, Ok(x)) => halves = unsafe { x86_64::round_avx2(x) },
@@ -415,7 +415,7 @@ pub fn put_step(isa: Isa, x: &[f32], tile: &mut [Line], quads: usize, step: usiz
         let stride = BLOCK.min(lines - first);
         let row = &mut tile[first * quads + step / STEPS * stride..][..stride];
         for (x, line) in x.chunks(LINE).zip(row) {
-            match (isa.level(), <&[f32; LINE]>::try_from(x)) {
+            match (isa.vectors(), <&[f32; LINE]>::try_from(x)) {
                 #[cfg(target_arch = "x86_64")]
                 // SAFETY: `isa` proves that the processor has AVX-512, which includes F16C.
                 (Level::Avx512, Ok(x)) => unsafe {

@@ -162,7 +162,7 @@ impl<T: Target, const BRAIN: bool> Call<T, BRAIN> {
     pub unsafe fn run(self, isa: Isa) {
         // SAFETY: `isa` proves that the processor has the instruction set, and the caller says that the numbers fit the pointers.
         unsafe {
-            match isa.level() {
+            match isa.vectors() {
                 #[cfg(target_arch = "x86_64")]
                 Level::Avx2 => self.avx2(),
                 #[cfg(target_arch = "x86_64")]

@@ -25,6 +25,7 @@ mod quantize;
 mod quantize512;
 mod simd;
 pub(crate) mod ternary;
+pub(crate) mod tiles;
 pub(crate) mod widely;
 
 use codes::BlockCodes;
@@ -33,6 +34,8 @@ use float::Float;
 use grouped::GroupCodes;
 use lanes::LaneCodes;
 pub(crate) use packed::layouts;
+#[cfg(test)]
+pub(crate) use packed::software_layouts;
 
 /// From this many tokens on, unpacking a panel pays. TQ2_0 unpacks so fast that it may be done per token longer.
 const fn panel_tokens(ty: TypeId) -> usize {
@@ -307,7 +310,7 @@ fn float_avx512<F: Float, const ID: u32>(
 pub(crate) fn mat_rows(ty: TypeId, isa: Isa) -> Option<MatRows> {
     macro_rules! table {
         ($([$avx2:ident, $avx512:ident] $($id:ident $codes:path;)*)*) => {
-            match (isa.level(), ty) {
+            match (isa.vectors(), ty) {
                 (Level::Scalar, _) => None,
                 $($((Level::Avx2, TypeId::$id) => Some($avx2::<$codes, { TypeId::$id.0 }>),)*)*
                 $($((Level::Avx512, TypeId::$id) => Some($avx512::<$codes, { TypeId::$id.0 }>),)*)*
@@ -332,7 +335,7 @@ pub(crate) fn mat_rows(ty: TypeId, isa: Isa) -> Option<MatRows> {
 
 /// The encoder of an activation type for an instruction set that the processor has.
 pub(crate) fn quantize_act(act: TypeId, isa: Isa) -> Option<QuantizeAct> {
-    match isa.level() {
+    match isa.vectors() {
         Level::Avx2 => quantize::encoder(act),
         Level::Avx512 => quantize512::encoder(act),
         _ => None,

@@ -536,7 +536,7 @@ mod tests {
             check(Avx512::here());
         }
         for isa in isas() {
-            match isa.level() {
+            match isa.vectors() {
                 // SAFETY: an `Isa` of this level is the proof that the processor has AVX2, FMA and F16C.
                 Level::Avx2 => unsafe { avx2() },
                 // SAFETY: an `Isa` of this level is the proof that the processor has AVX-512, and AVX2 with it.

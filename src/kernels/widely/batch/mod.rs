@@ -63,7 +63,7 @@ thread_local! {
 /// a lane has four columns of each.
 pub fn serves(isa: Isa, form: Form, shape: &Shape) -> bool {
     let wide = form.path() == Path::Int8 || shape.scope != Scope::Tile64;
-    wide && isa.level() != crate::Level::Scalar
+    wide && isa.vectors() != crate::Level::Scalar
 }
 
 /// From so many tokens on sixteen at once are faster than one after the other.

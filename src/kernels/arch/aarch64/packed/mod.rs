@@ -50,14 +50,14 @@ pub(crate) fn layouts(ty: TypeId, isa: Isa) -> &'static [&'static Layout] {
             }
         };
     }
-    match (isa.level(), ty) {
+    match (isa.vectors(), ty) {
         (Level::I8mm, TypeId::TQ1_0) => return list![t2_pairs::TQ1_0],
         (Level::I8mm, TypeId::TQ2_0) => return list![t2_pairs::TQ2_0],
         (Level::I8mm, TypeId::I2_S) => return list![t2_pairs::I2_S],
         (Level::I8mm, TypeId::TL1 | TypeId::TL2) => return list![t2_pairs::TL],
         _ => {}
     }
-    match isa.level() {
+    match isa.vectors() {
         Level::Neon => of!(neon),
         Level::Dotprod | Level::I8mm => of!(dotprod),
         _ => &[],

@@ -28,7 +28,7 @@ fn words(streams: usize, words: &[u8], re: &[u8], im: &[u8], out: &mut [[f32; 4]
 
 /// The kernel with 8-bit activations.
 pub(crate) fn int8_of(isa: Isa) -> Option<Int8Kernel> {
-    match isa.level() {
+    match isa.vectors() {
         Level::Neon => Some(int8_neon),
         Level::Dotprod | Level::I8mm => Some(int8_dotprod),
         _ => None,

@@ -32,7 +32,7 @@ pub(crate) fn decode_rows(ty: TypeId, isa: Isa) -> Option<DecodeFn> {
             safe!(fn(row: &[u8], out: &mut [f32]) = $kernel)
         };
     }
-    Some(match (ty, isa.level()) {
+    Some(match (ty, isa.vectors()) {
         (_, Level::Scalar) => return None,
         (TypeId::F16, Level::Avx2) => kernel!(decode::f16_avx2),
         (TypeId::F16, Level::Avx512) => kernel!(decode::f16_avx512),
@@ -56,7 +56,7 @@ pub(crate) fn encode_rows(ty: TypeId, isa: Isa) -> Option<EncodeFn> {
             |x: &[f32], _: Option<&[f32]>, row: &mut [u8]| $encode(x, row)
         };
     }
-    Some(match (ty, isa.level()) {
+    Some(match (ty, isa.vectors()) {
         (_, Level::Scalar) => return None,
         (TypeId::TQ1_0, _) => kernel!(ternary::encode_tq1_0),
         (TypeId::TQ2_0, _) => kernel!(ternary::encode_tq2_0),
@@ -110,7 +110,7 @@ fn compare_avx512(a: &[f32], b: &[f32]) -> Option<usize> {
 
 /// The comparison of rows for an instruction set that the processor has.
 pub(crate) fn compare_rows(isa: Isa) -> Option<CompareRows> {
-    match isa.level() {
+    match isa.vectors() {
         Level::Avx2 => Some(safe!(fn(a: &[f32], b: &[f32]) -> Option<usize> = compare_avx2)),
         Level::Avx512 => Some(safe!(fn(a: &[f32], b: &[f32]) -> Option<usize> = compare_avx512)),
         _ => None,

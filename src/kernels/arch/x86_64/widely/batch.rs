@@ -21,7 +21,7 @@ pub(crate) fn chains(
     // SAFETY: `isa` proves that the processor has the instruction set, and [`crate::widely::batch::serves`] leaves none but
     // these two.
     unsafe {
-        match isa.level() {
+        match isa.vectors() {
             Level::Avx512 => chains_avx512(rows, acts, memory, out),
             _ => chains_avx2(rows, acts, memory, out),
         }
@@ -39,7 +39,7 @@ pub(crate) fn groups(
     // SAFETY: `isa` proves that the processor has the instruction set, and [`crate::widely::batch::serves`] leaves none but
     // these two.
     unsafe {
-        match isa.level() {
+        match isa.vectors() {
             Level::Avx512 => groups_avx512(rows, acts, memory, out),
             _ => groups_avx2(rows, acts, memory, out),
         }

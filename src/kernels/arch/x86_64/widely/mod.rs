@@ -31,7 +31,7 @@ pub(crate) fn arrange(path: Path, shape: &Shape, x: &[f32], out: &mut [u8]) {
 
 /// The kernel of a form in single precision; `None` where the plain one serves.
 pub(crate) fn sums_of(isa: Isa, form: Form) -> Option<StreamSums> {
-    match (isa.level(), form) {
+    match (isa.vectors(), form) {
         (Level::Avx2, Form::Words) => Some(words_avx2),
         (Level::Avx512, Form::Words) => Some(words_avx512),
         (Level::Avx512, Form::Planes) => Some(planes_avx512),
@@ -68,7 +68,7 @@ whole! {
 
 /// The kernel with 8-bit activations.
 pub(crate) fn int8_of(isa: Isa) -> Option<Int8Kernel> {
-    match isa.level() {
+    match isa.vectors() {
         Level::Avx2 => Some(int8_avx2),
         Level::Avx512 => Some(int8_avx512),
         _ => None,

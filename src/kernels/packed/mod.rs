@@ -90,8 +90,8 @@ pub struct Expansion {
     pub to: &'static Layout,
     /// From so many tokens on it pays.
     pub from: usize,
-    /// `expand(group, out)`: one group.
-    pub expand: fn(group: &[u8], out: &mut [u8]),
+    /// `expand(group, ahead, out)`: one group; `ahead` as in [`Multiply`].
+    pub expand: fn(group: &[u8], ahead: usize, out: &mut [u8]),
 }
 
 /// The packed layouts of a weight type that have kernels for an instruction set, the best first.
@@ -136,22 +136,22 @@ pub fn multiply_group(
     ahead: usize,
     mut put: impl FnMut(usize, &[f32]),
 ) {
-    // More tokens keep the processor busy enough with what it has.
-    let ahead = if tokens == 1 { ahead } else { 0 };
     SCRATCH.with_borrow_mut(|Scratch { tile, expanded }| {
-        let (layout, group) = match &layout.expansion {
+        let (layout, group, mut ahead) = match &layout.expansion {
             Some(e) if tokens >= e.from => {
                 expanded.resize((e.to.group_bytes)(n), 0);
-                (e.expand)(group, expanded);
-                (e.to, &expanded[..])
+                (e.expand)(group, ahead, expanded);
+                (e.to, &expanded[..], 0)
             }
-            _ => (layout, group),
+            _ => (layout, group, ahead),
         };
         let act_bytes = (layout.act_bytes)(n);
         let mut first = 0;
         for acts in acts.chunks(layout.tile * act_bytes) {
             let tokens = acts.len() / act_bytes;
             tile.resize(layout.rows * tokens, 0.0);
+            // From the second portion on, the group is in the cache.
+            let ahead = std::mem::take(&mut ahead);
             (layout.multiply)(group, acts, n, tokens, ahead, tile);
             put(first, tile);
             first += tokens;

@@ -11,8 +11,8 @@
 
 use std::arch::x86_64::*;
 
-use super::check;
 use super::t2::{self, Act, BLOCK, ROWS, SCALES, UNIT, UNIT_BYTES};
+use super::{check, prefetch};
 use crate::AlignedBytes;
 #[cfg(test)]
 use crate::arch::x86_64::tiles::Software;
@@ -43,7 +43,7 @@ pub(super) static ROWS_X256: Layout = Layout {
         // SAFETY: `layouts` hands the layout out only for an `Isa` with tiles; `check` compares all lengths.
         _ => unsafe {
             check(&t2::ROWS_X256, group, acts, n, tokens, out);
-            rows_hardware::<false>(group, acts, n.next_multiple_of(256), tokens, out);
+            rows_hardware::<false>(group, acts, n.next_multiple_of(256), tokens, ahead, out);
         },
     },
     tile: TILE,
@@ -64,7 +64,7 @@ fn multiply_blocks(
     }
     check(&TQ2_0, group, acts, n, tokens, out);
     // SAFETY: `layouts` hands the layout out only for an `Isa` with tiles; `check` has compared all lengths.
-    unsafe { blocks_hardware(group, acts, n, tokens, out) }
+    unsafe { blocks_hardware(group, acts, n, tokens, ahead, out) }
 }
 
 fn multiply_rows(
@@ -80,15 +80,22 @@ fn multiply_rows(
     }
     check(&TL, group, acts, n, tokens, out);
     // SAFETY: `layouts` hands the layout out only for an `Isa` with tiles; `check` has compared all lengths.
-    unsafe { rows_hardware::<true>(group, acts, n.next_multiple_of(UNIT), tokens, out) }
+    unsafe { rows_hardware::<true>(group, acts, n.next_multiple_of(UNIT), tokens, ahead, out) }
 }
 
 /// # Safety
 /// [`crate::Level::Amx`]; lengths as [`check`] has them.
 #[target_feature(enable = "avx512f,avx512bw")]
-unsafe fn blocks_hardware(group: &[u8], acts: &[u8], n: usize, tokens: usize, out: &mut [f32]) {
+unsafe fn blocks_hardware(
+    group: &[u8],
+    acts: &[u8],
+    n: usize,
+    tokens: usize,
+    ahead: usize,
+    out: &mut [f32],
+) {
     // SAFETY: the caller has seen to it.
-    unsafe { blocks::<Hardware>(group, acts, n, tokens, out) }
+    unsafe { blocks::<Hardware>(group, acts, n, tokens, ahead, out) }
 }
 
 /// # Safety
@@ -99,10 +106,11 @@ unsafe fn rows_hardware<const REVERSED: bool>(
     acts: &[u8],
     n: usize,
     tokens: usize,
+    ahead: usize,
     out: &mut [f32],
 ) {
     // SAFETY: the caller has seen to it.
-    unsafe { rows::<Hardware, REVERSED>(group, acts, n, tokens, out) }
+    unsafe { rows::<Hardware, REVERSED>(group, acts, n, tokens, ahead, out) }
 }
 
 /// Tiles, and what is done to their bytes and sums by vectors of 16 rows.
@@ -466,7 +474,14 @@ unsafe fn expand_part<M: Machine>(block: *const u8, to: *mut [u8; HALF], part: u
 }
 
 #[inline(always)]
-unsafe fn blocks<M: Machine>(group: &[u8], acts: &[u8], n: usize, tokens: usize, out: &mut [f32]) {
+unsafe fn blocks<M: Machine>(
+    group: &[u8],
+    acts: &[u8],
+    n: usize,
+    tokens: usize,
+    ahead: usize,
+    out: &mut [f32],
+) {
     let tokens = Tokens::new(tokens);
     let mut scratch = std::mem::MaybeUninit::<Scratch>::uninit();
     let mut last = [0f32; tiles::ROWS * ROWS];
@@ -497,6 +512,7 @@ unsafe fn blocks<M: Machine>(group: &[u8], acts: &[u8], n: usize, tokens: usize,
         let mut turn = 0;
         for b in 0..count {
             let block = group.as_ptr().add(b * BLOCK);
+            prefetch(block, BLOCK, ahead);
             let scales = [M::scales(block), M::scales(block.add(SCALES / 2))];
             let here = weights.add(b % 2).cast::<[u8; HALF]>();
             let mut next =
@@ -538,6 +554,7 @@ unsafe fn rows<M: Machine, const REVERSED: bool>(
     acts: &[u8],
     n: usize,
     tokens: usize,
+    ahead: usize,
     out: &mut [f32],
 ) {
     let tokens = Tokens::new(tokens);
@@ -549,6 +566,7 @@ unsafe fn rows<M: Machine, const REVERSED: bool>(
         let isums = (&raw mut (*isums.as_mut_ptr()).isums).cast::<[i32; 256]>();
         let halves = [weights.as_mut_ptr(), weights.as_mut_ptr().add(16 * n)];
         for unit in 0..n / UNIT {
+            prefetch(group.as_ptr().add(unit * UNIT_BYTES), UNIT_BYTES, ahead);
             for (half, to) in halves.into_iter().enumerate() {
                 let from = group.as_ptr().add(unit * UNIT_BYTES + 64 * half);
                 M::expand::<false, REVERSED>(from, to.add(16 * UNIT * unit));
@@ -606,7 +624,7 @@ pub(super) mod software {
     fn multiply(group: &[u8], acts: &[u8], n: usize, tokens: usize, _: usize, out: &mut [f32]) {
         check(&TQ2_0, group, acts, n, tokens, out);
         // SAFETY: `check` has compared all lengths.
-        unsafe { blocks::<Software>(group, acts, n, tokens, out) }
+        unsafe { blocks::<Software>(group, acts, n, tokens, 0, out) }
     }
 
     fn multiply_whole(
@@ -619,6 +637,6 @@ pub(super) mod software {
     ) {
         check(&TL, group, acts, n, tokens, out);
         // SAFETY: `check` has compared all lengths.
-        unsafe { rows::<Software, true>(group, acts, n.next_multiple_of(UNIT), tokens, out) }
+        unsafe { rows::<Software, true>(group, acts, n.next_multiple_of(UNIT), tokens, 0, out) }
     }
 }

@@ -21,6 +21,7 @@
 
 use std::arch::x86_64::*;
 use std::cell::RefCell;
+use std::mem::take;
 use std::sync::LazyLock;
 
 use trine_formats::types::TypeId;
@@ -430,11 +431,12 @@ unsafe fn expand(lookup: Lookup, from: &[u8], to: &mut [u8]) {
 }
 
 /// A group with scales in the 2-bit layout.
-fn expand_blocks(group: &[u8], two_bit: &mut [u8]) {
+fn expand_blocks(group: &[u8], ahead: usize, two_bit: &mut [u8]) {
     for (from, to) in group
         .chunks_exact(BLOCK)
         .zip(two_bit.chunks_exact_mut(t2::BLOCK))
     {
+        prefetch(from.as_ptr(), BLOCK, ahead);
         to[..SCALES].copy_from_slice(&from[..SCALES]);
         // SAFETY: `layouts` hands the layout out only for an `Isa` with these instructions.
         unsafe { expand(Lookup::new(), &from[SCALES..], &mut to[SCALES..]) }
@@ -442,11 +444,12 @@ fn expand_blocks(group: &[u8], two_bit: &mut [u8]) {
 }
 
 /// A group without scales in the 2-bit layout.
-fn expand_rows(group: &[u8], two_bit: &mut [u8]) {
+fn expand_rows(group: &[u8], ahead: usize, two_bit: &mut [u8]) {
     for (from, to) in group
         .chunks_exact(DIGITS)
         .zip(two_bit.chunks_exact_mut(2 * UNIT_BYTES))
     {
+        prefetch(from.as_ptr(), DIGITS, ahead);
         // SAFETY: `layouts` hands the layout out only for an `Isa` with these instructions.
         unsafe { expand(Lookup::new(), from, to) }
     }
@@ -457,7 +460,7 @@ fn multiply_blocks(
     acts: &[u8],
     n: usize,
     tokens: usize,
-    ahead: usize,
+    mut ahead: usize,
     out: &mut [f32],
 ) {
     check(&TQ1_0, group, acts, n, tokens, out);
@@ -465,7 +468,7 @@ fn multiply_blocks(
     for (act, out) in acts.chunks(act).zip(out.chunks_mut(ROWS)) {
         // SAFETY: `layouts` hands the layout out only for an `Isa` with these instructions;
         // `check` has compared all lengths.
-        unsafe { blocks_once(group, act, n, ahead, out) }
+        unsafe { blocks_once(group, act, n, take(&mut ahead), out) }
     }
 }
 
@@ -474,14 +477,14 @@ fn multiply_rows(
     acts: &[u8],
     n: usize,
     tokens: usize,
-    ahead: usize,
+    mut ahead: usize,
     out: &mut [f32],
 ) {
     check(&TL, group, acts, n, tokens, out);
     for (act, out) in acts.chunks((TL.act_bytes)(n)).zip(out.chunks_mut(ROWS)) {
         // SAFETY: `layouts` hands the layout out only for an `Isa` with these instructions;
         // `check` has compared all lengths.
-        unsafe { row_once(group, act, ahead, out) }
+        unsafe { row_once(group, act, take(&mut ahead), out) }
     }
 }
 

@@ -115,6 +115,9 @@ thread_local! {
     static SCRATCH: RefCell<Scratch> = RefCell::default();
 }
 
+/// Tokens from which on a product takes so long that memory needs not be asked for anything ahead.
+const MANY: usize = 32;
+
 /// Working memory of a thread.
 #[derive(Default)]
 struct Scratch {
@@ -136,6 +139,8 @@ pub fn multiply_group(
     ahead: usize,
     mut put: impl FnMut(usize, &[f32]),
 ) {
+    // With many, memory has all the time it needs.
+    let ahead = if tokens < MANY { ahead } else { 0 };
     SCRATCH.with_borrow_mut(|Scratch { tile, expanded }| {
         let (layout, group, mut ahead) = match &layout.expansion {
             Some(e) if tokens >= e.from => {

@@ -18,6 +18,7 @@ mod q3_k;
 mod q4_k;
 mod q6_k;
 mod t2;
+mod t2_bytes;
 mod t2_tiles;
 mod t5;
 

@@ -12,6 +12,7 @@
 use std::arch::x86_64::*;
 
 use super::t2::{self, Act, BLOCK, ROWS, SCALES, UNIT, UNIT_BYTES};
+use super::t2_bytes::{self, HALF};
 use super::{check, prefetch};
 use crate::AlignedBytes;
 #[cfg(test)]
@@ -28,8 +29,6 @@ const TILE: usize = 256;
 /// Columns of a tile, and tiles of a block.
 const STEP: usize = tiles::ROW;
 const STEPS: usize = 256 / STEP;
-/// Bytes of 16 rows of an expanded block.
-const HALF: usize = 16 * 256;
 
 pub(super) static TQ2_0: Layout = t2::with_scales(t2::pack_tq2_0, multiply_blocks, TILE);
 /// TQ1_0 as codes of two bits.
@@ -120,8 +119,7 @@ trait Machine: Tiles {
 
     /// 16 half floats.
     unsafe fn scales(from: *const u8) -> Self::Scales;
-    /// The codes of 8 chunks of 16 rows, each 128 bytes after the one before, as lines of a tile: plane s of chunk c is
-    /// line 8 s + c, or from the last plane to the first. `LOWER`: weights, which are codes less 1, instead of codes.
+    /// [`t2_bytes::unpack`].
     unsafe fn expand<const LOWER: bool, const REVERSED: bool>(from: *const u8, to: *mut u8);
     /// `sums[t] + isums[t] * (dy[t] * scales)` for `tokens` tokens, every operation rounded by itself; sums are `ROWS`
     /// apart, the scales of tokens `stride` floats.
@@ -149,36 +147,8 @@ impl Machine for Hardware {
     #[inline]
     #[target_feature(enable = "avx512f,avx512bw")]
     unsafe fn expand<const LOWER: bool, const REVERSED: bool>(from: *const u8, to: *mut u8) {
-        // By the low and by the high two bits of a nibble.
-        let weight = |code: i32| if LOWER { code - 1 } else { code };
-        let word =
-            |codes: [i32; 4]| i32::from_le_bytes(codes.map(|code| weight(code).to_le_bytes()[0]));
-        let low = _mm512_set1_epi32(word([0, 1, 2, 3]));
-        let high = _mm512_broadcast_i32x4(_mm_setr_epi32(
-            word([0; 4]),
-            word([1; 4]),
-            word([2; 4]),
-            word([3; 4]),
-        ));
-        let nibble = _mm512_set1_epi8(15);
-        for c in 0..8 {
-            // SAFETY: eight chunks, and 32 lines.
-            unsafe {
-                let codes = t2::load(from.add(128 * c));
-                let first = _mm512_and_si512(codes, nibble);
-                let second = _mm512_and_si512(_mm512_srli_epi16::<4>(codes), nibble);
-                let planes = [
-                    _mm512_shuffle_epi8(low, first),
-                    _mm512_shuffle_epi8(high, first),
-                    _mm512_shuffle_epi8(low, second),
-                    _mm512_shuffle_epi8(high, second),
-                ];
-                for (s, plane) in planes.into_iter().enumerate() {
-                    let line = 8 * if REVERSED { 3 - s } else { s } + c;
-                    _mm512_store_si512(to.add(64 * line).cast(), plane);
-                }
-            }
-        }
+        // SAFETY: the caller's chunks and lines are those of `unpack`.
+        unsafe { t2_bytes::unpack::<LOWER, REVERSED>(from, to) }
     }
     #[inline]
     #[target_feature(enable = "avx512f")]

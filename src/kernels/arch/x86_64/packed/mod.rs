@@ -19,8 +19,9 @@ mod q4_k;
 mod q6_k;
 mod t2;
 mod t2_bytes;
-mod t2_tiles;
 mod t5;
+mod t5_bytes;
+mod ternary_tiles;
 
 macro_rules! list {
     ($($layout:path),*) => {{
@@ -34,10 +35,16 @@ pub(crate) fn layouts(ty: TypeId, isa: Isa) -> &'static [&'static Layout] {
     let vbmi = isa.has_vbmi();
     if isa.has(Level::Amx) {
         match ty {
-            TypeId::TQ1_0 if vbmi => return list![t5::TQ1_0_TILES, t2_tiles::TQ1_0],
-            TypeId::TQ2_0 if vbmi => return list![t5::TQ2_0_TILES, t2_tiles::TQ2_0],
-            TypeId::I2_S if vbmi => return list![t5::I2_S_TILES, t2_tiles::I2_S],
-            TypeId::TL1 | TypeId::TL2 if vbmi => return list![t5::TL_TILES, t2_tiles::TL],
+            TypeId::TQ1_0 if vbmi => {
+                return list![ternary_tiles::TQ1_0_TRITS, ternary_tiles::TQ1_0];
+            }
+            TypeId::TQ2_0 if vbmi => {
+                return list![ternary_tiles::TQ2_0_TRITS, ternary_tiles::TQ2_0];
+            }
+            TypeId::I2_S if vbmi => return list![ternary_tiles::I2_S_TRITS, ternary_tiles::I2_S],
+            TypeId::TL1 | TypeId::TL2 if vbmi => {
+                return list![ternary_tiles::TL_TRITS, ternary_tiles::TL];
+            }
             _ => {}
         }
     }
@@ -95,10 +102,10 @@ pub(crate) fn layouts(ty: TypeId, isa: Isa) -> &'static [&'static Layout] {
 #[cfg(test)]
 pub(crate) fn software_layouts(ty: TypeId) -> &'static [&'static Layout] {
     match ty {
-        TypeId::TQ1_0 => list![t2_tiles::software::TQ1_0],
-        TypeId::TQ2_0 => list![t2_tiles::software::TQ2_0],
-        TypeId::I2_S => list![t2_tiles::software::I2_S],
-        TypeId::TL1 | TypeId::TL2 => list![t2_tiles::software::TL],
+        TypeId::TQ1_0 => list![ternary_tiles::software::TQ1_0],
+        TypeId::TQ2_0 => list![ternary_tiles::software::TQ2_0],
+        TypeId::I2_S => list![ternary_tiles::software::I2_S],
+        TypeId::TL1 | TypeId::TL2 => list![ternary_tiles::software::TL],
         _ => list![],
     }
 }

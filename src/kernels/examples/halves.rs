@@ -1,0 +1,122 @@
+//! Speed of products of half floats, for some numbers of tokens and kinds of weights.
+//!
+//! ```sh
+//! cargo run --release -p trine-kernels --example halves -- COLUMNS TOKENS,TOKENS,..
+//! ```
+//!
+//! `TRINE_ISA` chooses the kernels. Billions of products per second of one thread, the median of some rounds over as many
+//! groups of rows as the second-level cache holds, weights of all kinds in turns.
+
+use std::error::Error;
+use std::time::Instant;
+
+use trine_formats::types::TypeId;
+use trine_formats::types::num::f32_to_f16;
+use trine_kernels::packed::{layouts, multiply_group};
+use trine_kernels::testing::Random;
+use trine_kernels::{AlignedBytes, Isa};
+
+/// Bytes of weights that are multiplied again and again.
+const WEIGHTS: usize = 1 << 20;
+/// Products of a round, about.
+const ROUND: usize = 50_000_000;
+/// Rounds.
+const ROUNDS: usize = 15;
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let [columns, tokens] = args.as_slice() else {
+        return Err("usage: halves COLUMNS TOKENS,TOKENS,..".into());
+    };
+    let n: usize = columns.parse()?;
+    let isa = Isa::from_env()?;
+    let layouts = layouts(TypeId::F16, isa);
+    let layout = layouts.first().ok_or("no packed half floats")?;
+    let mut random = Random(1);
+    let count = (WEIGHTS / (2 * 32 * n)).max(1);
+    let mut pack = |value: &mut dyn FnMut(&mut Random) -> f32| {
+        let groups = (0..count).map(|_| {
+            let weights = halves(&mut random, layout.rows * n, value);
+            let mut group = AlignedBytes::new((layout.group_bytes)(n));
+            assert!(
+                (layout.pack)(&weights, n, &mut group),
+                "finite weights are packed"
+            );
+            group
+        });
+        groups.collect::<Vec<_>>()
+    };
+    let kinds = [
+        ("sigma 0.02", pack(&mut |r| 0.02 * normal(r))),
+        ("from bf16", pack(&mut |r| coarse(0.02 * normal(r)))),
+        ("no subnormal", pack(&mut |r| large(0.02 * normal(r)))),
+    ];
+    println!("{isa}, {n} columns, {} rows, GMAC/s", count * layout.rows);
+    for tokens in tokens.split(',') {
+        let tokens: usize = tokens.parse()?;
+        let width = (layout.act_bytes)(n);
+        let mut acts = AlignedBytes::new(tokens * width);
+        for to in acts.chunks_exact_mut(width) {
+            let mut value = |r: &mut Random| match r.below(100) {
+                0 => 10.0 * normal(r),
+                _ => normal(r),
+            };
+            let act = halves(&mut random, n, &mut value);
+            (layout.arrange)(&act, n, to);
+        }
+        let products = count * layout.rows * n * tokens;
+        let turns = (ROUND / products).max(1);
+        let mut times = [const { Vec::new() }; 3];
+        for _ in 0..ROUNDS {
+            for ((_, groups), times) in kinds.iter().zip(&mut times) {
+                let start = Instant::now();
+                for group in (0..turns).flat_map(|_| groups) {
+                    multiply_group(layout, group, &acts, n, tokens, 0, |_, out| {
+                        std::hint::black_box(out);
+                    });
+                }
+                times.push(start.elapsed().as_secs_f64() / turns as f64);
+            }
+        }
+        print!("{tokens:5} tokens");
+        for ((name, _), times) in kinds.iter().zip(&mut times) {
+            times.sort_by(f64::total_cmp);
+            print!(
+                "   {name} {:6.1}",
+                products as f64 / times[ROUNDS / 2] / 1e9
+            );
+        }
+        println!();
+    }
+    Ok(())
+}
+
+/// `count` half floats as bytes.
+fn halves(random: &mut Random, count: usize, value: &mut dyn FnMut(&mut Random) -> f32) -> Vec<u8> {
+    (0..count)
+        .flat_map(|_| f32_to_f16(value(random)).to_le_bytes())
+        .collect()
+}
+
+/// A number of the normal distribution.
+fn normal(random: &mut Random) -> f32 {
+    let mut uniform = || (random.bits() >> 11) as f64 / (1u64 << 53) as f64;
+    let (radius, angle) = ((1.0 - uniform()).ln(), uniform());
+    ((-2.0 * radius).sqrt() * (std::f64::consts::TAU * angle).cos()) as f32
+}
+
+/// What is left in a model that was trained in bfloats and whose smallest weights were rounded away: eight bits, and none
+/// below 2^-15 of the greatest.
+fn coarse(x: f32) -> f32 {
+    let brain = f32::from_bits(x.to_bits() & 0xFFFF_0000);
+    let unit = 2f32.powi(-18);
+    (brain / unit).round() * unit
+}
+
+/// No half float below the normal ones.
+fn large(x: f32) -> f32 {
+    match x.abs() < 1e-4 {
+        true => x.signum() * 1e-4,
+        false => x,
+    }
+}

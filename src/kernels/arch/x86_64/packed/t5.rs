@@ -27,7 +27,7 @@ use trine_formats::types::TypeId;
 use trine_formats::types::info;
 
 use super::t2::{self, Act, Halves, PLANES, ROWS, SCALES, UNIT_BYTES, load};
-use super::{check, dword, prefetch};
+use super::{check, dword, prefetch, t2_tiles};
 use crate::AlignedBytes;
 use crate::packed::{Encoding, Expansion, Layout};
 use crate::ternary::Quantizer;
@@ -57,7 +57,11 @@ const PAIRS: [(u8, u8); 8] = [
     (2, 1),
 ];
 
-const fn with_scales(name: &'static str, pack: fn(&[u8], usize, &mut [u8]) -> bool) -> Layout {
+const fn with_scales(
+    name: &'static str,
+    pack: fn(&[u8], usize, &mut [u8]) -> bool,
+    to: &'static Layout,
+) -> Layout {
     Layout {
         name,
         dense: true,
@@ -71,14 +75,14 @@ const fn with_scales(name: &'static str, pack: fn(&[u8], usize, &mut [u8]) -> bo
         multiply: multiply_blocks,
         tile: FROM,
         expansion: Some(Expansion {
-            to: &t2::TQ2_0,
+            to,
             from: FROM,
             expand: expand_blocks,
         }),
     }
 }
 
-const fn whole_row(quantizer: Quantizer, acts: &'static str) -> Layout {
+const fn whole_row(quantizer: Quantizer, acts: &'static str, to: &'static Layout) -> Layout {
     Layout {
         name: "5 trits x32",
         dense: true,
@@ -92,17 +96,28 @@ const fn whole_row(quantizer: Quantizer, acts: &'static str) -> Layout {
         multiply: multiply_rows,
         tile: FROM,
         expansion: Some(Expansion {
-            to: &t2::ROWS_X256,
+            to,
             from: FROM,
             expand: expand_rows,
         }),
     }
 }
 
-pub(super) static TQ1_0: Layout = with_scales("5 trits x32", pack_tq1_0);
-pub(super) static TQ2_0: Layout = with_scales("5 trits x32", pack_tq2_0);
-pub(super) static I2_S: Layout = whole_row(Quantizer::Floored, "int8 x256, floored");
-pub(super) static TL: Layout = whole_row(Quantizer::Exact, "int8 x256");
+pub(super) static TQ1_0: Layout = with_scales("5 trits x32", pack_tq1_0, &t2::TQ2_0);
+pub(super) static TQ2_0: Layout = with_scales("5 trits x32", pack_tq2_0, &t2::TQ2_0);
+pub(super) static I2_S: Layout =
+    whole_row(Quantizer::Floored, "int8 x256, floored", &t2::ROWS_X256);
+pub(super) static TL: Layout = whole_row(Quantizer::Exact, "int8 x256", &t2::ROWS_X256);
+
+/// The same for processors with tiles.
+pub(super) static TQ1_0_TILES: Layout = with_scales("5 trits x32", pack_tq1_0, &t2_tiles::TQ2_0);
+pub(super) static TQ2_0_TILES: Layout = with_scales("5 trits x32", pack_tq2_0, &t2_tiles::TQ2_0);
+pub(super) static I2_S_TILES: Layout = whole_row(
+    Quantizer::Floored,
+    "int8 x256, floored",
+    &t2_tiles::ROWS_X256,
+);
+pub(super) static TL_TILES: Layout = whole_row(Quantizer::Exact, "int8 x256", &t2_tiles::ROWS_X256);
 
 fn pair(first: u8, second: u8) -> Option<u8> {
     let j = PAIRS.iter().position(|&p| p == (first, second))?;

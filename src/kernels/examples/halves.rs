@@ -13,7 +13,7 @@ use std::time::Instant;
 use trine_formats::types::TypeId;
 use trine_formats::types::num::f32_to_f16;
 use trine_kernels::packed::{layouts, multiply_group};
-use trine_kernels::testing::Random;
+use trine_kernels::testing::{Random, power};
 use trine_kernels::{AlignedBytes, Isa};
 
 /// Bytes of weights that are multiplied again and again.
@@ -47,9 +47,9 @@ fn main() -> Result<(), Box<dyn Error>> {
         groups.collect::<Vec<_>>()
     };
     let kinds = [
-        ("sigma 0.02", pack(&mut |r| 0.02 * normal(r))),
-        ("from bf16", pack(&mut |r| coarse(0.02 * normal(r)))),
-        ("no subnormal", pack(&mut |r| large(0.02 * normal(r)))),
+        ("sigma 0.02", pack(&mut |r| 0.02 * r.normal())),
+        ("from bf16", pack(&mut |r| coarse(0.02 * r.normal()))),
+        ("no subnormal", pack(&mut |r| large(0.02 * r.normal()))),
     ];
     println!("{isa}, {n} columns, {} rows, GMAC/s", count * layout.rows);
     for tokens in tokens.split(',') {
@@ -58,8 +58,8 @@ fn main() -> Result<(), Box<dyn Error>> {
         let mut acts = AlignedBytes::new(tokens * width);
         for to in acts.chunks_exact_mut(width) {
             let mut value = |r: &mut Random| match r.below(100) {
-                0 => 10.0 * normal(r),
-                _ => normal(r),
+                0 => 10.0 * r.normal(),
+                _ => r.normal(),
             };
             let act = halves(&mut random, n, &mut value);
             (layout.arrange)(&act, n, to);
@@ -98,18 +98,11 @@ fn halves(random: &mut Random, count: usize, value: &mut dyn FnMut(&mut Random) 
         .collect()
 }
 
-/// A number of the normal distribution.
-fn normal(random: &mut Random) -> f32 {
-    let mut uniform = || (random.bits() >> 11) as f64 / (1u64 << 53) as f64;
-    let (radius, angle) = ((1.0 - uniform()).ln(), uniform());
-    ((-2.0 * radius).sqrt() * (std::f64::consts::TAU * angle).cos()) as f32
-}
-
 /// What is left in a model that was trained in bfloats and whose smallest weights were rounded away: eight bits, and none
 /// below 2^-15 of the greatest.
 fn coarse(x: f32) -> f32 {
     let brain = f32::from_bits(x.to_bits() & 0xFFFF_0000);
-    let unit = 2f32.powi(-18);
+    let unit = power(-18) as f32;
     (brain / unit).round() * unit
 }
 

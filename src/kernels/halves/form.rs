@@ -145,7 +145,7 @@ mod tests {
                 let expected = if e == 0 {
                     0.0
                 } else {
-                    mantissa * 2f32.powi(e - 25)
+                    mantissa * crate::testing::power(e - 25) as f32
                 };
                 assert_eq!(value.abs(), expected, "{half:04x}");
             }

@@ -27,7 +27,7 @@ use crate::Isa;
 use crate::halves::{self, BRAIN_SCALE, Coefficients, Form, LANES, SCALE, STEPS, form};
 
 /// Bytes of a row of words.
-const QUAD: usize = LANES * 8;
+pub(crate) const QUAD: usize = LANES * 8;
 /// Tokens of a call: whole turns of five, and of the four that AVX2 and NEON take at once.
 const TOKENS: usize = 20;
 /// Bytes of the exponents.
@@ -156,7 +156,7 @@ fn pack_bf16(w: &[u8], n: usize, out: &mut [u8]) -> bool {
 }
 
 /// Bytes of a row of activations without exponents.
-fn act_bytes_f16(n: usize) -> usize {
+pub(crate) const fn act_bytes_f16(n: usize) -> usize {
     (n.next_multiple_of(STEPS) * 8).next_multiple_of(64)
 }
 
@@ -290,14 +290,27 @@ fn multiply_f16<S: Set>(
 ) {
     check(const { &f16::<S>() }, group, acts, n, tokens, out);
     if tokens > 0 {
-        let coefs = coefficients(acts, 0, act_bytes_f16(n));
         // SAFETY: `layouts` hands the layout out only for an `Isa` of this instruction set.
         let isa = unsafe { S::isa() };
-        let (head, words) = group.split_at(spans::HEAD);
-        halves::dots_of_bytes::<false>(isa, words, n.div_ceil(STEPS), coefs, ahead, out, LANES);
-        if spans::form(head) == Form::Plain {
-            halves::mend(out);
-        }
+        products_f16(isa, group, acts, act_bytes_f16(n), n, ahead, out);
+    }
+}
+
+/// The products of a group and some rows of activations, which begin with what [`arrange_f16`] makes and are `act_bytes` long.
+pub(crate) fn products_f16(
+    isa: Isa,
+    group: &[u8],
+    acts: &[u8],
+    act_bytes: usize,
+    n: usize,
+    ahead: usize,
+    out: &mut [f32],
+) {
+    let coefs = coefficients(acts, 0, act_bytes);
+    let (head, words) = group.split_at(spans::HEAD);
+    halves::dots_of_bytes::<false>(isa, words, n.div_ceil(STEPS), coefs, ahead, out, LANES);
+    if spans::form(head) == Form::Plain {
+        halves::mend(out);
     }
 }
 

@@ -23,6 +23,8 @@ mod arena;
 pub(crate) mod block32;
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 pub(crate) mod half;
+#[cfg(test)]
+mod half_tests;
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 pub(crate) mod k_quants;
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]

@@ -84,7 +84,7 @@ mod tests {
     fn a_span_is_from_the_lowest_bit_to_the_highest() {
         if !cfg!(target_arch = "x86_64") || crate::Isa::detect().has(crate::Level::Avx2) {
             for half in (0..=u16::MAX).filter(|half| !crate::halves::is_special(*half)) {
-                let whole = (f64::from(f16_to_f32(half)).abs() * 2f64.powi(24)) as u64;
+                let whole = (f64::from(f16_to_f32(half)).abs() * crate::testing::power(24)) as u64;
                 // SAFETY: AVX2 was looked for.
                 let span = unsafe { Span::of(&[[0; 2], half.to_le_bytes(), [0, 0x80]]) };
                 if whole == 0 {

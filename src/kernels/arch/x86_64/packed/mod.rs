@@ -10,6 +10,9 @@ use crate::{Isa, Level};
 mod avx2;
 mod block32;
 mod half;
+mod half_levels;
+mod half_limbs;
+mod half_tiles;
 mod k16;
 mod lanes;
 mod levels;
@@ -37,6 +40,7 @@ pub(crate) fn layouts(ty: TypeId, isa: Isa) -> &'static [&'static Layout] {
             TypeId::TQ2_0 if vbmi => return list![t5::TQ2_0_TILES, t2_tiles::TQ2_0],
             TypeId::I2_S if vbmi => return list![t5::I2_S_TILES, t2_tiles::I2_S],
             TypeId::TL1 | TypeId::TL2 if vbmi => return list![t5::TL_TILES, t2_tiles::TL],
+            TypeId::F16 => return list![half_tiles::F16],
             _ => {}
         }
     }
@@ -98,6 +102,8 @@ pub(crate) fn software_layouts(ty: TypeId) -> &'static [&'static Layout] {
         TypeId::TQ2_0 => list![t2_tiles::software::TQ2_0],
         TypeId::I2_S => list![t2_tiles::software::I2_S],
         TypeId::TL1 | TypeId::TL2 => list![t2_tiles::software::TL],
+        // The vectors beside these tiles are those of AVX-512.
+        TypeId::F16 if Isa::of(Level::Avx512).is_some() => list![half_tiles::software::F16],
         _ => list![],
     }
 }

@@ -37,7 +37,12 @@ impl Span {
             bits |= u64::from(mantissa | leading) << exponent.max(1);
         }
         // One place more than there is, since exponents 0 and 1 mean the same.
-        match bits >> 1 {
+        Span::of_bits(bits >> 1)
+    }
+
+    /// Of numbers whose magnitudes, as whole numbers, have these bits among them.
+    pub fn of_bits(bits: u64) -> Span {
+        match bits {
             0 => Span { low: 0, high: 0 },
             bits => Span {
                 low: bits.trailing_zeros() as u8,

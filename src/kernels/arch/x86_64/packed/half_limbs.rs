@@ -14,6 +14,9 @@
 //!
 //! Rows of a half are in the order of [`ORDER`], as they fall out of the transposition.
 
+// Indices, so that every loop unrolls and its arrays become registers.
+#![allow(clippy::needless_range_loop)]
+
 use std::arch::x86_64::*;
 
 use crate::arch::x86_64::tiles::{ROW, TILE};
@@ -101,7 +104,7 @@ impl Head {
     }
 }
 
-/// Limbs of numbers with the span, and the power of two that is their unit.
+/// Limbs of numbers with the span.
 pub fn limbs(span: Span) -> usize {
     (usize::from(span.high - span.low) + 1).div_ceil(8)
 }
@@ -114,23 +117,16 @@ pub fn unit(place: u8) -> f64 {
 /// Head, norms and planes of a token.
 ///
 /// # Safety
-/// AVX-512 F and BW, and AVX2.
+/// AVX-512 F and BW.
 pub unsafe fn arrange(act: &[u8], n: usize, out: &mut [u8]) {
     let parts = Parts::of(n);
-    out[parts.head..].fill(0);
     let halves = act.as_chunks().0;
-    let special = |half: &[u8; 2]| halves::is_special(u16::from_le_bytes(*half));
-    let span = match halves.iter().any(special) {
-        true => None,
-        // SAFETY: the caller has AVX2.
-        false => Some(unsafe { Span::of(halves) }),
-    };
+    // SAFETY: the caller has AVX-512.
+    let span = unsafe { token_span(halves) };
     let Some((span, limbs)) = span.map(|s| (s, limbs(s))).filter(|&(_, l)| l <= LIMBS) else {
-        return Head {
-            unit: 1.0,
-            limbs: LIMBS + 1,
-        }
-        .store(&mut out[parts.head..]);
+        out[parts.norms..].fill(0);
+        let limbs = LIMBS + 1;
+        return Head { unit: 1.0, limbs }.store(&mut out[parts.head..]);
     };
     Head {
         unit: unit(span.low),
@@ -139,6 +135,7 @@ pub unsafe fn arrange(act: &[u8], n: usize, out: &mut [u8]) {
     .store(&mut out[parts.head..]);
     let scale = (1.0 / unit(span.low)) as f32;
     let (norms, planes) = out[parts.norms..].split_at_mut(parts.planes - parts.norms);
+    let planes = &mut planes[..n.div_ceil(STEP) * STEP * LIMBS];
     let blocks = halves.chunks(BLOCK).zip(planes.chunks_mut(BLOCK * LIMBS));
     for ((halves, planes), norm) in blocks.zip(norms.as_chunks_mut::<8>().0) {
         // SAFETY: the caller has AVX-512.
@@ -146,33 +143,99 @@ pub unsafe fn arrange(act: &[u8], n: usize, out: &mut [u8]) {
     }
 }
 
-/// Planes of up to [`BLOCK`] columns, and their norm.
+/// Sixteen half floats, or fewer and zeros.
+#[inline]
+#[target_feature(enable = "avx512f")]
+fn sixteen(halves: &[[u8; 2]]) -> __m256i {
+    let mut padded = [[0; 2]; 16];
+    let from = match halves.first_chunk::<16>() {
+        Some(sixteen) => sixteen,
+        None => {
+            padded[..halves.len()].copy_from_slice(halves);
+            &padded
+        }
+    };
+    // SAFETY: sixteen halves.
+    unsafe { _mm256_loadu_si256(from.as_ptr().cast()) }
+}
+
+/// [`Span::of`]; `None` where there is an infinity or a NaN.
+#[target_feature(enable = "avx512f")]
+fn token_span(halves: &[[u8; 2]]) -> Option<Span> {
+    let zero = _mm512_setzero_si512();
+    // Bits of numbers with an exponent below 20, and of the others, which are 20 places further up.
+    let (mut low, mut high, mut greatest) = (zero, zero, zero);
+    let border = _mm512_set1_epi32(20);
+    for halves in halves.chunks(16) {
+        let halves = _mm512_cvtepu16_epi32(sixteen(halves));
+        let magnitude = _mm512_and_si512(halves, _mm512_set1_epi32(0x7FFF));
+        greatest = _mm512_max_epu32(greatest, magnitude);
+        let exponent = _mm512_srli_epi32::<10>(magnitude);
+        let normal = _mm512_test_epi32_mask(exponent, exponent);
+        let mantissa = _mm512_and_si512(magnitude, _mm512_set1_epi32(0x3FF));
+        let leading = _mm512_set1_epi32(0x400);
+        let mantissa = _mm512_mask_or_epi32(mantissa, normal, mantissa, leading);
+        let place = _mm512_max_epu32(exponent, _mm512_set1_epi32(1));
+        let below = _mm512_cmplt_epu32_mask(place, border);
+        low = _mm512_mask_or_epi32(low, below, low, _mm512_sllv_epi32(mantissa, place));
+        // A negative count shifts everything out.
+        let above = _mm512_sllv_epi32(mantissa, _mm512_sub_epi32(place, border));
+        high = _mm512_or_si512(high, above);
+    }
+    if _mm512_reduce_max_epu32(greatest) >= 0x7C00 {
+        return None;
+    }
+    let bits = |or: __m512i| u64::from(_mm512_reduce_or_epi32(or).cast_unsigned());
+    // As in `Span::of`, one place more than there is.
+    Some(Span::of_bits((bits(low) | bits(high) << 20) >> 1))
+}
+
+/// Planes of up to [`BLOCK`] columns in whole steps, and their norm.
 #[target_feature(enable = "avx512f,avx512bw")]
 fn token_planes(halves: &[[u8; 2]], scale: f32, planes: &mut [u8]) -> f64 {
     let scale = _mm512_set1_ps(scale);
+    let order = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
     let mut squares = _mm512_setzero_ps();
-    for (i, sixteen) in halves.chunks(16).enumerate() {
-        let mut padded = [[0; 2]; 16];
-        padded[..sixteen.len()].copy_from_slice(sixteen);
-        let at = i / 4 * LIMBS * STEP + i % 4 * 16;
-        let planes = &mut planes[at..][..(LIMBS - 1) * STEP + 16];
-        // SAFETY: sixteen halves; the last of four times sixteen bytes ends where the slice does.
-        unsafe {
-            let x = _mm512_cvtph_ps(_mm256_loadu_si256(padded.as_ptr().cast()));
-            let x = _mm512_mul_ps(x, scale);
+    let steps = planes.as_chunks_mut::<{ LIMBS * STEP }>().0;
+    for (step, planes) in steps.iter_mut().enumerate() {
+        let mut columns = [_mm512_setzero_si512(); 4];
+        for j in 0..4 {
+            let halves = halves.get(STEP * step + 16 * j..).unwrap_or_default();
+            let x = _mm512_mul_ps(_mm512_cvtph_ps(sixteen(halves)), scale);
             squares = _mm512_fmadd_ps(x, x, squares);
-            let whole = _mm512_cvtps_epi32(x);
-            let mut put = |limb: usize, bytes: __m512i| {
-                let to = planes.as_mut_ptr().add(limb * STEP).cast();
-                _mm_storeu_si128(to, _mm512_cvtepi32_epi8(bytes));
-            };
-            put(0, whole);
-            put(1, _mm512_srli_epi32::<8>(whole));
-            put(2, _mm512_srli_epi32::<16>(whole));
-            put(3, _mm512_srli_epi32::<24>(whole));
+            columns[j] = split(x);
+        }
+        for (limb, line) in transposed(columns).into_iter().enumerate() {
+            let line = _mm512_permutexvar_epi32(order, line);
+            // SAFETY: a line of one of the limbs.
+            unsafe { _mm512_storeu_si512(planes.as_mut_ptr().add(limb * STEP).cast(), line) };
         }
     }
     f64::from(_mm512_reduce_add_ps(squares)).sqrt() * ABOVE
+}
+
+/// Four whole numbers in each lane of 128 bits as bytes, their lowest ones first.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw")]
+fn split(x: __m512) -> __m512i {
+    let limbs = _mm_setr_epi8(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
+    _mm512_shuffle_epi8(_mm512_cvtps_epi32(x), _mm512_broadcast_i32x4(limbs))
+}
+
+/// Dword l of every lane of 128 bits as line l, lane by lane.
+#[inline]
+#[target_feature(enable = "avx512f")]
+fn transposed(x: [__m512i; 4]) -> [__m512i; 4] {
+    let low = _mm512_unpacklo_epi32(x[0], x[1]);
+    let low_too = _mm512_unpacklo_epi32(x[2], x[3]);
+    let high = _mm512_unpackhi_epi32(x[0], x[1]);
+    let high_too = _mm512_unpackhi_epi32(x[2], x[3]);
+    [
+        _mm512_unpacklo_epi64(low, low_too),
+        _mm512_unpackhi_epi64(low, low_too),
+        _mm512_unpacklo_epi64(high, high_too),
+        _mm512_unpackhi_epi64(high, high_too),
+    ]
 }
 
 /// Rows of a group of weights, as far as they matter for their limbs.
@@ -220,10 +283,6 @@ impl Weights {
         planes: *mut u8,
         norms: &mut [[f64; HALF]; 2],
     ) {
-        // Limb l of four columns to dword l of a row.
-        let split = _mm512_broadcast_i32x4(_mm_setr_epi8(
-            0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15,
-        ));
         let quads = words.len() / QUAD;
         let steps = quads.div_ceil(STEP / STEPS);
         let mut squares = [_mm512_setzero_ps(); LANES / 4];
@@ -240,20 +299,15 @@ impl Weights {
                     }
                     let from = words.as_ptr().add(quad * QUAD + half * QUAD / 2);
                     let mut rows = [_mm512_setzero_si512(); 4];
-                    for (j, rows) in rows.iter_mut().enumerate() {
+                    for j in 0..4 {
                         let x = _mm512_cvtph_ps(_mm256_loadu_si256(from.add(32 * j).cast()));
                         let x = _mm512_mul_ps(x, self.scales[4 * half + j]);
                         squares[4 * half + j] = _mm512_fmadd_ps(x, x, squares[4 * half + j]);
-                        *rows = _mm512_shuffle_epi8(_mm512_cvtps_epi32(x), split);
+                        rows[j] = split(x);
                     }
-                    let low = _mm512_unpacklo_epi32(rows[0], rows[1]);
-                    let low_too = _mm512_unpacklo_epi32(rows[2], rows[3]);
-                    _mm512_store_si512(to(0), _mm512_unpacklo_epi64(low, low_too));
-                    _mm512_store_si512(to(1), _mm512_unpackhi_epi64(low, low_too));
-                    if L > 2 {
-                        let high = _mm512_unpackhi_epi32(rows[0], rows[1]);
-                        let high_too = _mm512_unpackhi_epi32(rows[2], rows[3]);
-                        _mm512_store_si512(to(2), _mm512_unpacklo_epi64(high, high_too));
+                    let lines = transposed(rows);
+                    for limb in 0..L {
+                        _mm512_store_si512(to(limb), lines[limb]);
                     }
                 }
             }
@@ -269,6 +323,32 @@ impl Weights {
                 let sum: f32 = columns[row / 4][4 * (row % 4)..][..4].iter().sum();
                 f64::from(sum).sqrt() * ABOVE
             });
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{Random, skipped};
+    use crate::{Isa, Level};
+
+    #[test]
+    fn spans_of_tokens_are_those_of_rows() {
+        if Isa::of(Level::Avx512).is_none() {
+            return skipped("spans of tokens", &Level::Avx512.missing().join(", "));
+        }
+        let mut random = Random(0x5FA9);
+        for half in 0..=u16::MAX {
+            let mut row = [[0; 2]; 37];
+            row[random.below(37)] = half.to_le_bytes();
+            row[random.below(37)] = (half / 3).to_le_bytes();
+            // SAFETY: AVX-512 was found, which includes AVX2.
+            let (token, row) = unsafe { (token_span(&row), Span::of(&row)) };
+            match token {
+                Some(span) => assert_eq!(span, row, "{half:04x}"),
+                None => assert!(halves::is_special(half), "{half:04x}"),
+            }
         }
     }
 }

@@ -31,6 +31,8 @@ pub use memory::Lines;
 pub mod form;
 pub(crate) mod lanes;
 mod memory;
+#[cfg(target_arch = "x86_64")]
+mod strips;
 mod sums;
 #[cfg(test)]
 mod tests;
@@ -187,6 +189,22 @@ unsafe fn dots_at<const BRAIN: bool>(
     coefs.check(size([STEPS, quads]));
     let there = has_rows(out.len(), coefs.rows, out_stride, LANES);
     assert!(there, "output too short");
+    #[cfg(target_arch = "x86_64")]
+    {
+        let strips = strips::Strips::<BRAIN> {
+            words,
+            quads,
+            coefs: coefs.data.as_ptr(),
+            coef_stride: coefs.stride,
+            rows: coefs.rows,
+            out: out.as_mut_ptr(),
+            out_stride,
+        };
+        // SAFETY: the caller has the words; coefficients and outputs were just checked.
+        if unsafe { strips.run(isa) } {
+            return;
+        }
+    }
     let call: sums::Call<_, BRAIN> = sums::Call {
         words,
         lines: BLOCK,

@@ -19,14 +19,15 @@ use std::arch::x86_64::*;
 use super::half_levels::{SUMS, columns, round, value};
 use super::half_limbs::{self, BLOCK, HALF, Head, LIMBS, Parts, STEP, WEIGHT_LIMBS, Weights};
 use crate::AlignedBytes;
-use crate::arch::x86_64::tiles::{Hardware, ROWS, TILE, Tiles, Tokens};
+use crate::arch::x86_64::tiles::{Hardware, ROW, ROWS, TILE, Tiles, Tokens};
 use crate::halves::{LANES, STEPS};
 use crate::packed::half::{self, QUAD};
 use crate::packed::{Layout, check, spans};
 use crate::{Isa, Level};
 
-/// Tokens from which on tiles are faster than a sum in order: a product of tiles takes as long for one token as for 16.
-const FROM: usize = 6;
+/// Tokens from which on tiles are faster than a sum in order where weights come from memory, which the expansion of a block
+/// has to wait for; with weights in the cache six would do. A product of tiles takes as long for one token as for 16.
+const FROM: usize = 10;
 /// Tokens of a call: many for few expansions, and few enough that their planes stay in the second-level cache.
 const TOKENS: usize = 256;
 
@@ -128,6 +129,15 @@ unsafe fn multiply_in<T: Tiles>(
         let more = open[first..].iter().position(|open| !*open);
         from = more.map_or(tokens, |more| first + more);
         in_order(first, from, out);
+    }
+}
+
+/// Asks for bytes behind `p`, which need not be there.
+#[inline(always)]
+fn prefetch(p: *const u8, bytes: std::ops::Range<usize>) {
+    for at in bytes.step_by(ROW) {
+        // SAFETY: every x86-64 processor has the instruction, which takes any address.
+        unsafe { _mm_prefetch::<_MM_HINT_T1>(p.wrapping_add(at).cast()) };
     }
 }
 
@@ -241,9 +251,13 @@ impl<'a, T: Tiles> Product<'a, T> {
                             block,
                             sums: sums.add((2 * tile + half) * 2 * SUMS),
                         };
+                        // The part of the next block's words, or of the next group's, that is asked for meanwhile.
+                        let part = |i: usize| words.len() / ROW * i / (2 * tiles) * ROW;
+                        let (from, to) = (part(2 * tile + half), part(2 * tile + half + 1));
+                        let coming = (words.as_ptr().wrapping_add(words.len() + from), to - from);
                         match self.limbs[tile] {
-                            4 => self.tile::<W, 4>(steps, acts, weights, done, next),
-                            _ => self.tile::<W, 3>(steps, acts, weights, done, next),
+                            4 => self.tile::<W, 4>(steps, acts, weights, coming, (done, next)),
+                            _ => self.tile::<W, 3>(steps, acts, weights, coming, (done, next)),
                         }
                         done = Some(next);
                         turn ^= 1;
@@ -257,7 +271,7 @@ impl<'a, T: Tiles> Product<'a, T> {
         }
     }
 
-    /// One tile of levels over all steps of a block, to `next`; `done` is settled meanwhile.
+    /// One tile of levels over all steps of a block, to `next`; `done` is settled meanwhile, and `coming` asked for.
     ///
     /// # Safety
     /// AVX-512; planes of so many steps, and room for levels and sums.
@@ -268,8 +282,8 @@ impl<'a, T: Tiles> Product<'a, T> {
         steps: usize,
         acts: *const u8,
         weights: *const u8,
-        done: Option<Done>,
-        next: Done,
+        coming: (*const u8, usize),
+        (done, next): (Option<Done>, Done),
     ) {
         // SAFETY: the caller has the planes and the room.
         unsafe {
@@ -286,6 +300,8 @@ impl<'a, T: Tiles> Product<'a, T> {
             for step in 0..steps {
                 let acts = acts.add(step * LIMBS * STEP);
                 let weights = weights.add(step * W * TILE);
+                let part = |i: usize| coming.1 / ROW * i / steps * ROW;
+                prefetch(coming.0, part(step)..part(step + 1));
                 columns::<T, W, X>(&mut self.tiles, acts, self.parts.bytes, weights);
                 if let Some(done) = done {
                     let to = (step + 1) * self.tokens.rows / steps;

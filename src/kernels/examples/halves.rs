@@ -1,11 +1,11 @@
 //! Speed of products of half floats, for some numbers of tokens and kinds of weights.
 //!
 //! ```sh
-//! cargo run --release -p trine-kernels --example halves -- COLUMNS TOKENS,TOKENS,..
+//! cargo run --release -p trine-kernels --example halves -- COLUMNS TOKENS,TOKENS,.. [MEGABYTES]
 //! ```
 //!
 //! `TRINE_ISA` chooses the kernels. Billions of products per second of one thread, the median of some rounds over as many
-//! groups of rows as the second-level cache holds, weights of all kinds in turns; and microseconds to arrange one token.
+//! megabytes of weights, one if not said, weights of all kinds in turns; and microseconds to arrange one token.
 
 use std::error::Error;
 use std::time::Instant;
@@ -16,8 +16,6 @@ use trine_kernels::packed::{layouts, multiply_group};
 use trine_kernels::testing::{Random, power};
 use trine_kernels::{AlignedBytes, Isa};
 
-/// Bytes of weights that are multiplied again and again.
-const WEIGHTS: usize = 1 << 20;
 /// Products of a round, about.
 const ROUND: usize = 50_000_000;
 /// Rounds.
@@ -25,15 +23,17 @@ const ROUNDS: usize = 15;
 
 fn main() -> Result<(), Box<dyn Error>> {
     let args: Vec<String> = std::env::args().skip(1).collect();
-    let [columns, tokens] = args.as_slice() else {
-        return Err("usage: halves COLUMNS TOKENS,TOKENS,..".into());
+    let (columns, tokens, megabytes) = match args.as_slice() {
+        [columns, tokens] => (columns, tokens, 1),
+        [columns, tokens, megabytes] => (columns, tokens, megabytes.parse()?),
+        _ => return Err("usage: halves COLUMNS TOKENS,TOKENS,.. [MEGABYTES]".into()),
     };
     let n: usize = columns.parse()?;
     let isa = Isa::from_env()?;
     let layouts = layouts(TypeId::F16, isa);
     let layout = layouts.first().ok_or("no packed half floats")?;
     let mut random = Random(1);
-    let count = (WEIGHTS / (2 * 32 * n)).max(1);
+    let count = ((megabytes << 20) / (2 * 32 * n)).max(1);
     let mut pack = |value: &mut dyn FnMut(&mut Random) -> f32| {
         let groups = (0..count).map(|_| {
             let weights = halves(&mut random, layout.rows * n, value);

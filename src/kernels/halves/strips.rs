@@ -133,7 +133,12 @@ impl<const BRAIN: bool> Strips<BRAIN> {
                     }
                 }
                 let coefs = self.coefs.add(row * self.coef_stride + STEPS * quad);
+                // The words of the next strip, as many lines as this one has steps, or what is there at the end.
+                let next = self.words.wrapping_add((quad + quads) * BLOCK);
                 for step in 0..STEPS * quads {
+                    if line == 0 {
+                        S::prefetch(next.wrapping_add(step));
+                    }
                     let from = strip.add(step * LANES + line * LINE);
                     let mut w = [S::zero(); L];
                     for l in 0..L {

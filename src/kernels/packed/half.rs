@@ -28,7 +28,7 @@ use crate::halves::{self, BRAIN_SCALE, Coefficients, Form, LANES, SCALE, STEPS, 
 
 /// Bytes of a row of words.
 pub(crate) const QUAD: usize = LANES * 8;
-/// Tokens of a call: whole turns of five, and of the four that AVX2 and NEON take at once.
+/// Tokens of a call: whole turns of six, and of the four that NEON takes at once. A strip of words is widened once for all of them.
 const TOKENS: usize = 60;
 /// Bytes of the exponents.
 const HEAD: usize = 64;

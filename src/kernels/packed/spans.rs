@@ -63,6 +63,7 @@ pub(crate) fn store(head: &mut [u8], rows: impl Iterator<Item = Span>) {
 }
 
 /// The span of row `r`.
+#[cfg(any(target_arch = "x86_64", test))]
 pub(crate) fn load(head: &[u8], r: usize) -> Span {
     Span {
         low: head[r],

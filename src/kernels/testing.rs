@@ -35,6 +35,14 @@ impl Random {
         }
     }
 
+    /// Close to the normal distribution, up to six.
+    pub fn normal(&mut self) -> f32 {
+        let sum: f32 = (0..12)
+            .map(|_| (self.bits() >> 40) as f32 / (1u64 << 24) as f32)
+            .sum();
+        sum - 6.0
+    }
+
     /// `n` random bytes.
     pub fn bytes(&mut self, n: usize) -> Vec<u8> {
         (0..n).map(|_| self.bits() as u8).collect()
@@ -67,6 +75,11 @@ pub fn skipped(what: &str, missing: &str) {
             "SKIPPED {what} in {test}: this processor has no {missing}"
         );
     }
+}
+
+/// 2^e, for a normal number.
+pub fn power(e: i32) -> f64 {
+    f64::from_bits(((1023 + e) as u64) << 52)
 }
 
 /// Equal bits, or both NaN.

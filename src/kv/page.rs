@@ -2,11 +2,10 @@
 
 use std::io::{self, Read, Write};
 use std::ops::Range;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::TILE;
 use super::types::{CacheTypes, bytes};
-use crate::kernels::halves::{self, BLOCK, LINE, Line, Lines, STEPS, Tiles};
+use crate::kernels::halves::{self, BLOCK, Form, LINE, Line, Lines, STEPS, Tiles};
 
 /// Words of positions of a tile.
 pub(super) const QUADS: usize = TILE / STEPS;
@@ -223,8 +222,8 @@ pub(super) struct Memory {
     lines: Lines,
     /// What is encoded, instead of lines.
     encoded: Vec<u8>,
-    /// Tiles that hold an infinity or a NaN, `[layer][head][tile]`.
-    special: Box<[AtomicBool]>,
+    /// How the halves of keys and values stand in each tile, `[layer][head][tile]`.
+    forms: Box<[Form]>,
 }
 
 impl Memory {
@@ -233,7 +232,7 @@ impl Memory {
         Memory {
             lines: Lines::new(layout.lines()),
             encoded: vec![0; layout.encoded_bytes()],
-            special: (0..tiles).map(|_| AtomicBool::new(false)).collect(),
+            forms: vec![Form::Normalized; tiles].into(),
         }
     }
 
@@ -246,17 +245,17 @@ impl Memory {
             layout: *layout,
             keys,
             values,
-            special: &self.special[no * layout.tiles()..][..layout.tiles()],
+            forms: &self.forms[no * layout.tiles()..][..layout.tiles()],
         }
     }
 
-    /// Lines of all heads of a layer, and the flags of their tiles.
-    pub fn layer_mut(&mut self, layout: &PageLayout, layer: usize) -> (&mut [Line], &[AtomicBool]) {
+    /// Lines of all heads of a layer, and the forms of their tiles.
+    pub fn layer_mut(&mut self, layout: &PageLayout, layer: usize) -> (&mut [Line], &mut [Form]) {
         let lines = layout.n_head * layout.head_lines();
         let tiles = layout.n_head * layout.tiles();
         (
             &mut self.lines[layer * lines..][..lines],
-            &self.special[layer * tiles..][..tiles],
+            &mut self.forms[layer * tiles..][..tiles],
         )
     }
 
@@ -282,24 +281,33 @@ impl Memory {
         for span in layout.byte_spans(positions).flatten() {
             self.encoded[span.clone()].copy_from_slice(&other.encoded[span]);
         }
-        for (to, from) in self.special.iter().zip(&other.special) {
-            to.store(from.load(Ordering::Relaxed), Ordering::Relaxed);
-        }
+        self.forms.copy_from_slice(&other.forms);
     }
 
-    /// Writes the first `positions` in whole tiles; [`super::saved`] has the order of the bytes.
+    /// Writes the first `positions` in whole tiles, as plain half floats; [`super::saved`] has the order of the bytes.
     pub fn write(
         &self,
         layout: &PageLayout,
         positions: usize,
         out: &mut dyn Write,
     ) -> io::Result<()> {
-        let mut bytes = Vec::new();
-        for span in layout.line_spans(positions).flatten() {
-            bytes.clear();
-            let words = self.lines[span].iter().flat_map(|line| line.0);
-            words.for_each(|word| bytes.extend_from_slice(&word.to_le_bytes()));
-            out.write_all(&bytes)?;
+        let (mut bytes, mut plain) = (Vec::new(), Vec::new());
+        let forms = self.forms.chunks(layout.tiles());
+        for (spans, forms) in layout.line_spans(positions).zip(forms) {
+            for (span, tile) in spans
+                .into_iter()
+                .zip([layout.key_tile(), layout.value_tile()])
+            {
+                bytes.clear();
+                for (lines, &form) in self.lines[span].chunks_exact(tile).zip(forms) {
+                    plain.clear();
+                    plain.extend_from_slice(lines);
+                    halves::change_form(&mut plain, form, Form::Special);
+                    let words = plain.iter().flat_map(|line| line.0);
+                    words.for_each(|word| bytes.extend_from_slice(&word.to_le_bytes()));
+                }
+                out.write_all(&bytes)?;
+            }
         }
         for span in layout.byte_spans(positions).flatten() {
             out.write_all(&self.encoded[span])?;
@@ -307,25 +315,30 @@ impl Memory {
         Ok(())
     }
 
-    /// Reads what [`Memory::write`] wrote, and finds the tiles that hold an infinity or a NaN.
+    /// Reads what [`Memory::write`] wrote, and finds the form of each tile.
     pub fn read(
         &mut self,
         layout: &PageLayout,
         positions: usize,
         from: &mut dyn Read,
     ) -> io::Result<()> {
-        let flags = self.special.chunks(layout.tiles());
-        for (spans, flags) in layout.line_spans(positions).zip(flags) {
-            flags.iter().for_each(|f| f.store(false, Ordering::Relaxed));
-            for (span, tile) in spans
-                .into_iter()
-                .zip([layout.key_tile(), layout.value_tile()])
-            {
-                let lines = &mut self.lines[span];
-                read_lines(lines, from)?;
-                let tiles = lines.chunks_exact(tile).zip(flags);
-                for (_, flag) in tiles.filter(|(lines, _)| lines.iter().any(is_special)) {
-                    flag.store(true, Ordering::Relaxed);
+        let forms = self.forms.chunks_mut(layout.tiles());
+        for (spans, forms) in layout.line_spans(positions).zip(forms) {
+            for span in spans.clone() {
+                read_lines(&mut self.lines[span], from)?;
+            }
+            let [keys, values] = spans;
+            let keys = keys.step_by(layout.key_tile());
+            let values = values.step_by(layout.value_tile());
+            for ((key, value), form) in keys.zip(values).zip(forms) {
+                let tile = [
+                    key..key + layout.key_tile(),
+                    value..value + layout.value_tile(),
+                ];
+                let of = |span: &Range<usize>| halves::form_of_lines(&self.lines[span.clone()]);
+                *form = of(&tile[0]).max(of(&tile[1]));
+                for span in tile {
+                    halves::change_form(&mut self.lines[span], Form::Special, *form);
                 }
             }
         }
@@ -349,15 +362,6 @@ fn read_lines(lines: &mut [Line], from: &mut dyn Read) -> io::Result<()> {
     Ok(())
 }
 
-/// Whether any half float of a line is an infinity or a NaN.
-fn is_special(line: &Line) -> bool {
-    let mut halves = line
-        .0
-        .iter()
-        .flat_map(|word| (0..STEPS).map(move |i| (word >> (16 * i)) as u16));
-    halves.any(halves::is_special)
-}
-
 /// Keys and values of one head in one page, encoded.
 #[derive(Clone, Copy)]
 pub struct EncodedHead<'a> {
@@ -373,7 +377,7 @@ pub struct HeadPage<'a> {
     layout: PageLayout,
     keys: &'a [Line],
     values: &'a [Line],
-    special: &'a [AtomicBool],
+    forms: &'a [Form],
 }
 
 impl<'a> HeadPage<'a> {
@@ -394,8 +398,8 @@ impl<'a> HeadPage<'a> {
         }
     }
 
-    /// Whether a tile needs the functions for infinities and NaN.
-    pub fn is_special(self, tile: usize) -> bool {
-        self.special[tile].load(Ordering::Relaxed)
+    /// How the halves of a tile stand.
+    pub fn form(self, tile: usize) -> Form {
+        self.forms[tile]
     }
 }

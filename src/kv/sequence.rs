@@ -2,12 +2,11 @@
 
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 
 use super::budget::{OutOfPages, Page, PagePool};
 use super::page::{EncodedHead, HeadPage, Memory, PageLayout};
 use super::placement::Placement;
-use crate::kernels::halves::Line;
+use crate::kernels::halves::{Form, Line};
 
 /// Positions of one text: pages, and how many positions of them count.
 ///
@@ -257,16 +256,16 @@ impl Sequence {
     }
 
     /// The pages of `positions`, to be written: of each the positions within it, the lines of all heads of `layer`, and
-    /// the flags of their tiles.
+    /// the forms of their tiles.
     pub(super) fn writable(
         &mut self,
         layer: usize,
         positions: Range<usize>,
-    ) -> impl Iterator<Item = (Range<usize>, &mut [Line], &[AtomicBool])> {
+    ) -> impl Iterator<Item = (Range<usize>, &mut [Line], &mut [Form])> {
         let layout = *self.layout();
         self.own(positions).map(move |(positions, memory)| {
-            let (lines, special) = memory.layer_mut(&layout, layer);
-            (positions, lines, special)
+            let (lines, forms) = memory.layer_mut(&layout, layer);
+            (positions, lines, forms)
         })
     }
 

@@ -1,14 +1,13 @@
 //! Keys and values of a pass into the pages of its sequences.
 
 use std::ops::Range;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::TILE;
 use super::encoded;
 use super::page::{PageLayout, QUADS};
 use super::sequence::Rows;
 use crate::kernels::Isa;
-use crate::kernels::halves::{self, Line};
+use crate::kernels::halves::{self, Form, Line};
 use crate::pool;
 
 /// Values that are stored by one thread rather than by several.
@@ -19,7 +18,7 @@ struct Strip<'a> {
     layout: PageLayout,
     lines: &'a mut [Line],
     /// Of the tiles of these heads.
-    special: &'a [AtomicBool],
+    forms: &'a mut [Form],
     first_head: usize,
     /// Positions in the page.
     positions: Range<usize>,
@@ -41,14 +40,14 @@ pub fn store(isa: Isa, layer: usize, parts: &mut [Rows<'_>], k: &[f32], v: &[f32
     for part in parts {
         let mut row = part.rows.start;
         let positions = part.positions();
-        for (positions, lines, special) in part.seq.writable(layer, positions) {
+        for (positions, lines, forms) in part.seq.writable(layer, positions) {
             let heads = lines.chunks_mut(at_once * layout.head_lines());
-            let special = special.chunks(at_once * layout.tiles());
-            for (i, (lines, special)) in heads.zip(special).enumerate() {
+            let forms = forms.chunks_mut(at_once * layout.tiles());
+            for (i, (lines, forms)) in heads.zip(forms).enumerate() {
                 strips.push(Strip {
                     layout,
                     lines,
-                    special,
+                    forms,
                     first_head: i * at_once,
                     positions: positions.clone(),
                     row,
@@ -72,8 +71,8 @@ impl Strip<'_> {
         let (key_size, value_size) = (layout.head_dim, layout.value_dim);
         let (key_tile, value_tile) = (layout.key_tile(), layout.value_tile());
         let heads = self.lines.chunks_exact_mut(layout.head_lines());
-        let heads = heads.zip(self.special.chunks_exact(layout.tiles()));
-        for (i, (lines, special)) in heads.enumerate() {
+        let heads = heads.zip(self.forms.chunks_exact_mut(layout.tiles()));
+        for (i, (lines, forms)) in heads.enumerate() {
             let head = self.first_head + i;
             let (keys, values) = lines.split_at_mut(layout.tiles() * key_tile);
             for (position, row) in self.positions.clone().zip(self.row..) {
@@ -82,12 +81,19 @@ impl Strip<'_> {
                 let keys = &mut keys[tile * key_tile..][..key_tile];
                 let values = &mut values[tile * value_tile..][..value_tile];
                 let (k, v) = (&k[head * key_size..], &v[head * value_size..]);
-                let is_special = halves::put_lane(isa, &k[..key_size], keys, lane)
-                    | halves::put_step(isa, &v[..value_size], values, QUADS, lane);
-                // The first position of a tile forgets what was there before.
-                if lane == 0 || is_special {
-                    special[tile].store(is_special, Ordering::Relaxed);
+                let (k, v) = (&k[..key_size], &v[..value_size]);
+                let wanted = Form::of(k).max(Form::of(v));
+                let form = &mut forms[tile];
+                if lane == 0 {
+                    // The first position of a tile forgets what was there before.
+                    *form = wanted;
+                } else if *form < wanted {
+                    halves::change_form(keys, *form, wanted);
+                    halves::change_form(values, *form, wanted);
+                    *form = wanted;
                 }
+                halves::put_lane(isa, k, keys, lane, *form);
+                halves::put_step(isa, v, values, QUADS, lane, *form);
             }
         }
     }

@@ -4,6 +4,7 @@ use trine_formats::types::TypeId;
 
 use super::*;
 use crate::kernels::Isa;
+use crate::kernels::halves::Form;
 
 const LAYOUT: PageLayout = PageLayout {
     n_layer: 2,
@@ -186,7 +187,7 @@ fn an_infinity_marks_its_tile_until_the_tile_begins_anew() {
     seq.advance(1);
     let marked = |seq: &Sequence, head, tile| {
         let (page, tile) = seq.tile(1, head, tile);
-        page.is_special(tile)
+        page.form(tile) == Form::Special
     };
     assert!(marked(&seq, 2, 1) && !marked(&seq, 1, 1) && !marked(&seq, 2, 0));
     let fork = seq.fork(41);

@@ -10,10 +10,11 @@
 //! pass over the registers reads is in sequence, and so are its blocks.
 //!
 //! **Widening.** A half float's magnitude at bits 42..57 and its sign at bit 63 make the `f64` of value
-//! `w * 2^-1008`, subnormal halves included: a shift or two and a mask for eight lanes, where conversion
-//! instructions would be the limit of the loop. The coefficients make up for it: they are times
-//! [`SCALE`]. Infinities and NaN come out wrong; whoever stores halves notes where they are
-//! ([`is_special`]) and takes the `special` functions there.
+//! `w * 2^-1008`: a shift or two and a mask for eight lanes, where conversion
+//! instructions would be the limit of the loop. Small halves are stored times 1024 in effect, see [`form`], so that none becomes a
+//! subnormal `f64`. The coefficients make up for it: they are times [`SCALE`]. Plain halves come out 1024 times too small, which
+//! whoever multiplies with them mends, and infinities and NaN come out wrong; whoever stores halves notes the [`Form`] and takes
+//! the `special` functions where there are such.
 
 use trine_formats::types::num::{f16_to_f32, f32_to_f16};
 
@@ -24,10 +25,14 @@ use crate::arch::x86_64::halves as x86_64;
 use crate::{Isa, Level, size};
 
 pub use crate::line::{LINE, Line};
+pub use form::Form;
 pub use memory::Lines;
 
+pub mod form;
 pub(crate) mod lanes;
 mod memory;
+#[cfg(target_arch = "x86_64")]
+mod strips;
 mod sums;
 #[cfg(test)]
 mod tests;
@@ -38,10 +43,10 @@ pub const STEPS: usize = 4;
 pub const BLOCK: usize = 4;
 /// Lanes of [`dots`].
 pub const LANES: usize = BLOCK * LINE;
-/// Factor on all coefficients, 2^1008.
-pub const SCALE: f64 = f64::from_bits((1023 + 1008) << 52);
+/// Factor on all coefficients, 2^998.
+pub const SCALE: f64 = f64::from_bits((1023 + 998) << 52);
 
-/// The same for bfloats, 2^896: theirs is an exponent of eight bits, at 52..60, and a mantissa of seven.
+/// The same for bfloats, which all stand as they are, 2^896: theirs is an exponent of eight bits, at 52..60, and a mantissa of seven.
 pub const BRAIN_SCALE: f64 = f64::from_bits((1023 + 896) << 52);
 
 /// Rows of coefficients, each times [`SCALE`]: row `r` starts at `data[r * stride]`.
@@ -105,7 +110,7 @@ pub fn rows_at_once(isa: Isa) -> usize {
 /// When a slice is too short.
 pub fn dots(
     isa: Isa,
-    words: &[Line],
+    (words, form): (&[Line], Form),
     quads: usize,
     coefs: Coefficients<'_>,
     out: &mut [f32],
@@ -115,11 +120,24 @@ pub fn dots(
         return;
     }
     assert!(words.len() >= size([quads, BLOCK]), "words too short");
+    if form == Form::Special {
+        return dots_special(words, quads, coefs, out, out_stride);
+    }
     // SAFETY: the words of `quads` rows of lines are there, as just checked.
     unsafe {
         let ahead = sums::AHEAD * size_of::<Line>();
         dots_at::<false>(isa, words.as_ptr(), quads, coefs, ahead, out, out_stride)
     }
+    if form == Form::Plain {
+        let rows = out.chunks_mut(out_stride.max(1)).take(coefs.rows);
+        rows.for_each(|row| mend(&mut row[..LANES]));
+    }
+}
+
+/// Sums of plain halves to what they would be had the halves been normalized. Exact: a sum of products of half floats is zero or
+/// at least 2^-48, and no sum of as many as there can be comes near the greatest `f32`.
+pub fn mend(sums: &mut [f32]) {
+    sums.iter_mut().for_each(|sum| *sum *= form::PLAIN);
 }
 
 /// [`dots`] over the bytes of words, little endian; `BRAIN` ones are bfloats, and their coefficients are times [`BRAIN_SCALE`].
@@ -171,6 +189,22 @@ unsafe fn dots_at<const BRAIN: bool>(
     coefs.check(size([STEPS, quads]));
     let there = has_rows(out.len(), coefs.rows, out_stride, LANES);
     assert!(there, "output too short");
+    #[cfg(target_arch = "x86_64")]
+    {
+        let strips = strips::Strips::<BRAIN> {
+            words,
+            quads,
+            coefs: coefs.data.as_ptr(),
+            coef_stride: coefs.stride,
+            rows: coefs.rows,
+            out: out.as_mut_ptr(),
+            out_stride,
+        };
+        // SAFETY: the caller has the words; coefficients and outputs were just checked.
+        if unsafe { strips.run(isa) } {
+            return;
+        }
+    }
     let call: sums::Call<_, BRAIN> = sums::Call {
         words,
         lines: BLOCK,
@@ -211,18 +245,18 @@ pub struct Tiles<'a> {
 
 impl Tiles<'_> {
     /// Field `step % 4` of a word as a value.
-    fn value(self, lane: usize, step: usize) -> f64 {
+    fn value(self, form: Form, lane: usize, step: usize) -> f64 {
         let (tile, quad) = (step / STEPS / self.quads, step / STEPS % self.quads);
         let line = self.wanted.0 + lane / LINE;
         let at = (tile * self.lines + line / BLOCK * BLOCK) * self.quads;
         let stride = BLOCK.min(self.lines - line / BLOCK * BLOCK);
         let line = self.words[at + quad * stride + line % BLOCK];
-        field(line.0[lane % LINE], step)
+        field(form, line.0[lane % LINE], step)
     }
 }
 
 /// `acc[r * acc_stride + lane] += sum over words of steps `quads``, in order; step 0 is the first of the tiles, and of
-/// the coefficients.
+/// the coefficients. Those of steps whose halves are plain are times [`form::PLAIN`] too.
 ///
 /// # Panics
 /// When a slice is too short.
@@ -276,12 +310,12 @@ pub fn accumulate(
 }
 
 /// Field `step % 4` of a word as a value.
-fn field(word: u64, step: usize) -> f64 {
-    f64::from(f16_to_f32((word >> (16 * (step % STEPS))) as u16))
+fn field(form: Form, word: u64, step: usize) -> f64 {
+    f64::from(form.value((word >> (16 * (step % STEPS))) as u16))
 }
 
 /// [`dots`] for words that hold infinities or NaN.
-pub fn dots_special(
+fn dots_special(
     words: &[Line],
     quads: usize,
     coefs: Coefficients<'_>,
@@ -294,23 +328,25 @@ pub fn dots_special(
             let mut sum = 0.0;
             for (step, c) in coef.iter().enumerate() {
                 let line = words[step / STEPS * BLOCK + lane / LINE];
-                sum += field(line.0[lane % LINE], step) * (c / SCALE);
+                sum += field(Form::Special, line.0[lane % LINE], step) * (c / SCALE);
             }
             *out = sum as f32;
         }
     }
 }
 
-/// [`accumulate`] for one row, words that hold infinities or NaN, and only the steps that count.
+/// [`accumulate`] for one row, words that hold infinities or NaN, and only the steps that count. `form` is that of the tile
+/// of a step; coefficients of plain ones are as the others.
 pub fn accumulate_special(
     tiles: Tiles<'_>,
+    form: impl Fn(usize) -> Form,
     steps: std::ops::Range<usize>,
     coef: &[f64],
     acc: &mut [f64],
 ) {
     for step in steps {
         for (lane, acc) in acc.iter_mut().enumerate() {
-            *acc += tiles.value(lane, step) * (coef[step] / SCALE);
+            *acc += tiles.value(form(step), lane, step) * (coef[step] / SCALE);
         }
     }
 }
@@ -335,29 +371,33 @@ pub fn coefficients(isa: Isa, x: &[f32], out: &mut [f64]) {
     }
 }
 
-/// Stores `half(x)` as all steps of one lane: of one tile of one block, as [`dots`] reads it. True when an infinity or
-/// NaN is among them.
+/// Stores `half(x)` as all steps of one lane: of one tile of one block, as [`dots`] reads it. The form is to be no less than
+/// that of the values ([`Form::of`]).
 ///
 /// # Panics
 /// When the block has fewer steps or lanes.
-pub fn put_lane(isa: Isa, x: &[f32], block: &mut [Line], lane: usize) -> bool {
+pub fn put_lane(isa: Isa, x: &[f32], block: &mut [Line], lane: usize, form: Form) {
     let quads = x.len().div_ceil(STEPS);
     assert!(
         lane < LANES && block.len() >= quads * BLOCK,
         "no lane {lane} of {} steps",
         x.len()
     );
-    let (done, mut special) = match isa.vectors() {
+    let done = match isa.vectors() {
         #[cfg(target_arch = "x86_64")]
         // SAFETY: `isa` proves that the processor has AVX-512; the assertion above says that the block has
         // lane `lane` and a row of lines for every quad of steps.
-        Level::Avx512 => unsafe { x86_64::put_lane_avx512(x, block, lane) },
-        _ => (0, false),
+        Level::Avx512 => unsafe {
+            match form {
+                Form::Normalized => x86_64::put_lane_avx512::<true>(x, block, lane),
+                _ => x86_64::put_lane_avx512::<false>(x, block, lane),
+            }
+        },
+        _ => 0,
     };
     let mut lines = block.chunks_exact_mut(BLOCK).skip(done / STEPS);
     for x in x[done..].chunks(LINE) {
-        let (halves, is) = round(isa, x);
-        special |= is;
+        let halves = round(isa, x, form);
         for (four, lines) in halves
             .chunks(STEPS)
             .zip(&mut lines)
@@ -370,12 +410,11 @@ pub fn put_lane(isa: Isa, x: &[f32], block: &mut [Line], lane: usize) -> bool {
             lines[lane / LINE].0[lane % LINE] = word;
         }
     }
-    special
 }
 
-/// Up to eight values as half floats, and zeros; true when an infinity or NaN is among them.
+/// Up to eight values as halves of a form, and zeros.
 #[inline]
-fn round(isa: Isa, x: &[f32]) -> ([u16; LINE], bool) {
+fn round(isa: Isa, x: &[f32], form: Form) -> [u16; LINE] {
     let mut halves = [0; LINE];
     match (isa.vectors(), <&[f32; LINE]>::try_from(x)) {
         #[cfg(target_arch = "x86_64")]
@@ -391,16 +430,18 @@ fn round(isa: Isa, x: &[f32]) -> ([u16; LINE], bool) {
             .zip(x)
             .for_each(|(h, &x)| *h = f32_to_f16(x)),
     }
-    let special = halves.iter().fold(false, |any, h| any | is_special(*h));
-    (halves, special)
+    match form {
+        Form::Normalized => halves.map(form::normalized),
+        _ => halves,
+    }
 }
 
 /// Stores `half(x)` as one step of all lanes of a tile of `quads` words of steps; the first of four steps clears the
-/// others. True when an infinity or NaN is among them.
+/// others. The form is to be no less than that of the values ([`Form::of`]).
 ///
 /// # Panics
 /// When the tile has fewer lanes or steps.
-pub fn put_step(isa: Isa, x: &[f32], tile: &mut [Line], quads: usize, step: usize) -> bool {
+pub fn put_step(isa: Isa, x: &[f32], tile: &mut [Line], quads: usize, step: usize, form: Form) {
     let lines = x.len().div_ceil(LINE);
     assert!(
         step / STEPS < quads && tile.len() >= size([lines, quads]),
@@ -409,7 +450,6 @@ pub fn put_step(isa: Isa, x: &[f32], tile: &mut [Line], quads: usize, step: usiz
     );
     let shift = 16 * (step % STEPS);
     let keep = if shift == 0 { 0 } else { !(0xFFFF << shift) };
-    let mut special = false;
     for (i, x) in x.chunks(LANES).enumerate() {
         let first = i * BLOCK;
         let stride = BLOCK.min(lines - first);
@@ -419,11 +459,10 @@ pub fn put_step(isa: Isa, x: &[f32], tile: &mut [Line], quads: usize, step: usiz
                 #[cfg(target_arch = "x86_64")]
                 // SAFETY: `isa` proves that the processor has AVX-512, which includes F16C.
                 (Level::Avx512, Ok(x)) => unsafe {
-                    special |= x86_64::put_eight_avx512(x, line, shift as u32, keep);
+                    x86_64::put_eight_avx512(x, line, shift as u32, keep, form);
                 },
                 _ => {
-                    let (halves, is) = round(isa, x);
-                    special |= is;
+                    let halves = round(isa, x, form);
                     for (half, word) in halves.into_iter().zip(&mut line.0) {
                         *word = *word & keep | u64::from(half) << shift;
                     }
@@ -431,5 +470,25 @@ pub fn put_step(isa: Isa, x: &[f32], tile: &mut [Line], quads: usize, step: usiz
             }
         }
     }
-    special
+}
+
+/// Words of some form, which hold no infinities or NaN, to another that is no less than theirs or their values.
+pub fn change_form(lines: &mut [Line], from: Form, to: Form) {
+    let change = match (from == Form::Normalized, to == Form::Normalized) {
+        (true, false) => form::denormalized,
+        (false, true) => form::normalized,
+        _ => return,
+    };
+    for word in lines.iter_mut().flat_map(|line| &mut line.0) {
+        let fields = (0..STEPS).map(|i| change((*word >> (16 * i)) as u16));
+        *word = fields
+            .rev()
+            .fold(0, |word, half| word << 16 | u64::from(half));
+    }
+}
+
+/// The form that half floats in words ask for.
+pub fn form_of_lines(lines: &[Line]) -> Form {
+    let words = lines.iter().flat_map(|line| line.0);
+    Form::of_halves(words.flat_map(|word| (0..STEPS).map(move |i| (word >> (16 * i)) as u16)))
 }

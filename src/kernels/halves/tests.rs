@@ -7,6 +7,9 @@ use trine_formats::types::num::f16_to_f32;
 use super::*;
 use crate::testing::{Random, isas, same};
 
+/// What sums are computed from by vectors.
+const FORMS: [Form; 2] = [Form::Normalized, Form::Plain];
+
 /// Any half float that is a number.
 fn number(random: &mut Random) -> u16 {
     loop {
@@ -17,8 +20,24 @@ fn number(random: &mut Random) -> u16 {
     }
 }
 
+/// Half floats of a form: as they are, and as they are stored.
+fn words_of(form: Form, random: &mut Random, lines: usize) -> (Vec<Line>, Vec<Line>) {
+    let plain = match form {
+        Form::Normalized => words_of_numbers(random, lines, |half| half & 0xCFFF),
+        _ => words_of_numbers(random, lines, |half| half),
+    };
+    let mut stored = plain.clone();
+    assert!(form_of_lines(&plain) <= form);
+    change_form(&mut stored, Form::Plain, form);
+    (plain, stored)
+}
+
 fn words(random: &mut Random, lines: usize) -> Vec<Line> {
-    let mut word = || (0..STEPS).fold(0, |w, _| w << 16 | u64::from(number(random)));
+    words_of_numbers(random, lines, |half| half)
+}
+
+fn words_of_numbers(random: &mut Random, lines: usize, of: fn(u16) -> u16) -> Vec<Line> {
+    let mut word = || (0..STEPS).fold(0, |w, _| w << 16 | u64::from(of(number(random))));
     (0..lines)
         .map(|_| Line(std::array::from_fn(|_| word())))
         .collect()
@@ -33,8 +52,8 @@ fn values(random: &mut Random, n: usize) -> Vec<f64> {
 fn dots_are_the_plain_sums_for_any_shape() {
     let mut random = Random(0xD075);
     for rows in 1..=12 {
-        for quads in [1, 2, 5, 16, 33] {
-            let words = words(&mut random, quads * BLOCK);
+        for (quads, form) in [1, 2, 5, 16, 33].into_iter().zip(FORMS.into_iter().cycle()) {
+            let (plain, words) = words_of(form, &mut random, quads * BLOCK);
             let coefs = values(&mut random, rows * STEPS * quads);
             let coefs = Coefficients {
                 data: &coefs,
@@ -42,10 +61,10 @@ fn dots_are_the_plain_sums_for_any_shape() {
                 rows,
             };
             let mut expected = vec![0f32; rows * LANES];
-            dots_special(&words, quads, coefs, &mut expected, LANES);
+            dots_special(&plain, quads, coefs, &mut expected, LANES);
             for isa in isas() {
                 let mut out = vec![f32::NAN; rows * LANES];
-                dots(isa, &words, quads, coefs, &mut out, LANES);
+                dots(isa, (&words, form), quads, coefs, &mut out, LANES);
                 for (a, b) in out.iter().zip(&expected) {
                     assert!(
                         same(*a, *b),
@@ -62,8 +81,21 @@ fn sums_go_on_from_where_they_stand_in_any_order_of_blocks() {
     let mut random = Random(0xACC0);
     for lines in 1..=9 {
         for (rows, quads, at_once) in [(1, 0..16, 8), (3, 3..13, 8), (5, 7..24, 32), (7, 1..2, 1)] {
-            let words = words(&mut random, 3 * 8 * lines);
-            let coefs = values(&mut random, rows * 96);
+            // each tile has its form
+            let forms: [Form; 3] = std::array::from_fn(|_| FORMS[random.below(2)]);
+            let form = |step: usize| forms[step / (8 * STEPS)];
+            let mut words = Vec::new();
+            for form in forms {
+                words.extend(words_of(form, &mut random, 8 * lines).1);
+            }
+            let plain_coefs = values(&mut random, rows * 96);
+            let coefs: Vec<f64> = (0..)
+                .zip(&plain_coefs)
+                .map(|(i, c)| match form(i % 96) {
+                    Form::Normalized => *c,
+                    _ => c * f64::from(form::PLAIN),
+                })
+                .collect();
             let whole = Tiles {
                 words: &words,
                 lines,
@@ -71,7 +103,8 @@ fn sums_go_on_from_where_they_stand_in_any_order_of_blocks() {
                 quads: 8,
                 at_once,
             };
-            let start = values(&mut random, rows * lines * LINE);
+            let mut start = values(&mut random, rows * lines * LINE);
+            start.iter_mut().for_each(|sum| *sum /= SCALE);
             let coefs = Coefficients {
                 data: &coefs,
                 stride: 96,
@@ -86,7 +119,7 @@ fn sums_go_on_from_where_they_stand_in_any_order_of_blocks() {
                 let mut expected = start.clone();
                 for (r, acc) in expected.chunks_mut(lanes).take(rows).enumerate() {
                     let steps = STEPS * quads.start..STEPS * quads.end;
-                    accumulate_special(tiles, steps, &coefs.data[r * 96..], acc);
+                    accumulate_special(tiles, form, steps, &plain_coefs[r * 96..], acc);
                 }
                 for isa in isas() {
                     let mut acc = start.clone();
@@ -106,6 +139,8 @@ fn sums_go_on_from_where_they_stand_in_any_order_of_blocks() {
 #[test]
 fn every_half_float_is_widened_exactly() {
     let numbers: Vec<u16> = (0..=u16::MAX).filter(|h| !is_special(*h)).collect();
+    let small = |half: &&u16| f16_to_f32(**half).abs() < 128.0;
+    let small: Vec<u16> = numbers.iter().filter(small).copied().collect();
     let one = [SCALE, 0.0, 0.0, 0.0];
     for field in 0..STEPS {
         let mut coefs = [0.0; STEPS];
@@ -115,14 +150,17 @@ fn every_half_float_is_widened_exactly() {
             stride: STEPS,
             rows: 1,
         };
-        for numbers in numbers.chunks(LANES) {
+        let chunks = numbers.chunks(LANES).map(|chunk| (Form::Plain, chunk));
+        let normalized = small.chunks(LANES).map(|chunk| (Form::Normalized, chunk));
+        for (form, numbers) in chunks.chain(normalized) {
             let mut words = [Line::default(); BLOCK];
             for (lane, &half) in numbers.iter().enumerate() {
                 words[lane / LINE].0[lane % LINE] = u64::from(half) << (16 * field);
             }
+            change_form(&mut words, Form::Plain, form);
             for isa in isas() {
                 let mut out = [0f32; LANES];
-                dots(isa, &words, 1, coefs, &mut out, LANES);
+                dots(isa, (&words, form), 1, coefs, &mut out, LANES);
                 for (&half, out) in numbers.iter().zip(out) {
                     // A sum that starts at +0 never is -0.
                     let expected = f16_to_f32(half) + 0.0;
@@ -172,25 +210,12 @@ fn values_are_stored_where_the_sums_find_them() {
             let mut tile = vec![Line([!0; LINE]); n.div_ceil(LINE) * 8];
             for at in 0..LANES {
                 let mut x: Vec<f32> = (0..n).map(|_| random.float() * 1e-3).collect();
-                let special = match random.below(4) {
-                    0 => Some([f32::NAN, f32::INFINITY, 65520.0, -1e9][random.below(4)]),
-                    _ => None,
-                };
-                if let Some(special) = special {
-                    x[random.below(n)] = special;
-                } else {
-                    x[random.below(n)] = 65519.0;
-                }
-                assert_eq!(
-                    put_lane(isa, &x, &mut block, at),
-                    special.is_some(),
-                    "{isa} {n}"
-                );
-                assert_eq!(
-                    put_step(isa, &x, &mut tile, 8, at),
-                    special.is_some(),
-                    "{isa} {n}"
-                );
+                x[random.below(n)] *= 1e-4;
+                let greatest = [1.0, 63.49, 65519.0, f32::NAN, f32::INFINITY, -1e9];
+                x[random.below(n)] = greatest[random.below(6)];
+                let form = Form::of(&x);
+                put_lane(isa, &x, &mut block, at, form);
+                put_step(isa, &x, &mut tile, 8, at, form);
                 let tiles = Tiles {
                     words: &tile,
                     lines: n.div_ceil(LINE),
@@ -201,8 +226,8 @@ fn values_are_stored_where_the_sums_find_them() {
                 for (i, &x) in x.iter().enumerate() {
                     let expected = f16_to_f32(f32_to_f16(x));
                     let line = block[i / STEPS * BLOCK + at / LINE];
-                    let key = field(line.0[at % LINE], i) as f32;
-                    let value = tiles.value(i, at) as f32;
+                    let key = field(form, line.0[at % LINE], i) as f32;
+                    let value = tiles.value(form, i, at) as f32;
                     assert!(
                         same(key, expected) && same(value, expected),
                         "{isa} {n}: {key:e}, {value:e}, not {expected:e}"
@@ -210,7 +235,7 @@ fn values_are_stored_where_the_sums_find_them() {
                 }
                 let later = at..at.next_multiple_of(STEPS);
                 assert!(
-                    later.skip(1).all(|step| tiles.value(0, step) == 0.0),
+                    later.skip(1).all(|step| tiles.value(form, 0, step) == 0.0),
                     "cleared"
                 );
             }
@@ -229,7 +254,16 @@ fn rows_beyond_all_memory_are_refused() {
             rows: 3,
         };
         let mut out = [0f32; LANES];
-        let run = AssertUnwindSafe(|| dots(Isa::scalar(), &words, 1, coefs, &mut out, out_stride));
+        let run = AssertUnwindSafe(|| {
+            dots(
+                Isa::scalar(),
+                (&words, Form::Plain),
+                1,
+                coefs,
+                &mut out,
+                out_stride,
+            )
+        });
         assert!(catch_unwind(run).is_err(), "{coef_stride} {out_stride}");
     };
     // twice the stride is 0 where it wraps

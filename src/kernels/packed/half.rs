@@ -10,7 +10,8 @@
 //! Activations are `f64` times the scale that makes up for the widening.
 //!
 //! F16: products are exact, so the sum is the reference's whatever the values; weights with an
-//! infinity or a NaN, which the widening would take for numbers, stay rows.
+//! infinity or a NaN, which the widening would take for numbers, stay rows. The words of a group are normalized when all weights
+//! are below 64 and plain when not (see [`crate::halves::form`]); before them stand the [`spans`] of the rows, which tell.
 //!
 //! BF16: the reference rounds the product to `f32`, which changes nothing as long as every product is zero
 //! or lies where `f32` has all its bits. A group and a token note the least and the greatest exponent
@@ -20,14 +21,15 @@
 use trine_formats::types::TypeId;
 use trine_formats::types::num::{bf16_to_f32, f16_to_f32};
 
-use super::{Encoding, Layout, check, dword};
+use super::spans::Span;
+use super::{Encoding, Layout, check, dword, spans};
 use crate::Isa;
-use crate::halves::{self, BRAIN_SCALE, Coefficients, LANES, SCALE, STEPS};
+use crate::halves::{self, BRAIN_SCALE, Coefficients, Form, LANES, SCALE, STEPS, form};
 
 /// Bytes of a row of words.
-const QUAD: usize = LANES * 8;
-/// Tokens of a call: whole turns of five, and of the four that AVX2 and NEON take at once.
-const TOKENS: usize = 20;
+pub(crate) const QUAD: usize = LANES * 8;
+/// Tokens of a call: whole turns of six, and of the four that NEON takes at once. A strip of words is widened once for all of them.
+const TOKENS: usize = 60;
 /// Bytes of the exponents.
 const HEAD: usize = 64;
 
@@ -53,7 +55,7 @@ pub(crate) const fn f16<S: Set>() -> Layout {
         dense: false,
         rows: LANES,
         encoding: Encoding::Type(TypeId::F16),
-        group_bytes: |n| n.div_ceil(STEPS) * QUAD,
+        group_bytes: |n| spans::HEAD + n.div_ceil(STEPS) * QUAD,
         pack: pack_f16,
         acts: "f16 as f64",
         act_bytes: act_bytes_f16,
@@ -115,12 +117,32 @@ fn interleave(w: &[u8], n: usize, out: &mut [u8]) {
 }
 
 fn pack_f16(w: &[u8], n: usize, out: &mut [u8]) -> bool {
-    interleave(w, n, out);
+    let (head, words) = out.split_at_mut(spans::HEAD);
+    interleave(w, n, words);
     // The greatest exponent plus one carries into the place of the sign.
-    out.as_chunks::<8>().0.iter().all(|word| {
+    let numbers = words.as_chunks::<8>().0.iter().all(|word| {
         let exponents = u64::from_le_bytes(*word) & 0x7C00_7C00_7C00_7C00;
         (exponents + 0x0400_0400_0400_0400) & 0x8000_8000_8000_8000 == 0
-    })
+    });
+    let rows = w.as_chunks().0.chunks_exact(n.max(1));
+    // SAFETY: `layouts` hands the layout out only for an `Isa` that includes AVX2, on x86-64.
+    spans::store(head, rows.map(|row| unsafe { Span::of(row) }));
+    if spans::form(head) == Form::Normalized {
+        // SAFETY: as before.
+        unsafe { normalize(words) };
+    }
+    numbers
+}
+
+/// Half floats to their normalized form.
+///
+/// # Safety
+/// On x86-64, the processor has AVX2.
+#[cfg_attr(target_arch = "x86_64", target_feature(enable = "avx2"))]
+unsafe fn normalize(words: &mut [u8]) {
+    for half in words.as_chunks_mut().0 {
+        *half = form::normalized(u16::from_le_bytes(*half)).to_le_bytes();
+    }
 }
 
 fn pack_bf16(w: &[u8], n: usize, out: &mut [u8]) -> bool {
@@ -132,7 +154,7 @@ fn pack_bf16(w: &[u8], n: usize, out: &mut [u8]) -> bool {
 }
 
 /// Bytes of a row of activations without exponents.
-fn act_bytes_f16(n: usize) -> usize {
+pub(crate) const fn act_bytes_f16(n: usize) -> usize {
     (n.next_multiple_of(STEPS) * 8).next_multiple_of(64)
 }
 
@@ -266,10 +288,27 @@ fn multiply_f16<S: Set>(
 ) {
     check(const { &f16::<S>() }, group, acts, n, tokens, out);
     if tokens > 0 {
-        let coefs = coefficients(acts, 0, act_bytes_f16(n));
         // SAFETY: `layouts` hands the layout out only for an `Isa` of this instruction set.
         let isa = unsafe { S::isa() };
-        halves::dots_of_bytes::<false>(isa, group, n.div_ceil(STEPS), coefs, ahead, out, LANES);
+        products_f16(isa, group, acts, act_bytes_f16(n), n, ahead, out);
+    }
+}
+
+/// The products of a group and some rows of activations, which begin with what [`arrange_f16`] makes and are `act_bytes` long.
+pub(crate) fn products_f16(
+    isa: Isa,
+    group: &[u8],
+    acts: &[u8],
+    act_bytes: usize,
+    n: usize,
+    ahead: usize,
+    out: &mut [f32],
+) {
+    let coefs = coefficients(acts, 0, act_bytes);
+    let (head, words) = group.split_at(spans::HEAD);
+    halves::dots_of_bytes::<false>(isa, words, n.div_ceil(STEPS), coefs, ahead, out, LANES);
+    if spans::form(head) == Form::Plain {
+        halves::mend(out);
     }
 }
 

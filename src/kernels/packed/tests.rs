@@ -8,7 +8,7 @@ use crate::testing::{self, Random, same, skipped};
 use crate::tests::encoded;
 use crate::{AlignedBytes, Isa, ternary};
 
-fn arranged(p: &Layout, acts: &[u8], n: usize, tokens: usize) -> AlignedBytes {
+pub(super) fn arranged(p: &Layout, acts: &[u8], n: usize, tokens: usize) -> AlignedBytes {
     let row = (p.act_bytes)(n);
     assert_eq!(row % 64, 0);
     let mut out = AlignedBytes::new(tokens * row);
@@ -52,7 +52,7 @@ fn product(
     Some(out)
 }
 
-fn compare(info: &TypeInfo, w: &[u8], acts: &[u8], n: usize, tokens: usize, what: &str) {
+pub(super) fn compare(info: &TypeInfo, w: &[u8], acts: &[u8], n: usize, tokens: usize, what: &str) {
     let w_row = n / info.block * info.bytes;
     let a_row = acts.len() / tokens;
     let rows = w.len() / w_row;

@@ -15,7 +15,8 @@ use std::cell::RefCell;
 use std::ops::Range;
 
 use crate::kernels::elements::soft_max;
-use crate::kernels::halves::{self, Coefficients, LINE, STEPS};
+use crate::kernels::halves::form::PLAIN;
+use crate::kernels::halves::{self, Coefficients, Form, LINE, STEPS};
 use crate::kernels::{Floats, Isa};
 use crate::kv::{self, HeadPage, TILE};
 use crate::pool::{self, Tile};
@@ -299,12 +300,8 @@ impl Attention<'_, '_> {
             };
             let out = &mut out[seen.start * width + tile * TILE - cells.start..];
             let (page, tile) = rows.tile(tile);
-            let keys = page.keys(tile);
-            if page.is_special(tile) {
-                halves::dots_special(keys, quads, coefs, out, width);
-            } else {
-                halves::dots(self.isa, keys, quads, coefs, out, width);
-            }
+            let keys = (page.keys(tile), page.form(tile));
+            halves::dots(self.isa, keys, quads, coefs, out, width);
         }
     }
 
@@ -374,13 +371,21 @@ impl Attention<'_, '_> {
             let quads = AT_ONCE[usize::from(seen.len() > at_once)];
             let (page, tile) = rows.tile(begin / TILE);
             let values = page.values(tile, lines.clone(), quads);
-            if (tile..tile + chunk.len() / TILE).any(|tile| page.is_special(tile)) {
+            let form = |step: usize| page.form(tile + step / TILE);
+            let tiles = (0..chunk.len()).step_by(TILE);
+            if tiles.clone().any(|step| form(step) == Form::Special) {
                 for row in seen {
                     let p = &buffer[row * CHUNK..][..CHUNK];
                     let sums = &mut sums[row * lanes..][..lanes];
-                    halves::accumulate_special(values, steps(row), p, sums);
+                    halves::accumulate_special(values, form, steps(row), p, sums);
                 }
                 continue;
+            }
+            for step in tiles.filter(|&step| form(step) == Form::Plain) {
+                for row in seen.clone() {
+                    let p = &mut buffer[row * CHUNK + step..][..TILE];
+                    p.iter_mut().for_each(|p| *p *= f64::from(PLAIN));
+                }
             }
             let turns = seen.len().div_ceil(at_once);
             let mut row = seen.start;

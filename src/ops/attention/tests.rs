@@ -240,6 +240,27 @@ fn one_token_over_a_long_cache_is_split_without_changing_a_bit() {
     }
 }
 
+/// Halves stand in another form where there are large ones, and those of a tile change theirs when the first arrives.
+#[test]
+fn large_and_tiny_keys_and_values_come_out_as_the_formula_has_them() {
+    let mut random = Random(0x1A26E);
+    for case in 0..60 {
+        let window = [None, Some(50)][case % 2];
+        let mut case = Case::new(&mut random, (2, 2, [16, 20][case % 2]), (130, 7), window);
+        for x in [&mut case.k, &mut case.v] {
+            for _ in 0..random.below(40) {
+                let at = random.below(x.len());
+                x[at] *= 1e-5;
+            }
+            for _ in 0..random.below(4) {
+                let at = random.below(x.len());
+                x[at] = [63.4, -63.6, 64.0, 127.9, 300.0, -65504.0][random.below(6)];
+            }
+        }
+        case.check("large");
+    }
+}
+
 #[test]
 fn infinities_and_nan_come_out_as_the_formula_has_them() {
     let mut random = Random(0x1AF);

@@ -3,7 +3,7 @@
 use std::arch::x86_64::*;
 
 use crate::halves::lanes::{AVX2_ROWS, AVX512_ROWS, widening};
-use crate::halves::{LANES, Line, SCALE};
+use crate::halves::{Form, LANES, Line, SCALE};
 use crate::simd::Doubles;
 
 /// AVX2 and FMA: two vectors of four.
@@ -223,27 +223,35 @@ pub unsafe fn round_avx2(x: &[f32; 8]) -> [u16; 8] {
     halves
 }
 
-/// Which of sixteen values round to an infinity or are not a number.
+/// Sixteen half floats to their normalized form, [`crate::halves::form::normalized_f32`].
 #[inline]
 #[target_feature(enable = "avx512f")]
-fn specials(x: __m512) -> __mmask16 {
-    _mm512_cmp_ps_mask::<_CMP_NLT_UQ>(_mm512_abs_ps(x), _mm512_set1_ps(65520.0))
+fn normalized(half: __m256i) -> __m256i {
+    let bits = _mm512_castps_si512(_mm512_cvtph_ps(half));
+    let magnitude = _mm512_srli_epi32::<14>(_mm512_slli_epi32::<1>(bits));
+    let some = _mm512_test_epi32_mask(magnitude, magnitude);
+    let stored = _mm512_maskz_sub_epi32(some, magnitude, _mm512_set1_epi32((127 - 25) << 10));
+    let sign = _mm512_srli_epi32::<16>(_mm512_and_si512(bits, _mm512_set1_epi32(i32::MIN)));
+    _mm512_cvtepi32_epi16(_mm512_or_si512(stored, sign))
 }
 
-/// [`crate::halves::put_lane`] of whole sixteens; how many values that were, and whether one is special.
+/// [`crate::halves::put_lane`] of whole sixteens; how many values that were.
 ///
 /// # Safety
 /// AVX-512 F; the block has the lane and as many steps as `x` has values.
 #[target_feature(enable = "avx512f")]
-pub unsafe fn put_lane_avx512(x: &[f32], block: &mut [Line], lane: usize) -> (usize, bool) {
-    let mut special = 0;
+pub unsafe fn put_lane_avx512<const NORMALIZED: bool>(
+    x: &[f32],
+    block: &mut [Line],
+    lane: usize,
+) -> usize {
     let mut to = block.as_mut_ptr().cast::<u64>();
     for x in x.chunks_exact(16) {
         // SAFETY: sixteen values, and four words of the lane in as many rows of lines.
         unsafe {
             let x = _mm512_loadu_ps(x.as_ptr());
-            special |= specials(x);
             let half = _mm512_cvtps_ph::<_MM_FROUND_TO_NEAREST_INT>(x);
+            let half = if NORMALIZED { normalized(half) } else { half };
             let mut words = [0u64; 4];
             _mm256_storeu_si256(words.as_mut_ptr().cast(), half);
             for (i, word) in words.into_iter().enumerate() {
@@ -252,7 +260,7 @@ pub unsafe fn put_lane_avx512(x: &[f32], block: &mut [Line], lane: usize) -> (us
             to = to.add(4 * LANES);
         }
     }
-    (x.len() / 16 * 16, special != 0)
+    x.len() / 16 * 16
 }
 
 /// Eight lanes of [`crate::halves::put_step`].
@@ -261,16 +269,18 @@ pub unsafe fn put_lane_avx512(x: &[f32], block: &mut [Line], lane: usize) -> (us
 /// AVX-512 F and F16C.
 #[inline]
 #[target_feature(enable = "avx512f,f16c")]
-pub unsafe fn put_eight_avx512(x: &[f32; 8], line: &mut Line, shift: u32, keep: u64) -> bool {
+pub unsafe fn put_eight_avx512(x: &[f32; 8], line: &mut Line, shift: u32, keep: u64, form: Form) {
     // SAFETY: eight values and an aligned line.
     unsafe {
         let x = _mm256_loadu_ps(x.as_ptr());
-        let half = _mm256_cvtps_ph::<_MM_FROUND_TO_NEAREST_INT>(x);
+        let mut half = _mm256_cvtps_ph::<_MM_FROUND_TO_NEAREST_INT>(x);
+        if form == Form::Normalized {
+            half = _mm256_castsi256_si128(normalized(_mm256_castsi128_si256(half)));
+        }
         let count = _mm_cvtsi32_si128(shift.cast_signed());
         let words = _mm512_sll_epi64(_mm512_cvtepu16_epi64(half), count);
         let to = line.0.as_mut_ptr().cast();
         let kept = _mm512_and_si512(_mm512_load_si512(to), _mm512_set1_epi64(keep.cast_signed()));
         _mm512_store_si512(to, _mm512_or_si512(kept, words));
-        specials(_mm512_castps256_ps512(x)) & 0xFF != 0
     }
 }

@@ -95,6 +95,35 @@ fn permission() -> bool {
     false
 }
 
+/// Tiles of tokens: 16 each, of which the last two overlap where the tokens are no whole tiles; fewer than 16 are one
+/// tile of as many rows.
+#[derive(Clone, Copy)]
+pub struct Tokens {
+    /// Tokens.
+    pub count: usize,
+    /// Rows of a tile.
+    pub rows: usize,
+    /// Number of tiles.
+    pub tiles: usize,
+}
+
+impl Tokens {
+    /// So many tokens, which are not 0.
+    pub fn new(count: usize) -> Tokens {
+        Tokens {
+            count,
+            rows: count.min(ROWS),
+            tiles: count.div_ceil(ROWS),
+        }
+    }
+
+    /// First token of a tile.
+    #[inline(always)]
+    pub fn start(self, tile: usize) -> usize {
+        (tile * ROWS).min(self.count - self.rows)
+    }
+}
+
 /// Eight tiles and their products of bytes. Tile numbers are below 8, and different within a product.
 ///
 /// # Safety
@@ -115,10 +144,8 @@ pub trait Tiles: Sized {
     /// `C += A B`, bytes of `A` with a sign and of `B` without.
     unsafe fn dot_signed_by_unsigned<const C: usize, const A: usize, const B: usize>(&mut self);
     /// `C += A B`, bytes of `A` without a sign and of `B` with one.
-    #[cfg_attr(not(test), expect(dead_code, reason = "limbs of wide integers"))]
     unsafe fn dot_unsigned_by_signed<const C: usize, const A: usize, const B: usize>(&mut self);
     /// `C += A B`, bytes of both without a sign.
-    #[cfg_attr(not(test), expect(dead_code, reason = "limbs of wide integers"))]
     unsafe fn dot_unsigned<const C: usize, const A: usize, const B: usize>(&mut self);
     /// A tile of sums to memory, row after row.
     unsafe fn store<const T: usize>(&self, to: *mut i32);

@@ -10,6 +10,9 @@ use crate::{Isa, Level};
 mod avx2;
 mod block32;
 mod half;
+mod half_levels;
+mod half_limbs;
+mod half_tiles;
 mod k16;
 mod lanes;
 mod levels;
@@ -44,6 +47,7 @@ pub(crate) fn layouts(ty: TypeId, isa: Isa) -> &'static [&'static Layout] {
             TypeId::TL1 | TypeId::TL2 if vbmi => {
                 return list![ternary_tiles::TL_TRITS, ternary_tiles::TL];
             }
+            TypeId::F16 => return list![half_tiles::F16],
             _ => {}
         }
     }
@@ -105,6 +109,7 @@ pub(crate) fn software_layouts(ty: TypeId) -> &'static [&'static Layout] {
         TypeId::TQ2_0 => list![ternary_tiles::software::TQ2_0],
         TypeId::I2_S => list![ternary_tiles::software::I2_S],
         TypeId::TL1 | TypeId::TL2 => list![ternary_tiles::software::TL],
+        TypeId::F16 if Isa::of(Level::Avx512).is_some() => list![half_tiles::software::F16],
         _ => list![],
     }
 }

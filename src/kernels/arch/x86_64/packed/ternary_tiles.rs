@@ -18,7 +18,7 @@ use super::{check, prefetch, t5};
 use crate::AlignedBytes;
 #[cfg(test)]
 use crate::arch::x86_64::tiles::Software;
-use crate::arch::x86_64::tiles::{self, Hardware, Tiles};
+use crate::arch::x86_64::tiles::{self, Hardware, Tiles, Tokens};
 use crate::packed::Layout;
 #[cfg(test)]
 use crate::packed::dword;
@@ -250,37 +250,10 @@ impl Machine for Software {
     }
 }
 
-/// Tiles of tokens: 16 each, of which the last two overlap where the tokens are no whole tiles; fewer than 16 are one
-/// tile of as many rows.
-#[derive(Clone, Copy)]
-struct Tokens {
-    count: usize,
-    /// Rows of a tile.
-    rows: usize,
-    /// Number of tiles.
-    tiles: usize,
-}
-
-impl Tokens {
-    fn new(count: usize) -> Tokens {
-        Tokens {
-            count,
-            rows: count.min(tiles::ROWS),
-            tiles: count.div_ceil(tiles::ROWS),
-        }
-    }
-
-    /// First token of a tile.
-    #[inline(always)]
-    fn start(self, tile: usize) -> usize {
-        (tile * tiles::ROWS).min(self.count - self.rows)
-    }
-
-    /// Rows of the eight tiles: two of tokens, two of weights, four of sums.
-    fn shapes(self) -> [u8; 8] {
-        let rows = self.rows as u8;
-        [rows, rows, 16, 16, rows, rows, rows, rows]
-    }
+/// Rows of the eight tiles: two of tokens, two of weights, four of sums.
+fn shapes(tokens: Tokens) -> [u8; 8] {
+    let rows = tokens.rows as u8;
+    [rows, rows, 16, 16, rows, rows, rows, rows]
 }
 
 /// Expanded weights of the block in work and of the next, and integer sums of the step in work and of the last.
@@ -490,7 +463,7 @@ unsafe fn blocks<M: Machine, C: Codes>(
                 (&raw mut (*scratch).isums).cast::<[[i32; 256]; 4]>(),
             )
         };
-        let mut m = M::with_rows(tokens.shapes());
+        let mut m = M::with_rows(shapes(tokens));
         for part in 0..STEPS.min(4 * count) {
             unpack_part(&codes, group.as_ptr(), weights.cast(), part);
         }
@@ -560,7 +533,7 @@ unsafe fn rows<M: Machine, C: Codes>(
             }
         }
         let halves = halves.map(|half| half.cast_const());
-        let mut m = M::with_rows(tokens.shapes());
+        let mut m = M::with_rows(shapes(tokens));
         for tile in (0..tokens.tiles).step_by(2) {
             let pair = tile + 1 < tokens.tiles;
             let act = |tile: usize| acts[tokens.start(tile) * stride..].as_ptr();

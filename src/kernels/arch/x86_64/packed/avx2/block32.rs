@@ -12,11 +12,13 @@ use std::arch::x86_64::*;
 use super::super::{check, prefetch};
 use super::{broadcast, broadcast_float, halves, load, store};
 use crate::packed::Layout;
-use crate::packed::block32::{self, Block32, PackedStep, RECORD, ROWS};
+use crate::packed::block32::{self, Block32, LINE, PackedStep, RECORD, ROWS};
 
-/// Vectors of eight of the 16 rows.
+/// Vectors of eight of the rows that a tile has: with four tokens, its sums fill half of the registers.
 const VECTORS: usize = 2;
-/// A block's codes: dword k of the rows of each vector.
+/// Tiles of rows of a group.
+const TILES: usize = ROWS / (8 * VECTORS);
+/// The codes of a tile of rows: dword k of the rows of each vector.
 type Codes = [[__m256i; VECTORS]; 8];
 
 const fn layout<B: Block32>(name: &'static str, acts: &'static str) -> Layout {
@@ -26,15 +28,15 @@ const fn layout<B: Block32>(name: &'static str, acts: &'static str) -> Layout {
     }
 }
 
-pub(in super::super) static Q8_0_X16: Layout = layout::<block32::Q8_0>("q8_0 x16", "q8_0 bias 128");
-pub(in super::super) static Q4_0_X16: Layout = layout::<block32::Q4_0>("q4_0 x16", "q8_0 bias 8");
-pub(in super::super) static Q4_1_X16: Layout = layout::<block32::Q4_1>("q4_1 x16", "q8_1");
-pub(in super::super) static Q5_0_X16: Layout = layout::<block32::Q5_0>("q5_0 x16", "q8_0 bias 16");
-pub(in super::super) static Q5_1_X16: Layout = layout::<block32::Q5_1>("q5_1 x16", "q8_1");
-pub(in super::super) static IQ4_NL_X16: Layout =
-    layout::<block32::Iq4Nl>("iq4_nl x16", "q8_0 bias 128");
-pub(in super::super) static MXFP4_X16: Layout =
-    layout::<block32::Mxfp4>("mxfp4 x16", "q8_0 bias 12");
+pub(in super::super) static Q8_0_X32: Layout = layout::<block32::Q8_0>("q8_0 x32", "q8_0 bias 128");
+pub(in super::super) static Q4_0_X32: Layout = layout::<block32::Q4_0>("q4_0 x32", "q8_0 bias 8");
+pub(in super::super) static Q4_1_X32: Layout = layout::<block32::Q4_1>("q4_1 x32", "q8_1");
+pub(in super::super) static Q5_0_X32: Layout = layout::<block32::Q5_0>("q5_0 x32", "q8_0 bias 16");
+pub(in super::super) static Q5_1_X32: Layout = layout::<block32::Q5_1>("q5_1 x32", "q8_1");
+pub(in super::super) static IQ4_NL_X32: Layout =
+    layout::<block32::Iq4Nl>("iq4_nl x32", "q8_0 bias 128");
+pub(in super::super) static MXFP4_X32: Layout =
+    layout::<block32::Mxfp4>("mxfp4 x32", "q8_0 bias 12");
 
 /// Whether codes take all eight bits and are used as signed weights.
 const fn signed<B: Block32>() -> bool {
@@ -68,7 +70,7 @@ fn multiply<B: Block32>(
     out: &mut [f32],
 ) {
     check(
-        const { &layout::<B>("32-blocks x16", "") },
+        const { &layout::<B>("32-blocks x32", "") },
         group,
         acts,
         n,
@@ -92,38 +94,49 @@ fn multiply<B: Block32>(
 /// The processor has AVX2; a packed block is readable.
 #[inline]
 #[target_feature(enable = "avx2")]
-unsafe fn unpack<B: Block32>(block: *const u8) -> Codes {
-    let mut codes = [[_mm256_setzero_si256(); VECTORS]; 8];
+#[expect(
+    clippy::needless_range_loop,
+    reason = "with closures the compiler does not inline it, and copies the codes"
+)]
+unsafe fn unpack<B: Block32>(block: *const u8) -> [Codes; TILES] {
+    let mut codes = [[[_mm256_setzero_si256(); VECTORS]; 8]; TILES];
+    // Line after line, so that memory is read in sequence.
     for g in 0..B::LINES {
-        // SAFETY: a packed block has `LINES` lines.
-        let line = [0, 32].map(|v| unsafe { load(block.add(B::LINES_START + 64 * g + v)) });
-        if B::LINES == 8 {
-            codes[g] = line;
-        } else {
-            let low = _mm256_set1_epi8(15);
-            codes[g] = line.map(|line| _mm256_and_si256(line, low));
-            codes[g + 4] = line.map(|line| _mm256_and_si256(_mm256_srli_epi16::<4>(line), low));
+        for (h, codes) in codes.iter_mut().enumerate() {
+            for v in 0..VECTORS {
+                let at = B::LINES_START + LINE * g + 32 * (VECTORS * h + v);
+                // SAFETY: a packed block has `LINES` lines.
+                let line = unsafe { load(block.add(at)) };
+                if B::LINES == 8 {
+                    codes[g][v] = line;
+                } else {
+                    let low = _mm256_set1_epi8(15);
+                    codes[g][v] = _mm256_and_si256(line, low);
+                    codes[g + 4][v] = _mm256_and_si256(_mm256_srli_epi16::<4>(line), low);
+                }
+            }
         }
     }
     if let Some(table) = B::TABLE {
         // SAFETY: a table of 16 bytes.
         let table = unsafe { _mm_loadu_si128(table.as_ptr().cast()) };
         let table = _mm256_broadcastsi128_si256(table);
-        for code in codes.as_flattened_mut() {
+        for code in codes.as_flattened_mut().as_flattened_mut() {
             *code = _mm256_shuffle_epi8(table, *code);
         }
     }
     if B::FIFTH_AT.is_some() {
-        for (g, codes) in codes.iter_mut().enumerate() {
-            for (v, code) in codes.iter_mut().enumerate() {
-                // SAFETY: a packed block with fifth bits has eight masks of 64 bits, 32 of them for eight rows.
-                let mask = unsafe { broadcast(block.add(B::MASKS_START + 8 * g + 4 * v)) };
+        for (h, codes) in codes.iter_mut().enumerate() {
+            for (i, code) in codes.as_flattened_mut().iter_mut().enumerate() {
+                let (g, v) = (i / VECTORS, VECTORS * h + i % VECTORS);
+                // SAFETY: a packed block with fifth bits has eight masks, 32 bits for each eight rows.
+                let mask = unsafe { broadcast(block.add(B::MASKS_START + LINE / 8 * g + 4 * v)) };
                 *code = _mm256_or_si256(*code, fifth_bits(mask));
             }
         }
     }
     if signed::<B>() {
-        for code in codes.as_flattened_mut() {
+        for code in codes.as_flattened_mut().as_flattened_mut() {
             *code = _mm256_xor_si256(*code, _mm256_set1_epi8(-128));
         }
     }
@@ -161,7 +174,7 @@ trait FourDwords<const T: usize> {
     unsafe fn signed(w: *const __m256i, q: *const u8, stride: usize, acc: Sums<T>) -> Sums<T>;
 }
 
-/// Sums of 16 rows and T tokens.
+/// Sums of a tile: its rows and T tokens.
 type Sums<const T: usize> = [[__m256i; VECTORS]; T];
 
 struct Kernel;
@@ -310,30 +323,38 @@ fn add_pairs<const T: usize>(sums: &mut Sums<T>, pairs: &Sums<T>) {
     }
 }
 
-/// Scales and offsets of a block's rows.
+/// Scales and offsets of a tile of rows.
 struct Head {
     scales: [__m256; VECTORS],
     offsets: [__m256; VECTORS],
 }
 
+/// Those of a block's rows.
+///
 /// # Safety
 /// The processor has AVX2 and F16C; a packed block is readable.
 #[inline]
 #[target_feature(enable = "avx2,f16c")]
-unsafe fn head<B: Block32>(block: *const u8) -> Head {
-    // SAFETY: a block begins with its scales; its offsets follow.
-    unsafe {
-        Head {
-            scales: std::array::from_fn(|v| match B::SCALE_BYTES {
-                2 => halves(block.add(16 * v)),
-                _ => powers(block.add(8 * v)),
-            }),
-            offsets: std::array::from_fn(|v| match B::STEP {
-                PackedStep::PlusOffset => halves(block.add(B::SCALE_BYTES * ROWS + 16 * v)),
-                _ => _mm256_setzero_ps(),
-            }),
+unsafe fn heads<B: Block32>(block: *const u8) -> [Head; TILES] {
+    std::array::from_fn(|h| {
+        // The vector of rows v of the tile.
+        let all = |v| VECTORS * h + v;
+        // SAFETY: a block begins with its scales; its offsets follow.
+        unsafe {
+            Head {
+                scales: std::array::from_fn(|v| match B::SCALE_BYTES {
+                    2 => halves(block.add(16 * all(v))),
+                    _ => powers(block.add(8 * all(v))),
+                }),
+                offsets: std::array::from_fn(|v| match B::STEP {
+                    PackedStep::PlusOffset => {
+                        halves(block.add(B::SCALE_BYTES * ROWS + 16 * all(v)))
+                    }
+                    _ => _mm256_setzero_ps(),
+                }),
+            }
         }
-    }
+    })
 }
 
 /// Half of 2^(e - 127) for eight exponents e; the two smallest are denormal.
@@ -381,20 +402,22 @@ unsafe fn step<B: Block32>(
 
 #[target_feature(enable = "avx2,f16c")]
 unsafe fn one<B: Block32>(group: &[u8], act: &[u8], ahead: usize, out: &mut [f32]) {
-    let mut totals = [_mm256_setzero_ps(); VECTORS];
+    let mut totals = [[_mm256_setzero_ps(); VECTORS]; TILES];
     for (block, record) in group.chunks_exact(B::PACKED).zip(act.chunks_exact(RECORD)) {
         let (block, record) = (block.as_ptr(), record.as_ptr());
         prefetch(block, B::PACKED, ahead);
         // SAFETY: a whole block and a whole record.
         unsafe {
-            let [isums] = dot::<B, 1>(&unpack::<B>(block), record, 0);
-            let head = head::<B>(block);
-            for (v, total) in totals.iter_mut().enumerate() {
-                *total = step::<B>(*total, isums[v], &head, v, record);
+            let (codes, heads) = (unpack::<B>(block), heads::<B>(block));
+            for (h, totals) in totals.iter_mut().enumerate() {
+                let [isums] = dot::<B, 1>(&codes[h], record, 0);
+                for (v, total) in totals.iter_mut().enumerate() {
+                    *total = step::<B>(*total, isums[v], &heads[h], v, record);
+                }
             }
         }
     }
-    for (total, out) in totals.iter().zip(out.chunks_exact_mut(8)) {
+    for (total, out) in totals.as_flattened().iter().zip(out.chunks_exact_mut(8)) {
         store(out, *total);
     }
 }
@@ -406,19 +429,53 @@ unsafe fn many<B: Block32>(group: &[u8], acts: &[u8], stride: usize, out: &mut [
     for (b, block) in group.chunks_exact(B::PACKED).enumerate() {
         // SAFETY: a whole block, and block b of all tokens, as `check` saw.
         unsafe {
-            let (codes, head) = (unpack::<B>(block.as_ptr()), head::<B>(block.as_ptr()));
-            by_tokens!(t in tokens, T => {
-                let record = acts.as_ptr().add(RECORD * b + stride * t);
-                let isums = dot::<B, T>(&codes, record, stride);
-                for (i, isums) in isums.iter().enumerate() {
-                    let out = &mut out[ROWS * (t + i)..][..ROWS];
-                    for (v, out) in out.chunks_exact_mut(8).enumerate() {
-                        let total = _mm256_loadu_ps(out.as_ptr());
-                        let record = record.add(stride * i);
-                        store(out, step::<B>(total, isums[v], &head, v, record));
-                    }
+            let (codes, heads) = (unpack::<B>(block.as_ptr()), heads::<B>(block.as_ptr()));
+            let records = acts.as_ptr().add(RECORD * b);
+            if const { matches!(B::STEP, PackedStep::PlusOffset) } {
+                // Scales and offsets of one tile stay in registers, those of two do not.
+                for h in 0..TILES {
+                    by_tokens!(t in tokens, T => {
+                        let out = &mut out[ROWS * t..][..ROWS * T];
+                        add::<B, T>(&codes, &heads, h, records.add(stride * t), stride, out);
+                    });
                 }
-            });
+            } else {
+                by_tokens!(t in tokens, T => for h in 0..TILES {
+                    let out = &mut out[ROWS * t..][..ROWS * T];
+                    add::<B, T>(&codes, &heads, h, records.add(stride * t), stride, out);
+                });
+            }
+        }
+    }
+}
+
+/// The block step of the rows of tile h and of T tokens, whose sums are in `out`.
+///
+/// # Safety
+/// The processor has AVX2; the records are readable.
+#[inline]
+#[target_feature(enable = "avx2")]
+unsafe fn add<B: Block32, const T: usize>(
+    codes: &[Codes; TILES],
+    heads: &[Head; TILES],
+    h: usize,
+    record: *const u8,
+    stride: usize,
+    out: &mut [f32],
+) where
+    Kernel: FourDwords<T>,
+{
+    // SAFETY: the caller's records.
+    let isums = unsafe { dot::<B, T>(&codes[h], record, stride) };
+    for (t, isums) in isums.iter().enumerate() {
+        let out = &mut out[ROWS * t + 8 * VECTORS * h..][..8 * VECTORS];
+        for (v, out) in out.chunks_exact_mut(8).enumerate() {
+            // SAFETY: eight floats; the record of token t.
+            unsafe {
+                let total = _mm256_loadu_ps(out.as_ptr());
+                let record = record.add(stride * t);
+                store(out, step::<B>(total, isums[v], &heads[h], v, record));
+            }
         }
     }
 }

@@ -21,6 +21,8 @@ const ENOUGH_BLOCKS: usize = 132;
 const FEWEST_TILES: usize = 4;
 /// The most slices.
 const MOST_SLICES: usize = 32;
+/// The most rows and columns: kernels count in 32 bits with a sign, rounded up to whole tiles.
+const MOST_ROWS: usize = i32::MAX as usize - 2 * TILE;
 /// The most blocks along y of a grid.
 const MOST_BLOCKS: usize = 65535;
 /// Bytes in which the sums of sixteen tokens meet: four warps along k, rows of 136 numbers.
@@ -60,9 +62,57 @@ pub struct Plan {
 /// Into how many slices the rows of a matrix are cut: as many as keep a GPU busy, and not so many that a slice has
 /// nothing to do. The number of tokens has no say.
 pub fn slices(rows: usize, columns: usize) -> usize {
-    let (tiles, wide) = (rows.div_ceil(TILE), columns.div_ceil(TILE).max(1));
-    let wanted = ENOUGH_BLOCKS.div_ceil(wide);
-    wanted.min(tiles / FEWEST_TILES).clamp(1, MOST_SLICES)
+    slices_of(rows.div_ceil(TILE), columns.div_ceil(TILE), FEWEST_TILES)
+}
+
+/// Slices of `tiles` along k, at least `fewest` in each, where a row of the grid has `wide` blocks.
+fn slices_of(tiles: usize, wide: usize, fewest: usize) -> usize {
+    let wanted = ENOUGH_BLOCKS.div_ceil(wide.max(1));
+    wanted.min(tiles / fewest).clamp(1, MOST_SLICES)
+}
+
+/// Blocks along y of a product, each of `most` tokens.
+///
+/// # Errors
+/// A shape that is empty or larger than a grid.
+fn token_blocks(
+    (rows, columns, tokens): (usize, usize, usize),
+    most: usize,
+) -> Result<usize, PlanError> {
+    if rows == 0 || columns == 0 || tokens == 0 {
+        return Err(PlanError::Empty);
+    }
+    let blocks = tokens.div_ceil(most);
+    if rows > MOST_ROWS || columns > MOST_ROWS || blocks > MOST_BLOCKS {
+        return Err(too_large((rows, columns, tokens)));
+    }
+    Ok(blocks)
+}
+
+fn too_large((rows, columns, tokens): (usize, usize, usize)) -> PlanError {
+    PlanError::TooLarge {
+        rows,
+        columns,
+        tokens,
+    }
+}
+
+/// Bytes of the workspace in which the sums of slices meet, and tickets for `places` of the grid.
+///
+/// # Errors
+/// More bytes than can be counted.
+fn meeting(
+    slices: usize,
+    shape @ (_, columns, tokens): (usize, usize, usize),
+    places: usize,
+) -> Result<(usize, usize), PlanError> {
+    if slices == 1 {
+        return Ok((0, 0));
+    }
+    let bytes = (4 * slices)
+        .checked_mul(tokens)
+        .and_then(|n| n.checked_mul(columns));
+    Ok((bytes.ok_or_else(|| too_large(shape))?, places))
 }
 
 /// The plan of a product of `rows` (along k) x `columns` weights with `tokens` rows of activations.
@@ -72,26 +122,15 @@ pub fn slices(rows: usize, columns: usize) -> usize {
 pub fn product(
     weights: Weights,
     scales: Scales,
-    (rows, columns, tokens): (usize, usize, usize),
+    shape @ (rows, columns, tokens): (usize, usize, usize),
 ) -> Result<Plan, PlanError> {
-    if rows == 0 || columns == 0 || tokens == 0 {
-        return Err(PlanError::Empty);
-    }
-    let too_large = || PlanError::TooLarge {
-        rows,
-        columns,
-        tokens,
-    };
-    // Kernels count in 32 bits with a sign, rounded up to whole tiles.
-    const MOST: usize = i32::MAX as usize - 2 * TILE;
-    let pieces = tokens.div_ceil(MOST_TOKENS);
-    if rows > MOST || columns > MOST || pieces > MOST_BLOCKS {
-        return Err(too_large());
-    }
+    let deep = token_blocks(shape, MOST_TOKENS)?;
     let group = match scales {
         Scales::Columns => 1,
         Scales::Groups(rows @ (32 | 64)) => rows / 32,
-        Scales::Groups(rows) if rows > 0 && rows <= MOST && rows.is_multiple_of(TILE) => rows / 32,
+        Scales::Groups(rows) if rows > 0 && rows <= MOST_ROWS && rows.is_multiple_of(TILE) => {
+            rows / 32
+        }
         Scales::Groups(rows) => return Err(PlanError::Group { rows }),
     };
     let wide = columns.div_ceil(TILE);
@@ -113,21 +152,12 @@ pub fn product(
     // room on every GPU.
     let stage = 16 * THREADS as usize * (loads + sixteens) + scale_bytes;
     let stages = if sixteens == 4 && loads == 2 { 3 } else { 4 };
-    let (workspace, tickets) = match slices {
-        1 => (0, 0),
-        _ => (
-            (4 * slices)
-                .checked_mul(tokens)
-                .and_then(|n| n.checked_mul(columns))
-                .ok_or_else(too_large)?,
-            wide * pieces,
-        ),
-    };
+    let (workspace, tickets) = meeting(slices, shape, wide * deep)?;
     Ok(Plan {
         launch: Launch {
             module: HALF,
             kernel: format!("{name}_{kind}_{}", 16 * sixteens),
-            blocks: [wide as u32, pieces as u32, slices as u32],
+            blocks: [wide as u32, deep as u32, slices as u32],
             threads: THREADS,
             shared: (stage * stages).max(EXCHANGE) as u32,
         },
@@ -145,9 +175,7 @@ const SPARSE_WARPS: usize = 8;
 /// [`slices`] where two of four weights are there. Every warp has a tile of each.
 pub fn sparse_slices(rows: usize, columns: usize) -> usize {
     let [tall, wide, _] = SPARSE_TILE;
-    let (tiles, wide) = (rows.div_ceil(tall), columns.div_ceil(wide).max(1));
-    let wanted = ENOUGH_BLOCKS.div_ceil(wide);
-    wanted.min(tiles / SPARSE_WARPS).clamp(1, MOST_SLICES)
+    slices_of(rows.div_ceil(tall), columns.div_ceil(wide), SPARSE_WARPS)
 }
 
 /// The plan of a product with weights of which two of four along k are there, as [`crate::pack::sparse::pack`] lays them out. Scales are
@@ -157,22 +185,12 @@ pub fn sparse_slices(rows: usize, columns: usize) -> usize {
 /// A shape that is empty, larger than a grid or not whole tiles of 32 rows and 64 columns; groups that are not whole tiles.
 pub fn sparse_product(
     group: usize,
-    (rows, columns, tokens): (usize, usize, usize),
+    shape @ (rows, columns, tokens): (usize, usize, usize),
 ) -> Result<Plan, PlanError> {
     let [tall, wide, most] = SPARSE_TILE;
-    if rows == 0 || columns == 0 || tokens == 0 {
-        return Err(PlanError::Empty);
-    }
-    let too_large = || PlanError::TooLarge {
-        rows,
-        columns,
-        tokens,
-    };
-    const MOST: usize = i32::MAX as usize - 2 * TILE;
-    let pieces = tokens.div_ceil(most);
-    let whole = rows.is_multiple_of(tall) && columns.is_multiple_of(wide);
-    if rows > MOST || columns > MOST || pieces > MOST_BLOCKS || !whole {
-        return Err(too_large());
+    let deep = token_blocks(shape, most)?;
+    if !rows.is_multiple_of(tall) || !columns.is_multiple_of(wide) {
+        return Err(too_large(shape));
     }
     if group == 0 || !group.is_multiple_of(tall) {
         return Err(PlanError::Group { rows: group });
@@ -183,21 +201,12 @@ pub fn sparse_product(
         9..=16 => 16,
         _ => 32,
     };
-    let (workspace, tickets) = match slices {
-        1 => (0, 0),
-        _ => (
-            (4 * slices)
-                .checked_mul(tokens)
-                .and_then(|n| n.checked_mul(columns))
-                .ok_or_else(too_large)?,
-            columns / wide * pieces,
-        ),
-    };
+    let (workspace, tickets) = meeting(slices, shape, columns / wide * deep)?;
     Ok(Plan {
         launch: Launch {
             module: SPARSE,
             kernel: format!("sparse_{eights}"),
-            blocks: [(columns / wide) as u32, pieces as u32, slices as u32],
+            blocks: [(columns / wide) as u32, deep as u32, slices as u32],
             threads: THREADS,
             shared: 0,
         },

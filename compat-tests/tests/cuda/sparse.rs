@@ -2,11 +2,12 @@
 
 use half::f16;
 use trine_compat_tests::inputs::Rng;
-use trine_compat_tests::ptx::{Argument, Device, Fault, Kind, Launch, Module, Schedule};
+use trine_compat_tests::ptx::{Fault, Kind, Module, Schedule};
 use trine_cuda::fast::{self, Plan};
 use trine_cuda::pack::sparse;
 use trine_cuda::ptx::SPARSE;
 
+use super::halves::{launched, scales_and_acts, words};
 use super::mistakes::{shows, with_mistake};
 use super::product::{assert_same, dwords, module};
 
@@ -40,9 +41,7 @@ impl Product {
             }
         }
         let groups = rows.div_ceil(group);
-        let scale = (0..groups * columns).map(|_| f16::from_f32(0.01 * (0.5 + rng.unit())));
-        let scale = scale.collect();
-        let acts = (0..tokens * rows).map(|_| f16::from_f32(rng.normal()));
+        let (scale, acts) = scales_and_acts(&mut rng, groups * columns, tokens * rows);
         Product {
             rows,
             columns,
@@ -50,7 +49,7 @@ impl Product {
             group,
             codes,
             scale,
-            acts: acts.collect(),
+            acts,
         }
     }
 
@@ -117,36 +116,14 @@ impl Product {
     fn run_in(&self, module: &Module, schedule: Schedule) -> Result<Vec<f32>, Fault> {
         let plan = self.plan();
         let packed = sparse::pack(&self.codes, self.rows, self.columns).expect("a layout");
-        let bytes =
-            |halves: &mut dyn Iterator<Item = u16>| halves.flat_map(u16::to_le_bytes).collect();
-        let mut device = Device::new();
-        let tickets = device.variable(vec![0; 4 * plan.tickets]);
-        let out = device.empty(4 * self.columns * self.tokens);
-        let mut arguments = vec![
-            Argument::Buffer(device.constant(dwords(&packed.values))),
-            Argument::Buffer(device.constant(bytes(&mut packed.metadata.iter().copied()))),
-            Argument::Buffer(device.constant(bytes(&mut self.scale.iter().map(|s| s.to_bits())))),
-            Argument::Buffer(device.constant(bytes(&mut self.acts.iter().map(|a| a.to_bits())))),
-            Argument::Buffer(out),
-            Argument::Buffer(device.empty(plan.workspace)),
-            Argument::Buffer(tickets),
+        let inputs = [
+            dwords(&packed.values),
+            words(packed.metadata.iter().copied()),
+            words(self.scale.iter().map(|s| s.to_bits())),
+            words(self.acts.iter().map(|a| a.to_bits())),
         ];
-        let numbers = [self.rows, self.columns, self.tokens, plan.group as usize];
-        arguments.extend(numbers.map(|n| Argument::U32(n as u32)));
-        let launch = Launch {
-            blocks: plan.launch.blocks,
-            threads: [plan.launch.threads, 1, 1],
-            shared: plan.launch.shared,
-            arguments: &arguments,
-            schedule,
-            ..Launch::default()
-        };
-        device.launch(module, &plan.launch.kernel, &launch)?;
-        assert!(
-            device.bytes(tickets).iter().all(|&b| b == 0),
-            "a ticket is left"
-        );
-        Ok(device.floats(out))
+        let shape = (self.rows, self.columns, self.tokens);
+        Ok(launched(module, &plan, inputs, shape, schedule)?.0)
     }
 
     #[track_caller]

@@ -189,34 +189,15 @@ INLINE void product(const uint4 *codes, const uint4 *scales, const uint4 *acts, 
       }
     }
   }
-  if (gridDim.z == 1)
+  if (gridDim.z == 1 || !is_last(tickets, ticket))
     return;
-
-  // All of this block's sums are there before its ticket is taken, for the thread that takes it and then for the device.
-  __syncthreads();
-  u32 *mine = tickets + blockIdx.y * gridDim.x + blockIdx.x;
-  if (threadIdx.x == 0) {
-    fence();
-    ticket = take_ticket(mine);
-    fence();
-  }
-  __syncthreads();
-  if (ticket + 1 < gridDim.z)
-    return;
-  // This block came last: the sums of all are there. The next launch finds the ticket as this one did.
-  if (threadIdx.x == 0)
-    *mine = 0;
 #pragma unroll 1
   for (int row = threadIdx.x / TILE; row < 16 * BLOCKS; row += THREADS / TILE) {
     int token = blockIdx.y * MOST_TOKENS + row;
     if (token >= shape.tokens || out_column >= shape.columns)
       continue;
     const u64 next = (u64)shape.tokens * shape.columns, at = (u64)token * shape.columns + out_column;
-    float sum = workspace[at];
-#pragma unroll 4
-    for (int slice = 1; slice < gridDim.z; ++slice)
-      sum = __fadd_rn(sum, workspace[slice * next + at]);
-    out[at] = finish<GROUPS>(sum, scales, out_column);
+    out[at] = finish<GROUPS>(sum_of_slices(workspace + at, next), scales, out_column);
   }
 }
 

@@ -50,6 +50,35 @@ INLINE u32 take_ticket(u32 *at) {
   return before;
 }
 
+// Whether this block of threads is the last one of the slices (gridDim.z) of its place in the grid: then the sums of all are in the
+// workspace. All threads have to ask, once their own sums are there. `ticket` is in shared memory.
+INLINE bool is_last(u32 *tickets, u32 &ticket) {
+  // The sums are there before the ticket is taken, for the thread that takes it and then for the device.
+  __syncthreads();
+  u32 *mine = tickets + blockIdx.y * gridDim.x + blockIdx.x;
+  if (threadIdx.x == 0) {
+    fence();
+    ticket = take_ticket(mine);
+    fence();
+  }
+  __syncthreads();
+  if (ticket + 1 < gridDim.z)
+    return false;
+  // The next launch finds the ticket as this one did.
+  if (threadIdx.x == 0)
+    *mine = 0;
+  return true;
+}
+
+// The sums of all slices, `next` numbers apart, added in their order.
+INLINE float sum_of_slices(const float *sums, u64 next) {
+  float sum = sums[0];
+#pragma unroll 4
+  for (int slice = 1; slice < gridDim.z; ++slice)
+    sum = __fadd_rn(sum, sums[slice * next]);
+  return sum;
+}
+
 // Two bits, codes 0..3 for -1, 0, 1 and 2, in TriRun's layout of pairs of tiles: one load of a lane is 32 x 64 codes of its warp.
 struct TwoBits {
   static constexpr int LOADS = 1;

@@ -3,14 +3,14 @@
 
 constexpr int THREADS = 256;
 
-// The mean of the squares, which are rounded to single precision and added in double precision in their order, rounded.
+// The sum of `terms` floats term(0), term(1) ..., added in double precision and in their order, divided by n and rounded.
 //
-// No term is negative, so any two orders of a sum of n terms differ by less than n 2^-52 of it. Where the mean is the same float at
-// both ends of that interval, the order does not matter; where it is not, one thread adds in order.
-INLINE float mean_of_squares(Exchange<THREADS> &shared, const float *x, int n) {
+// No term is negative, and they are at most n, so any two orders of their sum differ by less than n 2^-52 of it. Where the mean is the
+// same float at both ends of that interval, the order does not matter; where it is not, one thread adds in order.
+template <class Term> INLINE float mean_of(Exchange<THREADS> &shared, int terms, int n, Term term) {
   double mine = 0.0;
-  for (int i = threadIdx.x; i < n; i += THREADS)
-    mine = __dadd_rn(mine, (double)__fmul_rn(x[i], x[i]));
+  for (int i = threadIdx.x; i < terms; i += THREADS)
+    mine = __dadd_rn(mine, (double)term(i));
   double sum = sum_in_pairs<THREADS>(shared, mine), count = (double)n;
   double error = __dmul_rn(__dmul_rn(sum, count), 0x1p-52);
   float least = (float)__ddiv_rn(__dsub_rn(sum, error), count);
@@ -20,12 +20,17 @@ INLINE float mean_of_squares(Exchange<THREADS> &shared, const float *x, int n) {
   __syncthreads();
   if (threadIdx.x == 0) {
     double in_order = 0.0;
-    for (int i = 0; i < n; ++i)
-      in_order = __dadd_rn(in_order, (double)__fmul_rn(x[i], x[i]));
+    for (int i = 0; i < terms; ++i)
+      in_order = __dadd_rn(in_order, (double)term(i));
     shared.values[0] = (float)__ddiv_rn(in_order, count);
   }
   __syncthreads();
   return shared.values[0];
+}
+
+// The mean of the squares, each rounded to single precision.
+INLINE float mean_of_squares(Exchange<THREADS> &shared, const float *x, int n) {
+  return mean_of(shared, n, n, [=](int i) { return __fmul_rn(x[i], x[i]); });
 }
 
 // out = (x * r) * gain, r = 1 / sqrt(mean of squares + eps): one row of n elements for each block of threads. `parts` rows of
@@ -87,30 +92,13 @@ INLINE float four_squares(const float *x) {
                    __fadd_rn(__fmul_rn(x[2], x[2]), __fmul_rn(x[3], x[3])));
 }
 
-// The mean of the squares of a layer norm: groups of four and then what is left, added in double precision.
+// The mean of the squares of a layer norm: groups of four and then what is left.
 INLINE float variance_of(Exchange<THREADS> &shared, const float *x, int n) {
-  const int groups = n / 4, terms = groups + n % 4;
-  double mine = 0.0;
-  for (int i = threadIdx.x; i < terms; i += THREADS) {
+  const int groups = n / 4;
+  return mean_of(shared, groups + n % 4, n, [=](int i) {
     const float *rest = x + 3 * groups + i;
-    mine = __dadd_rn(mine, (double)(i < groups ? four_squares(x + 4 * i) : __fmul_rn(*rest, *rest)));
-  }
-  const double sum = sum_in_pairs<THREADS>(shared, mine), count = (double)n;
-  const double error = __dmul_rn(__dmul_rn(sum, count), 0x1p-52);
-  const float least = (float)__ddiv_rn(__dsub_rn(sum, error), count);
-  if (least == (float)__ddiv_rn(__dadd_rn(sum, error), count))
-    return least;
-  __syncthreads();
-  if (threadIdx.x == 0) {
-    double in_order = 0.0;
-    for (int i = 0; i < groups; ++i)
-      in_order = __dadd_rn(in_order, (double)four_squares(x + 4 * i));
-    for (int i = 4 * groups; i < n; ++i)
-      in_order = __dadd_rn(in_order, (double)__fmul_rn(x[i], x[i]));
-    shared.values[0] = (float)__ddiv_rn(in_order, count);
-  }
-  __syncthreads();
-  return shared.values[0];
+    return i < groups ? four_squares(x + 4 * i) : __fmul_rn(*rest, *rest);
+  });
 }
 
 // out = ((x - m) * r) * gain, m the mean, r = 1 / sqrt(mean of the squares of x - m + eps); shapes as for rms_norm. `out` may be `x`.

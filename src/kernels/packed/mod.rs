@@ -90,8 +90,8 @@ pub struct Expansion {
     pub to: &'static Layout,
     /// From so many tokens on it pays.
     pub from: usize,
-    /// `expand(group, out)`: one group.
-    pub expand: fn(group: &[u8], out: &mut [u8]),
+    /// `expand(group, ahead, out)`: one group; `ahead` as in [`Multiply`].
+    pub expand: fn(group: &[u8], ahead: usize, out: &mut [u8]),
 }
 
 /// The packed layouts of a weight type that have kernels for an instruction set, the best first.
@@ -137,19 +137,17 @@ pub fn multiply_group(
     ahead: usize,
     mut put: impl FnMut(usize, &[f32]),
 ) {
-    // More tokens keep the processor busy enough with what it has.
-    let ahead = if tokens == 1 { ahead } else { 0 };
     SCRATCH.with_borrow_mut(|Scratch { tile, expanded }| {
-        let (layout, group) = match &layout.expansion {
+        let (layout, group, mut ahead) = match &layout.expansion {
             Some(e) if tokens >= e.from => {
                 let bytes = (e.to.group_bytes)(n);
                 if expanded.len() < bytes {
                     *expanded = AlignedBytes::scratch(bytes);
                 }
-                (e.expand)(group, &mut expanded[..bytes]);
-                (e.to, &expanded[..bytes])
+                (e.expand)(group, ahead, &mut expanded[..bytes]);
+                (e.to, &expanded[..bytes], 0)
             }
-            _ => (layout, group),
+            _ => (layout, group, ahead),
         };
         let act_bytes = (layout.act_bytes)(n);
         let mut first = 0;
@@ -160,6 +158,8 @@ pub fn multiply_group(
                 *tile = Floats::scratch(len);
             }
             let tile = &mut tile[..len];
+            // From the second portion on, the group is in the cache.
+            let ahead = std::mem::take(&mut ahead);
             (layout.multiply)(group, acts, n, tokens, ahead, tile);
             put(first, tile);
             first += tokens;

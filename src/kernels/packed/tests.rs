@@ -58,7 +58,7 @@ fn compare(info: &TypeInfo, w: &[u8], acts: &[u8], n: usize, tokens: usize, what
     let rows = w.len() / w_row;
     let dot = info.dot_ref.expect("a packed type has a dot product");
     for isa in isas() {
-        for p in layouts(info.id, isa) {
+        for p in layouts(info.id, isa).iter().chain(software(info.id, isa)) {
             assert_eq!(Some(p.encoding), info.act.map(Encoding::Type));
             // What is asked for in advance changes nothing.
             let ahead = [0, 64, 8192, 1 << 20][rows % 4];
@@ -102,6 +102,16 @@ fn isas() -> impl Iterator<Item = Isa> {
         skipped("layouts of five codes to a byte", "AVX-512 VBMI");
     }
     testing::isas()
+}
+
+/// Layouts over tiles in memory, in the turn of the portable instruction set.
+fn software(ty: TypeId, isa: Isa) -> &'static [&'static Layout] {
+    #[cfg(target_arch = "x86_64")]
+    if isa == Isa::scalar() {
+        return crate::arch::x86_64::software_layouts(ty);
+    }
+    let _ = (ty, isa);
+    &[]
 }
 
 fn packed_types() -> impl Iterator<Item = (&'static TypeInfo, &'static TypeInfo)> {
@@ -265,7 +275,7 @@ fn whole_row_ternary_layouts_give_the_bits_of_the_row_kernel() {
     for ty in [TypeId::I2_S, TypeId::TL1, TypeId::TL2] {
         let mut random = Random(0x7E57 + u64::from(ty.0));
         for isa in isas() {
-            for p in layouts(ty, isa) {
+            for p in layouts(ty, isa).iter().chain(software(ty, isa)) {
                 let Encoding::Int8(rule) = p.encoding else {
                     panic!("one scale per tensor means int8 tokens");
                 };

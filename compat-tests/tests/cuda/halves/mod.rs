@@ -12,6 +12,56 @@ use trine_cuda::pack::{self, marlin, trirun};
 
 use super::product::{dwords, module};
 
+/// Scales around 1/100 and activations around 1.
+pub(super) fn scales_and_acts(rng: &mut Rng, scales: usize, acts: usize) -> (Vec<f16>, Vec<f16>) {
+    let scale = (0..scales).map(|_| f16::from_f32(0.01 * (0.5 + rng.unit())));
+    let scale = scale.collect();
+    let acts = (0..acts).map(|_| f16::from_f32(rng.normal()));
+    (scale, acts.collect())
+}
+
+/// The bytes of words.
+pub(super) fn words(words: impl Iterator<Item = u16>) -> Vec<u8> {
+    words.flat_map(u16::to_le_bytes).collect()
+}
+
+/// Runs a plan in a module over its inputs, and looks at the tickets afterwards.
+pub(super) fn launched<const N: usize>(
+    module: &Module,
+    plan: &Plan,
+    inputs: [Vec<u8>; N],
+    (rows, columns, tokens): (usize, usize, usize),
+    schedule: Schedule,
+) -> Result<(Vec<f32>, Report), Fault> {
+    let mut device = Device::new();
+    let tickets = device.variable(vec![0; 4 * plan.tickets]);
+    let out = device.empty(4 * columns * tokens);
+    let mut arguments = inputs
+        .map(|bytes| Argument::Buffer(device.constant(bytes)))
+        .to_vec();
+    arguments.extend([
+        Argument::Buffer(out),
+        Argument::Buffer(device.empty(plan.workspace)),
+        Argument::Buffer(tickets),
+    ]);
+    let numbers = [rows, columns, tokens, plan.group as usize];
+    arguments.extend(numbers.map(|n| Argument::U32(n as u32)));
+    let launch = Launch {
+        blocks: plan.launch.blocks,
+        threads: [plan.launch.threads, 1, 1],
+        shared: plan.launch.shared,
+        arguments: &arguments,
+        schedule,
+        ..Launch::default()
+    };
+    let report = device.launch(module, &plan.launch.kernel, &launch)?;
+    assert!(
+        device.bytes(tickets).iter().all(|&b| b == 0),
+        "a ticket is left"
+    );
+    Ok((device.floats(out), report))
+}
+
 /// A product of integers with scales and activations in half precision.
 #[derive(Clone, Debug)]
 pub struct Product {
@@ -46,9 +96,7 @@ impl Product {
             Scales::Groups(of) => rows.div_ceil(of),
         };
         let codes = (0..rows * columns).map(|_| rng.below(most) as u8).collect();
-        let scale = (0..groups * columns).map(|_| f16::from_f32(0.01 * (0.5 + rng.unit())));
-        let scale = scale.collect();
-        let acts = (0..tokens * rows).map(|_| f16::from_f32(rng.normal()));
+        let (scale, acts) = scales_and_acts(&mut rng, groups * columns, tokens * rows);
         Product {
             weights,
             scales,
@@ -57,7 +105,7 @@ impl Product {
             tokens,
             codes,
             scale,
-            acts: acts.collect(),
+            acts,
         }
     }
 
@@ -182,34 +230,18 @@ impl Product {
         };
         let acts: Vec<u16> = self.acts.iter().map(|a| a.to_bits()).collect();
         let acts = pack::fast::activations(&acts, self.tokens, rows).expect("activations");
-        let mut device = Device::new();
-        let bytes = |halves: &[u16]| halves.iter().flat_map(|h| h.to_le_bytes()).collect();
-        let tickets = device.variable(vec![0; 4 * plan.tickets]);
-        let out = device.empty(4 * columns * self.tokens);
-        let mut arguments = vec![
-            Argument::Buffer(device.constant(dwords(&codes.expect("codes")))),
-            Argument::Buffer(device.constant(bytes(&scale))),
-            Argument::Buffer(device.constant(bytes(&acts))),
-            Argument::Buffer(out),
-            Argument::Buffer(device.empty(plan.workspace)),
-            Argument::Buffer(tickets),
+        let inputs = [
+            dwords(&codes.expect("codes")),
+            words(scale.into_iter()),
+            words(acts.into_iter()),
         ];
-        let numbers = [rows, columns, self.tokens, plan.group as usize];
-        arguments.extend(numbers.map(|n| Argument::U32(n as u32)));
-        let launch = Launch {
-            blocks: plan.launch.blocks,
-            threads: [plan.launch.threads, 1, 1],
-            shared: plan.launch.shared,
-            arguments: &arguments,
+        launched(
+            module,
+            &plan,
+            inputs,
+            (rows, columns, self.tokens),
             schedule,
-            ..Launch::default()
-        };
-        let report = device.launch(module, &plan.launch.kernel, &launch)?;
-        assert!(
-            device.bytes(tickets).iter().all(|&b| b == 0),
-            "a ticket is left"
-        );
-        Ok((device.floats(out), report))
+        )
     }
 
     /// Runs the checked-in kernel.

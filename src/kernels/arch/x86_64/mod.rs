@@ -34,6 +34,8 @@ use float::Float;
 use grouped::GroupCodes;
 use lanes::LaneCodes;
 pub(crate) use packed::layouts;
+#[cfg(test)]
+pub(crate) use packed::software_layouts;
 
 /// From this many tokens on, unpacking a panel pays. TQ2_0 unpacks so fast that it may be done per token longer.
 const fn panel_tokens(ty: TypeId) -> usize {

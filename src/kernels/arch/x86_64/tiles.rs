@@ -94,3 +94,269 @@ fn permission() -> bool {
 fn permission() -> bool {
     false
 }
+
+/// Eight tiles and their products of bytes. Tile numbers are below 8, and different within a product.
+///
+/// # Safety
+/// of all functions: what they read and write is there, `rows` of the tile from `stride` to `stride`; a tile that is
+/// read was loaded or cleared before.
+pub trait Tiles: Sized {
+    /// Tiles of which number `t` has `rows[t]` rows of 64 bytes, at most 16.
+    ///
+    /// # Safety
+    /// The process has [`crate::Level::Amx`] where the tiles are the processor's.
+    unsafe fn with_rows(rows: [u8; 8]) -> Self;
+    /// A tile of zeros.
+    unsafe fn clear<const T: usize>(&mut self);
+    /// A tile from memory.
+    unsafe fn load<const T: usize>(&mut self, from: *const u8, stride: usize);
+    /// `C += A B`, bytes of both with a sign.
+    unsafe fn dot_signed<const C: usize, const A: usize, const B: usize>(&mut self);
+    /// `C += A B`, bytes of `A` with a sign and of `B` without.
+    unsafe fn dot_signed_by_unsigned<const C: usize, const A: usize, const B: usize>(&mut self);
+    /// `C += A B`, bytes of `A` without a sign and of `B` with one.
+    #[cfg_attr(not(test), expect(dead_code, reason = "limbs of wide integers"))]
+    unsafe fn dot_unsigned_by_signed<const C: usize, const A: usize, const B: usize>(&mut self);
+    /// `C += A B`, bytes of both without a sign.
+    #[cfg_attr(not(test), expect(dead_code, reason = "limbs of wide integers"))]
+    unsafe fn dot_unsigned<const C: usize, const A: usize, const B: usize>(&mut self);
+    /// A tile of sums to memory, row after row.
+    unsafe fn store<const T: usize>(&self, to: *mut i32);
+}
+
+/// The processor's own tiles, which are given back when this is dropped.
+pub struct Hardware(());
+
+/// What the instruction that sets tiles up reads.
+#[repr(C, align(64))]
+struct Configuration {
+    palette: u8,
+    start_row: u8,
+    reserved: [u8; 14],
+    bytes_per_row: [u16; 16],
+    rows: [u8; 16],
+}
+
+/// Instructions that write tiles. The compiler has no use for tiles of its own, so what a block leaves there is there for
+/// the next one; that it may find all of them changed is said nevertheless.
+macro_rules! tiles {
+    ([$($instruction:tt)*] $($operand:tt)*) => {
+        asm!(
+            $($instruction)*,
+            $($operand)*
+            out("tmm0") _, out("tmm1") _, out("tmm2") _, out("tmm3") _,
+            out("tmm4") _, out("tmm5") _, out("tmm6") _, out("tmm7") _,
+            options(nostack, preserves_flags),
+        )
+    };
+}
+
+macro_rules! product {
+    ($name:ident, $instruction:literal) => {
+        #[inline(always)]
+        unsafe fn $name<const C: usize, const A: usize, const B: usize>(&mut self) {
+            // SAFETY: `with_rows` has set the tiles up; the caller has filled them.
+            unsafe {
+                tiles!([concat!($instruction, " tmm{c}, tmm{a}, tmm{b}")] c = const C, a = const A, b = const B,);
+            }
+        }
+    };
+}
+
+impl Tiles for Hardware {
+    #[inline(always)]
+    unsafe fn with_rows(rows: [u8; 8]) -> Hardware {
+        let mut configuration = Configuration {
+            palette: 1,
+            start_row: 0,
+            reserved: [0; 14],
+            bytes_per_row: [0; 16],
+            rows: [0; 16],
+        };
+        configuration.bytes_per_row[..8].fill(ROW as u16);
+        configuration.rows[..8].copy_from_slice(&rows);
+        // SAFETY: the caller says that the process may use tiles; the configuration is of palette 1, which was found.
+        unsafe { tiles!(["ldtilecfg [{}]"] in(reg) &raw const configuration,) };
+        Hardware(())
+    }
+    #[inline(always)]
+    unsafe fn clear<const T: usize>(&mut self) {
+        // SAFETY: `with_rows` has set the tiles up.
+        unsafe { tiles!(["tilezero tmm{t}"] t = const T,) };
+    }
+    #[inline(always)]
+    unsafe fn load<const T: usize>(&mut self, from: *const u8, stride: usize) {
+        // SAFETY: `with_rows` has set the tiles up; the caller has the rows there.
+        unsafe {
+            tiles!(["tileloadd tmm{t}, [{p} + {s}*1]"] t = const T, p = in(reg) from, s = in(reg) stride,);
+        }
+    }
+    product!(dot_signed, "tdpbssd");
+    product!(dot_signed_by_unsigned, "tdpbsud");
+    product!(dot_unsigned_by_signed, "tdpbusd");
+    product!(dot_unsigned, "tdpbuud");
+    #[inline(always)]
+    unsafe fn store<const T: usize>(&self, to: *mut i32) {
+        // SAFETY: `with_rows` has set the tiles up; the caller has room for the rows.
+        unsafe {
+            asm!("tilestored [{p} + {s}*1], tmm{t}", t = const T, p = in(reg) to, s = in(reg) ROW,
+                options(nostack, preserves_flags));
+        }
+    }
+}
+
+impl Drop for Hardware {
+    #[inline(always)]
+    fn drop(&mut self) {
+        // SAFETY: `with_rows` has made this value, so the instruction is there.
+        unsafe { tiles!(["tilerelease"]) };
+    }
+}
+
+/// Tiles in memory.
+#[cfg(test)]
+pub struct Software {
+    tiles: [[u8; TILE]; 8],
+    rows: [usize; 8],
+}
+
+#[cfg(test)]
+impl Software {
+    fn dot<const C: usize, const A: usize, const B: usize>(
+        &mut self,
+        a: impl Fn(u8) -> i32,
+        b: impl Fn(u8) -> i32,
+    ) {
+        assert!(C != A && C != B && A != B && self.rows[C] == self.rows[A] && self.rows[B] == ROWS);
+        for m in 0..self.rows[C] {
+            for n in 0..ROWS {
+                let at = ROW * m + 4 * n;
+                let mut sum = i32::from_le_bytes(crate::packed::dword(&self.tiles[C], at / 4));
+                for k in 0..ROW {
+                    let (left, right) = (
+                        self.tiles[A][ROW * m + k],
+                        self.tiles[B][ROW * (k / 4) + 4 * n + k % 4],
+                    );
+                    sum = sum.wrapping_add(a(left) * b(right));
+                }
+                self.tiles[C][at..at + 4].copy_from_slice(&sum.to_le_bytes());
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+impl Tiles for Software {
+    unsafe fn with_rows(rows: [u8; 8]) -> Software {
+        assert!(
+            rows.iter()
+                .all(|&rows| (1..=ROWS).contains(&usize::from(rows)))
+        );
+        Software {
+            // What was not loaded must not matter.
+            tiles: [[0xA5; TILE]; 8],
+            rows: rows.map(usize::from),
+        }
+    }
+    unsafe fn clear<const T: usize>(&mut self) {
+        self.tiles[T].fill(0);
+    }
+    unsafe fn load<const T: usize>(&mut self, from: *const u8, stride: usize) {
+        for row in 0..self.rows[T] {
+            // SAFETY: the caller has the rows there.
+            let bytes = unsafe { std::slice::from_raw_parts(from.add(row * stride), ROW) };
+            self.tiles[T][ROW * row..][..ROW].copy_from_slice(bytes);
+        }
+    }
+    unsafe fn dot_signed<const C: usize, const A: usize, const B: usize>(&mut self) {
+        self.dot::<C, A, B>(
+            |a| i32::from(a.cast_signed()),
+            |b| i32::from(b.cast_signed()),
+        );
+    }
+    unsafe fn dot_signed_by_unsigned<const C: usize, const A: usize, const B: usize>(&mut self) {
+        self.dot::<C, A, B>(|a| i32::from(a.cast_signed()), i32::from);
+    }
+    unsafe fn dot_unsigned_by_signed<const C: usize, const A: usize, const B: usize>(&mut self) {
+        self.dot::<C, A, B>(i32::from, |b| i32::from(b.cast_signed()));
+    }
+    unsafe fn dot_unsigned<const C: usize, const A: usize, const B: usize>(&mut self) {
+        self.dot::<C, A, B>(i32::from, i32::from);
+    }
+    unsafe fn store<const T: usize>(&self, to: *mut i32) {
+        for (i, bytes) in self.tiles[T].as_chunks::<4>().0[..16 * self.rows[T]]
+            .iter()
+            .enumerate()
+        {
+            // SAFETY: the caller has room for the rows.
+            unsafe { to.add(i).write(i32::from_le_bytes(*bytes)) };
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{Random, skipped};
+    use crate::{Isa, Level};
+
+    /// One product of each kind, of tiles with `tokens` rows, added to what was there.
+    unsafe fn products<T: Tiles>(tokens: usize, a: &[u8; TILE], b: &[u8; TILE]) -> [[i32; 256]; 4] {
+        let few = tokens as u8;
+        let mut out = [[7; 256]; 4];
+        // SAFETY: the caller says that there are such tiles; tiles and sums have room for 16 rows.
+        unsafe {
+            let mut tiles = T::with_rows([few, 16, few, few, few, few, 16, 16]);
+            tiles.load::<0>(a.as_ptr(), ROW);
+            tiles.load::<1>(b.as_ptr(), ROW);
+            tiles.clear::<2>();
+            tiles.clear::<3>();
+            tiles.clear::<4>();
+            tiles.load::<5>(a.as_ptr(), ROW);
+            tiles.dot_signed::<2, 0, 1>();
+            tiles.dot_signed_by_unsigned::<3, 0, 1>();
+            tiles.dot_unsigned_by_signed::<4, 0, 1>();
+            tiles.dot_unsigned::<5, 0, 1>();
+            tiles.store::<2>(out[0].as_mut_ptr());
+            tiles.store::<3>(out[1].as_mut_ptr());
+            tiles.store::<4>(out[2].as_mut_ptr());
+            tiles.store::<5>(out[3].as_mut_ptr());
+        }
+        out
+    }
+
+    #[test]
+    fn tiles_in_memory_do_what_those_of_the_processor_do() {
+        if Isa::of(Level::Amx).is_none() {
+            return skipped("tiles of the processor", &Level::Amx.missing().join(", "));
+        }
+        let mut random = Random(0x711E5);
+        for tokens in 1..=16 {
+            let a: [u8; TILE] = std::array::from_fn(|_| random.bits() as u8);
+            let b: [u8; TILE] = std::array::from_fn(|_| random.bits() as u8);
+            // SAFETY: the instruction set was found.
+            let (hardware, software) = unsafe {
+                (
+                    products::<Hardware>(tokens, &a, &b),
+                    products::<Software>(tokens, &a, &b),
+                )
+            };
+            assert_eq!(hardware, software, "{tokens} tokens");
+        }
+    }
+
+    #[test]
+    fn tiles_in_memory_multiply_bytes_with_and_without_signs() {
+        let (mut a, mut b) = ([0; TILE], [0; TILE]);
+        // -1 or 255 in row 2, column 9; -2 or 254 in column 5 of the sums
+        a[ROW * 2 + 9] = 0xFF;
+        b[ROW * 2 + 4 * 5 + 1] = 0xFE;
+        // SAFETY: tiles in memory.
+        let sums = unsafe { products::<Software>(3, &a, &b) };
+        assert_eq!([sums[0][37], sums[1][37], sums[2][37]], [2, -254, -510]);
+        assert_eq!(sums[3][37], 255 * 254);
+        assert_eq!(sums[0].iter().filter(|&&sum| sum == 2).count(), 1);
+        // rows that the tile does not have stay as they were
+        assert!(sums[0][48..].iter().all(|&sum| sum == 7));
+    }
+}

@@ -6,6 +6,7 @@
 //! its parts to products of weight and scale.
 
 use std::arch::x86_64::*;
+use std::mem::take;
 
 use trine_formats::types::TypeId;
 use trine_formats::types::{Part, info};
@@ -123,7 +124,7 @@ fn multiply<C: CodesOf16>(
     acts: &[u8],
     n: usize,
     tokens: usize,
-    ahead: usize,
+    mut ahead: usize,
     out: &mut [f32],
 ) {
     check(const { &layout::<C>() }, group, acts, n, tokens, out);
@@ -135,13 +136,14 @@ fn multiply<C: CodesOf16>(
             stride,
         };
         let w = group.as_ptr();
+        let ahead = take(&mut ahead);
         // SAFETY: `layouts` hands the layout out only for an `Isa` with these instructions;
         // `check` has compared all lengths.
         unsafe {
             match (out.len() / ROWS, C::EXPANDED) {
                 (1, _) => one::<C>(w, acts, ahead, out),
                 (tokens, Some((many, product))) if tokens >= many => product(w, acts, out),
-                _ => tile::<C>(w, acts, out),
+                _ => tile::<C>(w, acts, ahead, out),
             }
         }
     }
@@ -241,13 +243,14 @@ unsafe fn one<C: CodesOf16>(w: *const u8, acts: Acts, ahead: usize, out: &mut [f
 }
 
 #[target_feature(enable = "avx512f,avx512bw,avx512vnni")]
-unsafe fn tile<C: CodesOf16>(w: *const u8, acts: Acts, out: &mut [f32]) {
+unsafe fn tile<C: CodesOf16>(w: *const u8, acts: Acts, ahead: usize, out: &mut [f32]) {
     let mut tile = Tile::new();
     let tile = tile.start(out.len() / ROWS);
     for b in 0..acts.blocks {
         // SAFETY: block b is there, of all activations too, as `check` saw.
         unsafe {
             let y = acts.at.add(C::ACT * b);
+            prefetch(w.add(at::<C>(b).1), C::BYTES, ahead);
             let (h, parts) = head::<C>(w, b);
             for (t, token) in tile.iter_mut().enumerate() {
                 let dy = _mm512_castsi512_ps(broadcast(y.add(acts.stride * t + SCALE)));

@@ -18,17 +18,28 @@ mod q3_k;
 mod q4_k;
 mod q6_k;
 mod t2;
+mod t2_tiles;
 mod t5;
+
+macro_rules! list {
+    ($($layout:path),*) => {{
+        static LIST: &[&Layout] = &[$(&$layout),*];
+        LIST
+    }};
+}
 
 /// The layouts of a type that have kernels for an instruction set that the processor has, the best first.
 pub(crate) fn layouts(ty: TypeId, isa: Isa) -> &'static [&'static Layout] {
-    macro_rules! list {
-        ($($layout:path),*) => {{
-            static LIST: &[&Layout] = &[$(&$layout),*];
-            LIST
-        }};
-    }
     let vbmi = isa.has_vbmi();
+    if isa.has(Level::Amx) {
+        match ty {
+            TypeId::TQ1_0 if vbmi => return list![t5::TQ1_0_TILES, t2_tiles::TQ1_0],
+            TypeId::TQ2_0 if vbmi => return list![t5::TQ2_0_TILES, t2_tiles::TQ2_0],
+            TypeId::I2_S if vbmi => return list![t5::I2_S_TILES, t2_tiles::I2_S],
+            TypeId::TL1 | TypeId::TL2 if vbmi => return list![t5::TL_TILES, t2_tiles::TL],
+            _ => {}
+        }
+    }
     match (isa.vectors(), ty) {
         (Level::Avx512, TypeId::Q2_K) => list![q2_k::Q2_K],
         (Level::Avx512, TypeId::Q3_K) => list![q3_k::Q3_K],
@@ -75,6 +86,18 @@ pub(crate) fn layouts(ty: TypeId, isa: Isa) -> &'static [&'static Layout] {
         (Level::Avx2 | Level::Avx512, TypeId::IQ3_XXS) => list![avx2::levels::IQ3_XXS],
         (Level::Avx2 | Level::Avx512, TypeId::IQ3_S) => list![avx2::levels::IQ3_S],
         (Level::Avx2 | Level::Avx512, TypeId::IQ4_XS) => list![avx2::levels::IQ4_XS],
+        _ => list![],
+    }
+}
+
+/// Layouts whose kernels multiply tiles in memory instead of the processor's, for tests on any processor.
+#[cfg(test)]
+pub(crate) fn software_layouts(ty: TypeId) -> &'static [&'static Layout] {
+    match ty {
+        TypeId::TQ1_0 => list![t2_tiles::software::TQ1_0],
+        TypeId::TQ2_0 => list![t2_tiles::software::TQ2_0],
+        TypeId::I2_S => list![t2_tiles::software::I2_S],
+        TypeId::TL1 | TypeId::TL2 => list![t2_tiles::software::TL],
         _ => list![],
     }
 }

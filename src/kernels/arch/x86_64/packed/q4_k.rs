@@ -8,6 +8,7 @@
 //! even sub-block whatever the activations are, the integer of every chain starts at what takes it back.
 
 use std::arch::x86_64::*;
+use std::mem::take;
 
 use trine_formats::types::TypeId;
 use trine_formats::types::{Part, info};
@@ -155,7 +156,7 @@ fn multiply<C: CodesOf32>(
     acts: &[u8],
     n: usize,
     tokens: usize,
-    ahead: usize,
+    mut ahead: usize,
     out: &mut [f32],
 ) {
     check(const { &layout::<C>() }, group, acts, n, tokens, out);
@@ -169,7 +170,7 @@ fn multiply<C: CodesOf32>(
     for (acts, out) in acts.chunks(TILE * act).zip(out.chunks_mut(TILE * ROWS)) {
         // SAFETY: `layouts` hands the layout out only for an `Isa` with these instructions;
         // `check` has compared all lengths.
-        unsafe { tile::<C>(group, acts.as_ptr(), act, out) };
+        unsafe { tile::<C>(group, acts.as_ptr(), act, take(&mut ahead), out) };
     }
 }
 
@@ -287,10 +288,17 @@ unsafe fn one<C: CodesOf32>(group: &[u8], acts: *const u8, ahead: usize, out: &m
 }
 
 #[target_feature(enable = "avx512f,avx512bw,avx512vnni")]
-unsafe fn tile<C: CodesOf32>(group: &[u8], acts: *const u8, act: usize, out: &mut [f32]) {
+unsafe fn tile<C: CodesOf32>(
+    group: &[u8],
+    acts: *const u8,
+    act: usize,
+    ahead: usize,
+    out: &mut [f32],
+) {
     let mut tile = Tile::new();
     let tile = tile.start(out.len() / ROWS);
     for (b, block) in group.chunks_exact(bytes::<C>()).enumerate() {
+        prefetch(block.as_ptr(), bytes::<C>(), ahead);
         // SAFETY: block b of the activations of all tokens is there, as `check` saw.
         unsafe {
             let acts = acts.add(ACT * b);

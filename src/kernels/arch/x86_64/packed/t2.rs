@@ -13,6 +13,7 @@
 )]
 
 use std::arch::x86_64::*;
+use std::mem::take;
 
 use super::{check, dword, prefetch};
 pub(super) use crate::packed::t2::{
@@ -56,20 +57,21 @@ pub(super) fn multiply_tq2_0(
     acts: &[u8],
     n: usize,
     tokens: usize,
-    ahead: usize,
+    mut ahead: usize,
     out: &mut [f32],
 ) {
     check(&TQ2_0, group, acts, n, tokens, out);
     let act = act_bytes_q8_k(n);
     for (acts, out) in acts.chunks(4 * act).zip(out.chunks_mut(4 * ROWS)) {
+        let ahead = take(&mut ahead);
         // SAFETY: `layouts` hands the layout out only for an `Isa` with these instructions;
         // `check` has compared all lengths.
         unsafe {
             match out.len() / ROWS {
                 1 => blocks_once::<1>(group, acts, n, act, ahead, out),
                 2 => blocks_once::<2>(group, acts, n, act, ahead, out),
-                3 => blocks_by_planes::<3>(group, acts, n, act, out),
-                _ => blocks_by_planes::<4>(group, acts, n, act, out),
+                3 => blocks_by_planes::<3>(group, acts, n, act, ahead, out),
+                _ => blocks_by_planes::<4>(group, acts, n, act, ahead, out),
             }
         }
     }
@@ -81,20 +83,21 @@ pub(super) fn multiply_rows<const REVERSED: bool>(
     acts: &[u8],
     n: usize,
     tokens: usize,
-    ahead: usize,
+    mut ahead: usize,
     out: &mut [f32],
 ) {
     check(&TL, group, acts, n, tokens, out);
     let act = (TL.act_bytes)(n);
     for (acts, out) in acts.chunks(4 * act).zip(out.chunks_mut(4 * ROWS)) {
+        let ahead = take(&mut ahead);
         // SAFETY: `layouts` hands the layout out only for an `Isa` with these instructions;
         // `check` has compared all lengths.
         unsafe {
             match out.len() / ROWS {
                 1 => rows_once::<1, REVERSED>(group, acts, act, ahead, out),
                 2 => rows_once::<2, REVERSED>(group, acts, act, ahead, out),
-                3 => rows_by_planes::<3, REVERSED>(group, acts, act, out),
-                _ => rows_by_planes::<4, REVERSED>(group, acts, act, out),
+                3 => rows_by_planes::<3, REVERSED>(group, acts, act, ahead, out),
+                _ => rows_by_planes::<4, REVERSED>(group, acts, act, ahead, out),
             }
         }
     }
@@ -325,6 +328,7 @@ unsafe fn blocks_by_planes<const T: usize>(
     acts: &[u8],
     n: usize,
     act_bytes: usize,
+    ahead: usize,
     out: &mut [f32],
 ) where
     Tile: Plane<T>,
@@ -332,6 +336,7 @@ unsafe fn blocks_by_planes<const T: usize>(
     let acts: [Act; T] = std::array::from_fn(|t| Act::new(&acts[t * act_bytes..][..act_bytes], n));
     let mut sums = [[_mm512_setzero_ps(); 2]; T];
     for (b, block) in group.chunks_exact(BLOCK).enumerate() {
+        prefetch(block.as_ptr(), BLOCK, ahead);
         // SAFETY: block b of the group and of the activations are there, as `check` saw.
         unsafe {
             let (w, q) = (block.as_ptr().add(SCALES), acts[0].q.add(256 * b));
@@ -404,12 +409,14 @@ unsafe fn rows_by_planes<const T: usize, const REVERSED: bool>(
     group: &[u8],
     acts: &[u8],
     act_bytes: usize,
+    ahead: usize,
     out: &mut [f32],
 ) where
     Tile: Plane<T>,
 {
     let mut total = [[_mm512_setzero_si512(); 2]; T];
     for (i, part) in group.chunks(SEGMENT * UNIT_BYTES).enumerate() {
+        prefetch(part.as_ptr(), part.len(), ahead);
         // SAFETY: the units of the part and their activations are there, as `check` saw.
         let acc = unsafe {
             let first = 64 + UNIT * SEGMENT * i;

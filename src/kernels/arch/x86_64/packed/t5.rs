@@ -21,13 +21,14 @@
 
 use std::arch::x86_64::*;
 use std::cell::RefCell;
+use std::mem::take;
 use std::sync::LazyLock;
 
 use trine_formats::types::TypeId;
 use trine_formats::types::info;
 
 use super::t2::{self, Act, Halves, PLANES, ROWS, SCALES, UNIT_BYTES, load};
-use super::{check, dword, prefetch};
+use super::{check, dword, prefetch, t2_tiles};
 use crate::AlignedBytes;
 use crate::packed::{Encoding, Expansion, Layout};
 use crate::ternary::Quantizer;
@@ -57,7 +58,11 @@ const PAIRS: [(u8, u8); 8] = [
     (2, 1),
 ];
 
-const fn with_scales(name: &'static str, pack: fn(&[u8], usize, &mut [u8]) -> bool) -> Layout {
+const fn with_scales(
+    name: &'static str,
+    pack: fn(&[u8], usize, &mut [u8]) -> bool,
+    to: &'static Layout,
+) -> Layout {
     Layout {
         name,
         dense: true,
@@ -71,14 +76,14 @@ const fn with_scales(name: &'static str, pack: fn(&[u8], usize, &mut [u8]) -> bo
         multiply: multiply_blocks,
         tile: FROM,
         expansion: Some(Expansion {
-            to: &t2::TQ2_0,
+            to,
             from: FROM,
             expand: expand_blocks,
         }),
     }
 }
 
-const fn whole_row(quantizer: Quantizer, acts: &'static str) -> Layout {
+const fn whole_row(quantizer: Quantizer, acts: &'static str, to: &'static Layout) -> Layout {
     Layout {
         name: "5 trits x32",
         dense: true,
@@ -92,17 +97,28 @@ const fn whole_row(quantizer: Quantizer, acts: &'static str) -> Layout {
         multiply: multiply_rows,
         tile: FROM,
         expansion: Some(Expansion {
-            to: &t2::ROWS_X256,
+            to,
             from: FROM,
             expand: expand_rows,
         }),
     }
 }
 
-pub(super) static TQ1_0: Layout = with_scales("5 trits x32", pack_tq1_0);
-pub(super) static TQ2_0: Layout = with_scales("5 trits x32", pack_tq2_0);
-pub(super) static I2_S: Layout = whole_row(Quantizer::Floored, "int8 x256, floored");
-pub(super) static TL: Layout = whole_row(Quantizer::Exact, "int8 x256");
+pub(super) static TQ1_0: Layout = with_scales("5 trits x32", pack_tq1_0, &t2::TQ2_0);
+pub(super) static TQ2_0: Layout = with_scales("5 trits x32", pack_tq2_0, &t2::TQ2_0);
+pub(super) static I2_S: Layout =
+    whole_row(Quantizer::Floored, "int8 x256, floored", &t2::ROWS_X256);
+pub(super) static TL: Layout = whole_row(Quantizer::Exact, "int8 x256", &t2::ROWS_X256);
+
+/// The same for processors with tiles.
+pub(super) static TQ1_0_TILES: Layout = with_scales("5 trits x32", pack_tq1_0, &t2_tiles::TQ2_0);
+pub(super) static TQ2_0_TILES: Layout = with_scales("5 trits x32", pack_tq2_0, &t2_tiles::TQ2_0);
+pub(super) static I2_S_TILES: Layout = whole_row(
+    Quantizer::Floored,
+    "int8 x256, floored",
+    &t2_tiles::ROWS_X256,
+);
+pub(super) static TL_TILES: Layout = whole_row(Quantizer::Exact, "int8 x256", &t2_tiles::ROWS_X256);
 
 fn pair(first: u8, second: u8) -> Option<u8> {
     let j = PAIRS.iter().position(|&p| p == (first, second))?;
@@ -415,11 +431,12 @@ unsafe fn expand(lookup: Lookup, from: &[u8], to: &mut [u8]) {
 }
 
 /// A group with scales in the 2-bit layout.
-fn expand_blocks(group: &[u8], two_bit: &mut [u8]) {
+fn expand_blocks(group: &[u8], ahead: usize, two_bit: &mut [u8]) {
     for (from, to) in group
         .chunks_exact(BLOCK)
         .zip(two_bit.chunks_exact_mut(t2::BLOCK))
     {
+        prefetch(from.as_ptr(), BLOCK, ahead);
         to[..SCALES].copy_from_slice(&from[..SCALES]);
         // SAFETY: `layouts` hands the layout out only for an `Isa` with these instructions.
         unsafe { expand(Lookup::new(), &from[SCALES..], &mut to[SCALES..]) }
@@ -427,11 +444,12 @@ fn expand_blocks(group: &[u8], two_bit: &mut [u8]) {
 }
 
 /// A group without scales in the 2-bit layout.
-fn expand_rows(group: &[u8], two_bit: &mut [u8]) {
+fn expand_rows(group: &[u8], ahead: usize, two_bit: &mut [u8]) {
     for (from, to) in group
         .chunks_exact(DIGITS)
         .zip(two_bit.chunks_exact_mut(2 * UNIT_BYTES))
     {
+        prefetch(from.as_ptr(), DIGITS, ahead);
         // SAFETY: `layouts` hands the layout out only for an `Isa` with these instructions.
         unsafe { expand(Lookup::new(), from, to) }
     }
@@ -442,7 +460,7 @@ fn multiply_blocks(
     acts: &[u8],
     n: usize,
     tokens: usize,
-    ahead: usize,
+    mut ahead: usize,
     out: &mut [f32],
 ) {
     check(&TQ1_0, group, acts, n, tokens, out);
@@ -450,7 +468,7 @@ fn multiply_blocks(
     for (act, out) in acts.chunks(act).zip(out.chunks_mut(ROWS)) {
         // SAFETY: `layouts` hands the layout out only for an `Isa` with these instructions;
         // `check` has compared all lengths.
-        unsafe { blocks_once(group, act, n, ahead, out) }
+        unsafe { blocks_once(group, act, n, take(&mut ahead), out) }
     }
 }
 
@@ -459,14 +477,14 @@ fn multiply_rows(
     acts: &[u8],
     n: usize,
     tokens: usize,
-    ahead: usize,
+    mut ahead: usize,
     out: &mut [f32],
 ) {
     check(&TL, group, acts, n, tokens, out);
     for (act, out) in acts.chunks((TL.act_bytes)(n)).zip(out.chunks_mut(ROWS)) {
         // SAFETY: `layouts` hands the layout out only for an `Isa` with these instructions;
         // `check` has compared all lengths.
-        unsafe { row_once(group, act, ahead, out) }
+        unsafe { row_once(group, act, take(&mut ahead), out) }
     }
 }
 

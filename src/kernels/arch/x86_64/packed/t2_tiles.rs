@@ -1,0 +1,642 @@
+//! 2-bit ternary codes, 32 rows interleaved, for AMX: the bytes of [`crate::packed::t2`], expanded to a byte per weight.
+//!
+//! A line of 64 packed bytes is dword c of 16 rows; one of its planes, a byte per weight, is a line of a tile of weights.
+//! Activations are tiles of 16 tokens and 64 columns as they lie in memory, and the sums of 16 tokens and 16 rows
+//! come out. Two by two such tiles share their loads.
+//!
+//! Types with scales go through the blocks one by one, all tokens over each: 8 KB of expanded weights stay in the first-level
+//! cache. While the tiles of one step are multiplied, the float chains of the step before advance and a part of the next block
+//! is expanded, all of which the processor does beside the products. Types without scales are expanded row by row, and their
+//! sums stay in the tiles from end to end.
+
+use std::arch::x86_64::*;
+
+use super::t2::{self, Act, BLOCK, ROWS, SCALES, UNIT, UNIT_BYTES};
+use super::{check, prefetch};
+use crate::AlignedBytes;
+#[cfg(test)]
+use crate::arch::x86_64::tiles::Software;
+use crate::arch::x86_64::tiles::{self, Hardware, Tiles};
+use crate::packed::Layout;
+#[cfg(test)]
+use crate::packed::dword;
+
+/// Tokens from which on tiles are faster than [`t2`]'s vectors: a product of tiles takes as long for one token as for 16.
+const FROM: usize = 6;
+/// Tokens of a call: those whose sums stay in the first-level cache.
+const TILE: usize = 256;
+/// Columns of a tile, and tiles of a block.
+const STEP: usize = tiles::ROW;
+const STEPS: usize = 256 / STEP;
+/// Bytes of 16 rows of an expanded block.
+const HALF: usize = 16 * 256;
+
+pub(super) static TQ2_0: Layout = t2::with_scales(t2::pack_tq2_0, multiply_blocks, TILE);
+/// TQ1_0 as codes of two bits.
+pub(super) static TQ1_0: Layout = t2::with_scales(t2::pack_tq1_0, multiply_blocks, TILE);
+pub(super) static I2_S: Layout = t2::i2_s(multiply_rows, TILE);
+pub(super) static TL: Layout = t2::tl(multiply_rows, TILE);
+/// What the base-3 layout of a type with one scale expands to.
+pub(super) static ROWS_X256: Layout = Layout {
+    multiply: |group, acts, n, tokens, ahead, out| match tokens {
+        ..FROM => (t2::ROWS_X256.multiply)(group, acts, n, tokens, ahead, out),
+        // SAFETY: `layouts` hands the layout out only for an `Isa` with tiles; `check` compares all lengths.
+        _ => unsafe {
+            check(&t2::ROWS_X256, group, acts, n, tokens, out);
+            rows_hardware::<false>(group, acts, n.next_multiple_of(256), tokens, ahead, out);
+        },
+    },
+    tile: TILE,
+    expansion: None,
+    ..t2::ROWS_X256
+};
+
+fn multiply_blocks(
+    group: &[u8],
+    acts: &[u8],
+    n: usize,
+    tokens: usize,
+    ahead: usize,
+    out: &mut [f32],
+) {
+    if tokens < FROM {
+        return t2::multiply_tq2_0(group, acts, n, tokens, ahead, out);
+    }
+    check(&TQ2_0, group, acts, n, tokens, out);
+    // SAFETY: `layouts` hands the layout out only for an `Isa` with tiles; `check` has compared all lengths.
+    unsafe { blocks_hardware(group, acts, n, tokens, ahead, out) }
+}
+
+fn multiply_rows(
+    group: &[u8],
+    acts: &[u8],
+    n: usize,
+    tokens: usize,
+    ahead: usize,
+    out: &mut [f32],
+) {
+    if tokens < FROM {
+        return t2::multiply_rows::<true>(group, acts, n, tokens, ahead, out);
+    }
+    check(&TL, group, acts, n, tokens, out);
+    // SAFETY: `layouts` hands the layout out only for an `Isa` with tiles; `check` has compared all lengths.
+    unsafe { rows_hardware::<true>(group, acts, n.next_multiple_of(UNIT), tokens, ahead, out) }
+}
+
+/// # Safety
+/// [`crate::Level::Amx`]; lengths as [`check`] has them.
+#[target_feature(enable = "avx512f,avx512bw")]
+unsafe fn blocks_hardware(
+    group: &[u8],
+    acts: &[u8],
+    n: usize,
+    tokens: usize,
+    ahead: usize,
+    out: &mut [f32],
+) {
+    // SAFETY: the caller has seen to it.
+    unsafe { blocks::<Hardware>(group, acts, n, tokens, ahead, out) }
+}
+
+/// # Safety
+/// [`crate::Level::Amx`]; `n` activations in each of the rows, and as many codes.
+#[target_feature(enable = "avx512f,avx512bw")]
+unsafe fn rows_hardware<const REVERSED: bool>(
+    group: &[u8],
+    acts: &[u8],
+    n: usize,
+    tokens: usize,
+    ahead: usize,
+    out: &mut [f32],
+) {
+    // SAFETY: the caller has seen to it.
+    unsafe { rows::<Hardware, REVERSED>(group, acts, n, tokens, ahead, out) }
+}
+
+/// Tiles, and what is done to their bytes and sums by vectors of 16 rows.
+trait Machine: Tiles {
+    /// Scales of 16 rows.
+    type Scales: Copy;
+
+    /// 16 half floats.
+    unsafe fn scales(from: *const u8) -> Self::Scales;
+    /// The codes of 8 chunks of 16 rows, each 128 bytes after the one before, as lines of a tile: plane s of chunk c is
+    /// line 8 s + c, or from the last plane to the first. `LOWER`: weights, which are codes less 1, instead of codes.
+    unsafe fn expand<const LOWER: bool, const REVERSED: bool>(from: *const u8, to: *mut u8);
+    /// `sums[t] + isums[t] * (dy[t] * scales)` for `tokens` tokens, every operation rounded by itself; sums are `ROWS`
+    /// apart, the scales of tokens `stride` floats.
+    unsafe fn settle(
+        isums: *const i32,
+        scales: Self::Scales,
+        dy: *const f32,
+        stride: usize,
+        tokens: usize,
+        sums: *mut f32,
+    );
+    /// `((f32) isums - (f32) S) / a` of one token, the head of whose activations is at `act`.
+    unsafe fn finish(isums: *const i32, act: *const u8, out: *mut f32);
+}
+
+impl Machine for Hardware {
+    type Scales = __m512;
+
+    #[inline]
+    #[target_feature(enable = "avx512f")]
+    unsafe fn scales(from: *const u8) -> __m512 {
+        // SAFETY: the caller points at 16 half floats.
+        _mm512_cvtph_ps(unsafe { _mm256_loadu_si256(from.cast()) })
+    }
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512bw")]
+    unsafe fn expand<const LOWER: bool, const REVERSED: bool>(from: *const u8, to: *mut u8) {
+        // By the low and by the high two bits of a nibble.
+        let weight = |code: i32| if LOWER { code - 1 } else { code };
+        let word =
+            |codes: [i32; 4]| i32::from_le_bytes(codes.map(|code| weight(code).to_le_bytes()[0]));
+        let low = _mm512_set1_epi32(word([0, 1, 2, 3]));
+        let high = _mm512_broadcast_i32x4(_mm_setr_epi32(
+            word([0; 4]),
+            word([1; 4]),
+            word([2; 4]),
+            word([3; 4]),
+        ));
+        let nibble = _mm512_set1_epi8(15);
+        for c in 0..8 {
+            // SAFETY: eight chunks, and 32 lines.
+            unsafe {
+                let codes = t2::load(from.add(128 * c));
+                let first = _mm512_and_si512(codes, nibble);
+                let second = _mm512_and_si512(_mm512_srli_epi16::<4>(codes), nibble);
+                let planes = [
+                    _mm512_shuffle_epi8(low, first),
+                    _mm512_shuffle_epi8(high, first),
+                    _mm512_shuffle_epi8(low, second),
+                    _mm512_shuffle_epi8(high, second),
+                ];
+                for (s, plane) in planes.into_iter().enumerate() {
+                    let line = 8 * if REVERSED { 3 - s } else { s } + c;
+                    _mm512_store_si512(to.add(64 * line).cast(), plane);
+                }
+            }
+        }
+    }
+    #[inline]
+    #[target_feature(enable = "avx512f")]
+    unsafe fn settle(
+        isums: *const i32,
+        scales: __m512,
+        dy: *const f32,
+        stride: usize,
+        tokens: usize,
+        sums: *mut f32,
+    ) {
+        let step = |t: usize| {
+            // SAFETY: the caller has so many sums and scales of tokens.
+            unsafe {
+                let isum = _mm512_cvtepi32_ps(_mm512_load_si512(isums.add(16 * t).cast()));
+                let dy = _mm512_set1_ps(dy.add(t * stride).read_unaligned());
+                let term = _mm512_mul_ps(isum, _mm512_mul_ps(dy, scales));
+                let sum = sums.add(t * ROWS);
+                _mm512_storeu_ps(sum, _mm512_add_ps(_mm512_loadu_ps(sum), term));
+            }
+        };
+        match tokens {
+            16 => (0..16).for_each(step),
+            _ => (0..tokens).for_each(step),
+        }
+    }
+    #[inline]
+    #[target_feature(enable = "avx512f")]
+    unsafe fn finish(isums: *const i32, act: *const u8, out: *mut f32) {
+        // SAFETY: 16 sums, and the head of a row of activations.
+        unsafe {
+            let head = std::slice::from_raw_parts(act, 8);
+            let out_of = t2::row_step(_mm512_load_si512(isums.cast()), head);
+            _mm512_storeu_ps(out, out_of);
+        }
+    }
+}
+
+#[cfg(test)]
+impl Machine for Software {
+    type Scales = [f32; 16];
+
+    unsafe fn scales(from: *const u8) -> [f32; 16] {
+        // SAFETY: the caller points at 16 half floats.
+        let halves = unsafe { from.cast::<[[u8; 2]; 16]>().read() };
+        halves.map(|half| trine_formats::types::num::f16_to_f32(u16::from_le_bytes(half)))
+    }
+    unsafe fn expand<const LOWER: bool, const REVERSED: bool>(from: *const u8, to: *mut u8) {
+        for c in 0..8 {
+            // SAFETY: eight chunks.
+            let codes = unsafe { from.add(128 * c).cast::<[u8; 64]>().read() };
+            for s in 0..4 {
+                let line = 8 * if REVERSED { 3 - s } else { s } + c;
+                let weights = codes.map(|code| (code >> (2 * s) & 3).wrapping_sub(u8::from(LOWER)));
+                // SAFETY: 32 lines.
+                unsafe { to.add(64 * line).cast::<[u8; 64]>().write(weights) };
+            }
+        }
+    }
+    unsafe fn settle(
+        isums: *const i32,
+        scales: [f32; 16],
+        dy: *const f32,
+        stride: usize,
+        tokens: usize,
+        sums: *mut f32,
+    ) {
+        for t in 0..tokens {
+            for (row, scale) in scales.into_iter().enumerate() {
+                // SAFETY: the caller has so many sums and scales of tokens.
+                unsafe {
+                    let isum = isums.add(16 * t + row).read() as f32;
+                    *sums.add(t * ROWS + row) +=
+                        isum * (dy.add(t * stride).read_unaligned() * scale);
+                }
+            }
+        }
+    }
+    unsafe fn finish(isums: *const i32, act: *const u8, out: *mut f32) {
+        // SAFETY: 16 sums, and the head of a row of activations.
+        unsafe {
+            let head = std::slice::from_raw_parts(act, 8);
+            let (a, sum) = (
+                f32::from_le_bytes(dword(head, 0)),
+                i32::from_le_bytes(dword(head, 1)),
+            );
+            for row in 0..16 {
+                *out.add(row) = (*isums.add(row) as f32 - sum as f32) / a;
+            }
+        }
+    }
+}
+
+/// Tiles of tokens: 16 each, of which the last two overlap where the tokens are no whole tiles; fewer than 16 are one
+/// tile of as many rows.
+#[derive(Clone, Copy)]
+struct Tokens {
+    count: usize,
+    /// Rows of a tile.
+    rows: usize,
+    /// Number of tiles.
+    tiles: usize,
+}
+
+impl Tokens {
+    fn new(count: usize) -> Tokens {
+        Tokens {
+            count,
+            rows: count.min(tiles::ROWS),
+            tiles: count.div_ceil(tiles::ROWS),
+        }
+    }
+
+    /// First token of a tile.
+    #[inline(always)]
+    fn start(self, tile: usize) -> usize {
+        (tile * tiles::ROWS).min(self.count - self.rows)
+    }
+
+    /// Rows of the eight tiles: two of tokens, two of weights, four of sums.
+    fn shapes(self) -> [u8; 8] {
+        let rows = self.rows as u8;
+        [rows, rows, 16, 16, rows, rows, rows, rows]
+    }
+}
+
+/// Expanded weights of the block in work and of the next, and integer sums of the step in work and of the last.
+#[repr(C, align(64))]
+struct Scratch {
+    weights: [[[u8; HALF]; 2]; 2],
+    isums: [[[i32; 256]; 4]; 2],
+}
+
+/// Multiplies `PAIR` or one tile of tokens with two of weights, 64 columns.
+#[inline(always)]
+unsafe fn columns<M: Machine, const LOWER: bool, const PAIR: bool>(
+    m: &mut M,
+    q: [*const u8; 2],
+    stride: usize,
+    weights: [*const u8; 2],
+) {
+    macro_rules! dot {
+        ($c:literal, $a:literal, $b:literal) => {
+            if LOWER {
+                m.dot_signed::<$c, $a, $b>();
+            } else {
+                m.dot_signed_by_unsigned::<$c, $a, $b>();
+            }
+        };
+    }
+    // SAFETY: the caller has the tokens' rows and two tiles of weights; sums are cleared before the first columns.
+    unsafe {
+        m.load::<0>(q[0], stride);
+        m.load::<2>(weights[0], STEP);
+        dot!(4, 0, 2);
+        m.load::<3>(weights[1], STEP);
+        dot!(5, 0, 3);
+        if PAIR {
+            m.load::<1>(q[1], stride);
+            dot!(6, 1, 2);
+            dot!(7, 1, 3);
+        }
+    }
+}
+
+#[inline(always)]
+unsafe fn clear<M: Tiles, const PAIR: bool>(m: &mut M) {
+    // SAFETY: the caller has set the tiles up.
+    unsafe {
+        m.clear::<4>();
+        m.clear::<5>();
+        if PAIR {
+            m.clear::<6>();
+            m.clear::<7>();
+        }
+    }
+}
+
+#[inline(always)]
+unsafe fn put_down<M: Tiles, const PAIR: bool>(m: &M, isums: *mut [i32; 256]) {
+    // SAFETY: the caller has set the tiles up and has room for four.
+    unsafe {
+        m.store::<4>(isums.cast());
+        m.store::<5>(isums.add(1).cast());
+        if PAIR {
+            m.store::<6>(isums.add(2).cast());
+            m.store::<7>(isums.add(3).cast());
+        }
+    }
+}
+
+/// A step whose integer sums are known and whose float chains have not advanced yet.
+#[derive(Clone, Copy)]
+struct Pending<S> {
+    isums: *const [i32; 256],
+    scales: [S; 2],
+    /// The first of one or two tiles of tokens.
+    tile: usize,
+    pair: bool,
+    block: usize,
+}
+
+/// Products of types with scales.
+struct Blocks<'a> {
+    acts: &'a [u8],
+    act_bytes: usize,
+    n: usize,
+    tokens: Tokens,
+    out: *mut f32,
+    /// Sums of the last tile, where it overlaps the one before: they would be added to twice.
+    last: *mut f32,
+}
+
+impl Blocks<'_> {
+    /// The float chains of tile `part / 2` of a pending step, rows `16 (part % 2)` on.
+    #[inline(always)]
+    unsafe fn settle<M: Machine>(&self, pending: &Pending<M::Scales>, part: usize) {
+        if part >= 2 && !pending.pair {
+            return;
+        }
+        let (tile, half) = (pending.tile + part / 2, part % 2);
+        let first = self.tokens.start(tile);
+        // SAFETY: sums of every token of the tile, and the scales of its blocks, are there.
+        unsafe {
+            let sums = match first == tile * tiles::ROWS {
+                true => self.out.add(first * ROWS),
+                false => self.last,
+            };
+            let dy = Act::new(
+                &self.acts[first * self.act_bytes..][..self.act_bytes],
+                self.n,
+            )
+            .scales
+            .add(pending.block);
+            M::settle(
+                pending.isums.add(part).cast(),
+                pending.scales[half],
+                dy,
+                self.act_bytes / 4,
+                self.tokens.rows,
+                sums.add(16 * half),
+            );
+        }
+    }
+
+    /// One step: a pair of tiles of tokens, or one, with one block.
+    #[inline(always)]
+    #[allow(clippy::too_many_arguments, reason = "what a step is made of")]
+    unsafe fn step<M: Machine, const PAIR: bool>(
+        &self,
+        m: &mut M,
+        tile: usize,
+        block: usize,
+        weights: *const [u8; HALF],
+        isums: *mut [i32; 256],
+        pending: Option<&Pending<M::Scales>>,
+        next: Option<(*const u8, *mut [u8; HALF])>,
+    ) {
+        let q = |tile: usize| {
+            let first = self.tokens.start(tile) * self.act_bytes;
+            self.acts[first..].as_ptr().wrapping_add(256 * block)
+        };
+        let q = [q(tile), if PAIR { q(tile + 1) } else { q(tile) }];
+        // SAFETY: the block has its codes and activations, the buffers their sizes.
+        unsafe {
+            clear::<M, PAIR>(m);
+            for step in 0..STEPS {
+                let q = q.map(|q| q.add(STEP * step));
+                let weights =
+                    [weights, weights.add(1)].map(|half| half.cast::<u8>().add(tiles::TILE * step));
+                columns::<M, true, PAIR>(m, q, self.act_bytes, weights);
+                if let Some(pending) = pending {
+                    self.settle::<M>(pending, step);
+                }
+                if let Some((block, to)) = next {
+                    expand_part::<M>(block, to, step);
+                }
+            }
+            put_down::<M, PAIR>(m, isums);
+        }
+    }
+}
+
+/// A quarter of a block: a unit of half of the rows.
+#[inline(always)]
+unsafe fn expand_part<M: Machine>(block: *const u8, to: *mut [u8; HALF], part: usize) {
+    let (half, unit) = (part / 2, part % 2);
+    // SAFETY: the block has two units of 16 lines, each half of the result 64 lines.
+    unsafe {
+        let from = block.add(SCALES + unit * UNIT_BYTES + 64 * half);
+        M::expand::<true, false>(from, to.add(half).cast::<u8>().add(unit * HALF / 2));
+    }
+}
+
+#[inline(always)]
+unsafe fn blocks<M: Machine>(
+    group: &[u8],
+    acts: &[u8],
+    n: usize,
+    tokens: usize,
+    ahead: usize,
+    out: &mut [f32],
+) {
+    let tokens = Tokens::new(tokens);
+    let mut scratch = std::mem::MaybeUninit::<Scratch>::uninit();
+    let mut last = [0f32; tiles::ROWS * ROWS];
+    out.fill(0.0);
+    let product = Blocks {
+        acts,
+        act_bytes: t2::act_bytes_q8_k(n),
+        n,
+        tokens,
+        out: out.as_mut_ptr(),
+        last: last.as_mut_ptr(),
+    };
+    let count = group.len() / BLOCK;
+    let mut pending: Option<Pending<M::Scales>> = None;
+    // SAFETY: the caller has the tiles and says that all lengths fit; scratch memory is written before it is read.
+    unsafe {
+        let (weights, isums) = {
+            let scratch = scratch.as_mut_ptr();
+            (
+                (&raw mut (*scratch).weights).cast::<[[u8; HALF]; 2]>(),
+                (&raw mut (*scratch).isums).cast::<[[i32; 256]; 4]>(),
+            )
+        };
+        let mut m = M::with_rows(tokens.shapes());
+        for part in 0..STEPS.min(4 * count) {
+            expand_part::<M>(group.as_ptr(), weights.cast(), part);
+        }
+        let mut turn = 0;
+        for b in 0..count {
+            let block = group.as_ptr().add(b * BLOCK);
+            prefetch(block, BLOCK, ahead);
+            let scales = [M::scales(block), M::scales(block.add(SCALES / 2))];
+            let here = weights.add(b % 2).cast::<[u8; HALF]>();
+            let mut next =
+                (b + 1 < count).then(|| (block.add(BLOCK), weights.add((b + 1) % 2).cast()));
+            for tile in (0..tokens.tiles).step_by(2) {
+                let pair = tile + 1 < tokens.tiles;
+                let isums = isums.add(turn % 2).cast::<[i32; 256]>();
+                let (before, after) = (pending.as_ref(), next.take());
+                if pair {
+                    product.step::<M, true>(&mut m, tile, b, here, isums, before, after);
+                } else {
+                    product.step::<M, false>(&mut m, tile, b, here, isums, before, after);
+                }
+                pending = Some(Pending {
+                    isums,
+                    scales,
+                    tile,
+                    pair,
+                    block: b,
+                });
+                turn += 1;
+            }
+        }
+        for part in 0..4 {
+            if let Some(pending) = &pending {
+                product.settle::<M>(pending, part);
+            }
+        }
+    }
+    let first = tokens.start(tokens.tiles - 1);
+    if first != (tokens.tiles - 1) * tiles::ROWS {
+        out[first * ROWS..].copy_from_slice(&last);
+    }
+}
+
+#[inline(always)]
+unsafe fn rows<M: Machine, const REVERSED: bool>(
+    group: &[u8],
+    acts: &[u8],
+    n: usize,
+    tokens: usize,
+    ahead: usize,
+    out: &mut [f32],
+) {
+    let tokens = Tokens::new(tokens);
+    let stride = acts.len() / tokens.count;
+    let mut weights = AlignedBytes::scratch(ROWS * n);
+    let mut isums = std::mem::MaybeUninit::<Scratch>::uninit();
+    // SAFETY: the caller has the tiles and says that all lengths fit; scratch memory is written before it is read.
+    unsafe {
+        let isums = (&raw mut (*isums.as_mut_ptr()).isums).cast::<[i32; 256]>();
+        let halves = [weights.as_mut_ptr(), weights.as_mut_ptr().add(16 * n)];
+        for unit in 0..n / UNIT {
+            prefetch(group.as_ptr().add(unit * UNIT_BYTES), UNIT_BYTES, ahead);
+            for (half, to) in halves.into_iter().enumerate() {
+                let from = group.as_ptr().add(unit * UNIT_BYTES + 64 * half);
+                M::expand::<false, REVERSED>(from, to.add(16 * UNIT * unit));
+            }
+        }
+        let halves = halves.map(|half| half.cast_const());
+        let mut m = M::with_rows(tokens.shapes());
+        for tile in (0..tokens.tiles).step_by(2) {
+            let pair = tile + 1 < tokens.tiles;
+            let act = |tile: usize| acts[tokens.start(tile) * stride..].as_ptr();
+            let heads = [act(tile), act(tile + usize::from(pair))];
+            let at = |step: usize| {
+                (
+                    heads.map(|head| head.add(64 + STEP * step)),
+                    halves.map(|half| half.add(tiles::TILE * step)),
+                )
+            };
+            if pair {
+                clear::<M, true>(&mut m);
+                for step in 0..n / STEP {
+                    let (q, weights) = at(step);
+                    columns::<M, false, true>(&mut m, q, stride, weights);
+                }
+                put_down::<M, true>(&m, isums);
+            } else {
+                clear::<M, false>(&mut m);
+                for step in 0..n / STEP {
+                    let (q, weights) = at(step);
+                    columns::<M, false, false>(&mut m, q, stride, weights);
+                }
+                put_down::<M, false>(&m, isums);
+            }
+            for part in 0..if pair { 4 } else { 2 } {
+                let first = tokens.start(tile + part / 2);
+                for t in 0..tokens.rows {
+                    let to = out.as_mut_ptr().add((first + t) * ROWS + 16 * (part % 2));
+                    let isums = isums.add(part).cast::<i32>().add(16 * t);
+                    M::finish(isums, heads[part / 2].add(t * stride), to);
+                }
+            }
+        }
+    }
+}
+
+/// The same with tiles in memory and vectors in portable Rust, on any processor.
+#[cfg(test)]
+pub(super) mod software {
+    use super::*;
+
+    pub static TQ2_0: Layout = t2::with_scales(t2::pack_tq2_0, multiply, TILE);
+    pub static TQ1_0: Layout = t2::with_scales(t2::pack_tq1_0, multiply, TILE);
+    pub static I2_S: Layout = t2::i2_s(multiply_whole, TILE);
+    pub static TL: Layout = t2::tl(multiply_whole, TILE);
+
+    fn multiply(group: &[u8], acts: &[u8], n: usize, tokens: usize, _: usize, out: &mut [f32]) {
+        check(&TQ2_0, group, acts, n, tokens, out);
+        // SAFETY: `check` has compared all lengths.
+        unsafe { blocks::<Software>(group, acts, n, tokens, 0, out) }
+    }
+
+    fn multiply_whole(
+        group: &[u8],
+        acts: &[u8],
+        n: usize,
+        tokens: usize,
+        _: usize,
+        out: &mut [f32],
+    ) {
+        check(&TL, group, acts, n, tokens, out);
+        // SAFETY: `check` has compared all lengths.
+        unsafe { rows::<Software, true>(group, acts, n.next_multiple_of(UNIT), tokens, 0, out) }
+    }
+}

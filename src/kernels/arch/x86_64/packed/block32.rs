@@ -44,7 +44,7 @@ fn multiply<B: Block32>(
         if tokens == 1 {
             one::<B>(group, acts, ahead, out);
         } else {
-            many::<B>(group, acts, acts.len() / tokens.max(1), out);
+            many::<B>(group, acts, acts.len() / tokens.max(1), ahead, out);
         }
     }
 }
@@ -200,9 +200,16 @@ unsafe fn one<B: Block32>(group: &[u8], act: &[u8], ahead: usize, out: &mut [f32
 }
 
 #[target_feature(enable = "avx512f,avx512bw,avx512vnni")]
-unsafe fn many<B: Block32>(group: &[u8], acts: &[u8], act_bytes: usize, out: &mut [f32]) {
+unsafe fn many<B: Block32>(
+    group: &[u8],
+    acts: &[u8],
+    act_bytes: usize,
+    ahead: usize,
+    out: &mut [f32],
+) {
     out.fill(0.0);
     for (b, block) in group.chunks_exact(B::PACKED).enumerate() {
+        prefetch(block.as_ptr(), B::PACKED, ahead);
         // SAFETY: a whole block.
         let block = unsafe { Block::unpack::<B>(block.as_ptr()) };
         for (act, out) in acts.chunks_exact(act_bytes).zip(out.chunks_exact_mut(ROWS)) {

@@ -40,6 +40,18 @@ pub(crate) fn layouts(ty: TypeId, isa: Isa) -> &'static [&'static Layout] {
             _ => {}
         }
     }
+    if isa.level() == Level::AvxVnni {
+        match ty {
+            TypeId::Q8_0 => return list![avx2::block32::by_vnni::Q8_0_X32],
+            TypeId::Q4_0 => return list![avx2::block32::by_vnni::Q4_0_X32],
+            TypeId::Q4_1 => return list![avx2::block32::by_vnni::Q4_1_X32],
+            TypeId::Q5_0 => return list![avx2::block32::by_vnni::Q5_0_X32],
+            TypeId::Q5_1 => return list![avx2::block32::by_vnni::Q5_1_X32],
+            TypeId::IQ4_NL => return list![avx2::block32::by_vnni::IQ4_NL_X32],
+            TypeId::MXFP4 => return list![avx2::block32::by_vnni::MXFP4_X32],
+            _ => {}
+        }
+    }
     match (isa.vectors(), ty) {
         (Level::Avx512, TypeId::Q2_K) => list![q2_k::Q2_K],
         (Level::Avx512, TypeId::Q3_K) => list![q3_k::Q3_K],
@@ -70,13 +82,13 @@ pub(crate) fn layouts(ty: TypeId, isa: Isa) -> &'static [&'static Layout] {
         (Level::Avx2, TypeId::Q6_K) => list![avx2::k16::Q6_K],
         (Level::Avx2, TypeId::Q4_K) => list![avx2::q4_k::Q4_K],
         (Level::Avx2, TypeId::Q5_K) => list![avx2::q4_k::Q5_K],
-        (Level::Avx2, TypeId::Q8_0) => list![avx2::block32::Q8_0_X32],
-        (Level::Avx2, TypeId::Q4_0) => list![avx2::block32::Q4_0_X32],
-        (Level::Avx2, TypeId::Q4_1) => list![avx2::block32::Q4_1_X32],
-        (Level::Avx2, TypeId::Q5_0) => list![avx2::block32::Q5_0_X32],
-        (Level::Avx2, TypeId::Q5_1) => list![avx2::block32::Q5_1_X32],
-        (Level::Avx2, TypeId::IQ4_NL) => list![avx2::block32::IQ4_NL_X32],
-        (Level::Avx2, TypeId::MXFP4) => list![avx2::block32::MXFP4_X32],
+        (Level::Avx2, TypeId::Q8_0) => list![avx2::block32::plain::Q8_0_X32],
+        (Level::Avx2, TypeId::Q4_0) => list![avx2::block32::plain::Q4_0_X32],
+        (Level::Avx2, TypeId::Q4_1) => list![avx2::block32::plain::Q4_1_X32],
+        (Level::Avx2, TypeId::Q5_0) => list![avx2::block32::plain::Q5_0_X32],
+        (Level::Avx2, TypeId::Q5_1) => list![avx2::block32::plain::Q5_1_X32],
+        (Level::Avx2, TypeId::IQ4_NL) => list![avx2::block32::plain::IQ4_NL_X32],
+        (Level::Avx2, TypeId::MXFP4) => list![avx2::block32::plain::MXFP4_X32],
         (Level::Avx2, TypeId::F16) => list![half::F16_AVX2],
         (Level::Avx2, TypeId::BF16) => list![half::BF16_AVX2],
         // These kernels are AVX2's on every processor.

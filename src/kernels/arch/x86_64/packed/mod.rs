@@ -42,6 +42,10 @@ pub(crate) fn layouts(ty: TypeId, isa: Isa) -> &'static [&'static Layout] {
     }
     if isa.level() == Level::AvxVnni {
         match ty {
+            TypeId::TQ1_0 => return list![avx2::t2::by_vnni::TQ1_0],
+            TypeId::TQ2_0 => return list![avx2::t2::by_vnni::TQ2_0],
+            TypeId::I2_S => return list![avx2::t2::by_vnni::I2_S],
+            TypeId::TL1 | TypeId::TL2 => return list![avx2::t2::by_vnni::TL],
             TypeId::Q8_0 => return list![avx2::block32::by_vnni::Q8_0_X32],
             TypeId::Q4_0 => return list![avx2::block32::by_vnni::Q4_0_X32],
             TypeId::Q4_1 => return list![avx2::block32::by_vnni::Q4_1_X32],
@@ -74,10 +78,10 @@ pub(crate) fn layouts(ty: TypeId, isa: Isa) -> &'static [&'static Layout] {
         (Level::Avx512, TypeId::MXFP4) => list![block32::MXFP4_X32],
         (Level::Avx512, TypeId::F16) => list![half::F16],
         (Level::Avx512, TypeId::BF16) => list![half::BF16],
-        (Level::Avx2, TypeId::TQ1_0) => list![avx2::t2::TQ1_0],
-        (Level::Avx2, TypeId::TQ2_0) => list![avx2::t2::TQ2_0],
-        (Level::Avx2, TypeId::I2_S) => list![avx2::t2::I2_S],
-        (Level::Avx2, TypeId::TL1 | TypeId::TL2) => list![avx2::t2::TL],
+        (Level::Avx2, TypeId::TQ1_0) => list![avx2::t2::plain::TQ1_0],
+        (Level::Avx2, TypeId::TQ2_0) => list![avx2::t2::plain::TQ2_0],
+        (Level::Avx2, TypeId::I2_S) => list![avx2::t2::plain::I2_S],
+        (Level::Avx2, TypeId::TL1 | TypeId::TL2) => list![avx2::t2::plain::TL],
         (Level::Avx2, TypeId::Q3_K) => list![avx2::k16::Q3_K],
         (Level::Avx2, TypeId::Q6_K) => list![avx2::k16::Q6_K],
         (Level::Avx2, TypeId::Q4_K) => list![avx2::q4_k::Q4_K],

@@ -7,9 +7,11 @@ use std::arch::x86_64::*;
 
 use super::super::lanes::unroll;
 use super::super::{check, prefetch};
+use super::vnni::AvxVnni;
 use super::{broadcast, broadcast_float, halves, load, store};
 use crate::packed::block32::{self, Block32, LINE, PackedStep, RECORD, ROWS};
 use crate::packed::{Layout, Pack};
+use maddubs::Avx2;
 
 mod maddubs;
 mod vnni;
@@ -66,8 +68,8 @@ macro_rules! layouts {
     };
 }
 
-layouts!(plain, maddubs::Avx2);
-layouts!(by_vnni, vnni::AvxVnni);
+layouts!(plain, Avx2);
+layouts!(by_vnni, AvxVnni);
 
 const fn layout<P: Products, B: Block32>(name: &'static str, acts: &'static str) -> Layout {
     Layout {

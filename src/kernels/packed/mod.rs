@@ -115,6 +115,9 @@ thread_local! {
     static SCRATCH: RefCell<Scratch> = RefCell::default();
 }
 
+/// Tokens from which on a product takes so long that memory needs not be asked for anything ahead.
+const MANY: usize = 32;
+
 /// Working memory of a thread. It is aligned because vectors that straddle two lines of the cache are stored slowly, and
 /// loaded again more slowly still.
 #[derive(Default)]
@@ -137,6 +140,8 @@ pub fn multiply_group(
     ahead: usize,
     mut put: impl FnMut(usize, &[f32]),
 ) {
+    // With many, memory has all the time it needs.
+    let ahead = if tokens < MANY { ahead } else { 0 };
     SCRATCH.with_borrow_mut(|Scratch { tile, expanded }| {
         let (layout, group, mut ahead) = match &layout.expansion {
             Some(e) if tokens >= e.from => {

@@ -28,7 +28,7 @@ pub(super) static Q5_1_X32: Layout = layout::<Q5_1>("q5_1 x32", "q8_1");
 pub(super) static IQ4_NL_X32: Layout = layout::<Iq4Nl>("iq4_nl x32", "q8_0 bias 128");
 pub(super) static MXFP4_X32: Layout = layout::<Mxfp4>("mxfp4 x32", "q8_0 bias 12");
 
-fn multiply<B: Block32>(
+pub(super) fn multiply<B: Block32>(
     group: &[u8],
     acts: &[u8],
     n: usize,
@@ -50,11 +50,11 @@ fn multiply<B: Block32>(
 }
 
 /// A block, unpacked.
-struct Block {
+pub(super) struct Block {
     /// Codes without a sign: dword k of every row.
-    codes: [[__m512i; VECTORS]; 8],
-    scales: [__m512; VECTORS],
-    offsets: [__m512; VECTORS],
+    pub(super) codes: [[__m512i; VECTORS]; 8],
+    pub(super) scales: [__m512; VECTORS],
+    pub(super) offsets: [__m512; VECTORS],
 }
 
 impl Block {
@@ -62,7 +62,7 @@ impl Block {
     /// The processor has these instructions; a packed block is readable.
     #[inline]
     #[target_feature(enable = "avx512f,avx512bw")]
-    unsafe fn unpack<B: Block32>(block: *const u8) -> Block {
+    pub(super) unsafe fn unpack<B: Block32>(block: *const u8) -> Block {
         // SAFETY: a packed block begins with its scales; offsets, fifth bits and lines follow where the type says.
         unsafe {
             let mut codes = codes::<B>(block.add(B::LINES_START));

@@ -9,6 +9,7 @@ use crate::{Isa, Level};
 
 mod avx2;
 mod block32;
+mod block32_tiles;
 mod half;
 mod k16;
 mod lanes;
@@ -18,8 +19,10 @@ mod q3_k;
 mod q4_k;
 mod q6_k;
 mod t2;
-mod t2_tiles;
+mod t2_bytes;
 mod t5;
+mod t5_bytes;
+mod ternary_tiles;
 
 macro_rules! list {
     ($($layout:path),*) => {{
@@ -33,10 +36,23 @@ pub(crate) fn layouts(ty: TypeId, isa: Isa) -> &'static [&'static Layout] {
     let vbmi = isa.has_vbmi();
     if isa.has(Level::Amx) {
         match ty {
-            TypeId::TQ1_0 if vbmi => return list![t5::TQ1_0_TILES, t2_tiles::TQ1_0],
-            TypeId::TQ2_0 if vbmi => return list![t5::TQ2_0_TILES, t2_tiles::TQ2_0],
-            TypeId::I2_S if vbmi => return list![t5::I2_S_TILES, t2_tiles::I2_S],
-            TypeId::TL1 | TypeId::TL2 if vbmi => return list![t5::TL_TILES, t2_tiles::TL],
+            TypeId::TQ1_0 if vbmi => {
+                return list![ternary_tiles::TQ1_0_TRITS, ternary_tiles::TQ1_0];
+            }
+            TypeId::TQ2_0 if vbmi => {
+                return list![ternary_tiles::TQ2_0_TRITS, ternary_tiles::TQ2_0];
+            }
+            TypeId::I2_S if vbmi => return list![ternary_tiles::I2_S_TRITS, ternary_tiles::I2_S],
+            TypeId::TL1 | TypeId::TL2 if vbmi => {
+                return list![ternary_tiles::TL_TRITS, ternary_tiles::TL];
+            }
+            TypeId::Q8_0 => return list![block32_tiles::Q8_0_X32],
+            TypeId::Q4_0 => return list![block32_tiles::Q4_0_X32],
+            TypeId::Q4_1 => return list![block32_tiles::Q4_1_X32],
+            TypeId::Q5_0 => return list![block32_tiles::Q5_0_X32],
+            TypeId::Q5_1 => return list![block32_tiles::Q5_1_X32],
+            TypeId::IQ4_NL => return list![block32_tiles::IQ4_NL_X32],
+            TypeId::MXFP4 => return list![block32_tiles::MXFP4_X32],
             _ => {}
         }
     }
@@ -110,10 +126,17 @@ pub(crate) fn layouts(ty: TypeId, isa: Isa) -> &'static [&'static Layout] {
 #[cfg(test)]
 pub(crate) fn software_layouts(ty: TypeId) -> &'static [&'static Layout] {
     match ty {
-        TypeId::TQ1_0 => list![t2_tiles::software::TQ1_0],
-        TypeId::TQ2_0 => list![t2_tiles::software::TQ2_0],
-        TypeId::I2_S => list![t2_tiles::software::I2_S],
-        TypeId::TL1 | TypeId::TL2 => list![t2_tiles::software::TL],
+        TypeId::TQ1_0 => list![ternary_tiles::software::TQ1_0],
+        TypeId::TQ2_0 => list![ternary_tiles::software::TQ2_0],
+        TypeId::I2_S => list![ternary_tiles::software::I2_S],
+        TypeId::TL1 | TypeId::TL2 => list![ternary_tiles::software::TL],
+        TypeId::Q8_0 => list![block32_tiles::software::Q8_0_X32],
+        TypeId::Q4_0 => list![block32_tiles::software::Q4_0_X32],
+        TypeId::Q4_1 => list![block32_tiles::software::Q4_1_X32],
+        TypeId::Q5_0 => list![block32_tiles::software::Q5_0_X32],
+        TypeId::Q5_1 => list![block32_tiles::software::Q5_1_X32],
+        TypeId::IQ4_NL => list![block32_tiles::software::IQ4_NL_X32],
+        TypeId::MXFP4 => list![block32_tiles::software::MXFP4_X32],
         _ => list![],
     }
 }

@@ -3,9 +3,9 @@
 //! The bytes are those of [`crate::packed::t2`]. A broadcast dword of activations meets a half, 16 rows, of a chunk. Planes
 //! are not shifted down: each is masked where it lies, and its sum, a multiple of 4^s, is shifted instead.
 //!
-//! With one or two tokens every plane has its own accumulator and the bytes are read once. With more,
+//! With one or two tokens every plane has its own accumulator and the bytes are read once. With some more,
 //! the planes go one after another into the same accumulator (Horner: shift right by 2 between planes),
-//! which leaves registers for 32 rows x 4 tokens.
+//! which leaves registers for 32 rows x 4 tokens. From 16 on, blocks are unpacked to bytes first ([`t2_bytes`]).
 
 #![allow(
     clippy::needless_range_loop,
@@ -15,7 +15,7 @@
 use std::arch::x86_64::*;
 use std::mem::take;
 
-use super::{check, dword, prefetch};
+use super::{check, dword, prefetch, t2_bytes};
 pub(super) use crate::packed::t2::{
     Act, BLOCK, ROWS, SCALES, UNIT, UNIT_BYTES, act_bytes_q8_k, arrange_int8, arrange_q8_k, i2_s,
     pack_rows, pack_tq1_0, pack_tq2_0, tl, with_scales,
@@ -23,8 +23,8 @@ pub(super) use crate::packed::t2::{
 use crate::packed::{Encoding, Layout};
 use crate::ternary::Quantizer;
 
-/// Tokens of a call: a few of those that share registers.
-const TILE: usize = 16;
+/// Tokens of a call: unpacked codes are used for all of them, whose sums stay in the first-level cache.
+const TILE: usize = 128;
 /// Units whose sums stay in one set of accumulators when planes follow each other.
 const SEGMENT: usize = 8;
 
@@ -61,6 +61,11 @@ pub(super) fn multiply_tq2_0(
     out: &mut [f32],
 ) {
     check(&TQ2_0, group, acts, n, tokens, out);
+    if tokens >= t2_bytes::FROM {
+        // SAFETY: `layouts` hands the layout out only for an `Isa` with these instructions;
+        // `check` has compared all lengths.
+        return unsafe { t2_bytes::blocks(group, acts, n, ahead, out) };
+    }
     let act = act_bytes_q8_k(n);
     for (acts, out) in acts.chunks(4 * act).zip(out.chunks_mut(4 * ROWS)) {
         let ahead = take(&mut ahead);
@@ -88,6 +93,11 @@ pub(super) fn multiply_rows<const REVERSED: bool>(
 ) {
     check(&TL, group, acts, n, tokens, out);
     let act = (TL.act_bytes)(n);
+    if tokens >= t2_bytes::FROM {
+        // SAFETY: `layouts` hands the layout out only for an `Isa` with these instructions;
+        // `check` has compared all lengths.
+        return unsafe { t2_bytes::rows::<REVERSED>(group, acts, act, ahead, out) };
+    }
     for (acts, out) in acts.chunks(4 * act).zip(out.chunks_mut(4 * ROWS)) {
         let ahead = take(&mut ahead);
         // SAFETY: `layouts` hands the layout out only for an `Isa` with these instructions;

@@ -28,7 +28,7 @@ use trine_formats::types::TypeId;
 use trine_formats::types::info;
 
 use super::t2::{self, Act, Halves, PLANES, ROWS, SCALES, UNIT_BYTES, load};
-use super::{check, dword, prefetch, t2_tiles};
+use super::{check, dword, prefetch};
 use crate::AlignedBytes;
 use crate::packed::{Encoding, Expansion, Layout};
 use crate::ternary::Quantizer;
@@ -38,9 +38,9 @@ use crate::ternary::Quantizer;
 const FROM: usize = 6;
 /// Columns of a block.
 const COLUMNS: usize = 256;
-const CHUNKS: usize = 13;
+pub(super) const CHUNKS: usize = 13;
 /// Bytes of the digits of a block.
-const DIGITS: usize = CHUNKS * 2 * 64;
+pub(super) const DIGITS: usize = CHUNKS * 2 * 64;
 /// Bytes of a block with scales.
 const BLOCK: usize = SCALES + DIGITS;
 /// Bytes of a TQ1_0 block of one row: 52 of digits, then the scale.
@@ -58,11 +58,7 @@ const PAIRS: [(u8, u8); 8] = [
     (2, 1),
 ];
 
-const fn with_scales(
-    name: &'static str,
-    pack: fn(&[u8], usize, &mut [u8]) -> bool,
-    to: &'static Layout,
-) -> Layout {
+const fn with_scales(name: &'static str, pack: fn(&[u8], usize, &mut [u8]) -> bool) -> Layout {
     Layout {
         name,
         dense: true,
@@ -76,14 +72,14 @@ const fn with_scales(
         multiply: multiply_blocks,
         tile: FROM,
         expansion: Some(Expansion {
-            to,
+            to: &t2::TQ2_0,
             from: FROM,
             expand: expand_blocks,
         }),
     }
 }
 
-const fn whole_row(quantizer: Quantizer, acts: &'static str, to: &'static Layout) -> Layout {
+const fn whole_row(quantizer: Quantizer, acts: &'static str) -> Layout {
     Layout {
         name: "5 trits x32",
         dense: true,
@@ -97,28 +93,17 @@ const fn whole_row(quantizer: Quantizer, acts: &'static str, to: &'static Layout
         multiply: multiply_rows,
         tile: FROM,
         expansion: Some(Expansion {
-            to,
+            to: &t2::ROWS_X256,
             from: FROM,
             expand: expand_rows,
         }),
     }
 }
 
-pub(super) static TQ1_0: Layout = with_scales("5 trits x32", pack_tq1_0, &t2::TQ2_0);
-pub(super) static TQ2_0: Layout = with_scales("5 trits x32", pack_tq2_0, &t2::TQ2_0);
-pub(super) static I2_S: Layout =
-    whole_row(Quantizer::Floored, "int8 x256, floored", &t2::ROWS_X256);
-pub(super) static TL: Layout = whole_row(Quantizer::Exact, "int8 x256", &t2::ROWS_X256);
-
-/// The same for processors with tiles.
-pub(super) static TQ1_0_TILES: Layout = with_scales("5 trits x32", pack_tq1_0, &t2_tiles::TQ2_0);
-pub(super) static TQ2_0_TILES: Layout = with_scales("5 trits x32", pack_tq2_0, &t2_tiles::TQ2_0);
-pub(super) static I2_S_TILES: Layout = whole_row(
-    Quantizer::Floored,
-    "int8 x256, floored",
-    &t2_tiles::ROWS_X256,
-);
-pub(super) static TL_TILES: Layout = whole_row(Quantizer::Exact, "int8 x256", &t2_tiles::ROWS_X256);
+pub(super) static TQ1_0: Layout = with_scales("5 trits x32", pack_tq1_0);
+pub(super) static TQ2_0: Layout = with_scales("5 trits x32", pack_tq2_0);
+pub(super) static I2_S: Layout = whole_row(Quantizer::Floored, "int8 x256, floored");
+pub(super) static TL: Layout = whole_row(Quantizer::Exact, "int8 x256");
 
 fn pair(first: u8, second: u8) -> Option<u8> {
     let j = PAIRS.iter().position(|&p| p == (first, second))?;
@@ -169,7 +154,7 @@ static TABLES: LazyLock<Tables> = LazyLock::new(|| Tables {
 });
 
 /// Activation dword of digit t of chunk c.
-const fn dword_of(c: usize, t: usize) -> usize {
+pub(super) const fn dword_of(c: usize, t: usize) -> usize {
     match c {
         0..8 => c + 8 * t,
         8..12 => 40 + (c - 8) + 4 * t,
@@ -178,7 +163,7 @@ const fn dword_of(c: usize, t: usize) -> usize {
 }
 
 /// Digits of a chunk.
-const fn digits(c: usize) -> usize {
+pub(super) const fn digits(c: usize) -> usize {
     if c < 12 { 5 } else { 4 }
 }
 
@@ -315,7 +300,7 @@ unsafe fn from_two_bit<const REVERSED: bool>(from: &[u8], to: &mut [u8]) {
 
 /// The two lookups.
 #[derive(Clone, Copy)]
-struct Lookup {
+pub(super) struct Lookup {
     first: [__m512i; 2],
     second: __m512i,
 }
@@ -323,7 +308,7 @@ struct Lookup {
 impl Lookup {
     #[inline]
     #[target_feature(enable = "avx512f")]
-    fn new() -> Lookup {
+    pub(super) fn new() -> Lookup {
         let t = &*TABLES;
         // SAFETY: tables of 128 and 64 bytes.
         unsafe {
@@ -337,7 +322,7 @@ impl Lookup {
     /// a0 + 4 a1 + 16 a2 and b0 + 64 b1, with a1 and a2 in the second where (b0, b1) is (2, 2).
     #[inline]
     #[target_feature(enable = "avx512f,avx512bw,avx512vbmi")]
-    fn digits(&self, w: __m512i) -> [__m512i; 2] {
+    pub(super) fn digits(&self, w: __m512i) -> [__m512i; 2] {
         [
             _mm512_permutex2var_epi8(self.first[0], w, self.first[1]),
             // The bits that come in from the neighbouring byte are above the index.
@@ -349,7 +334,7 @@ impl Lookup {
 /// `(f | g) & mask`.
 #[inline]
 #[target_feature(enable = "avx512f")]
-fn either(f: __m512i, g: __m512i, mask: __m512i) -> __m512i {
+pub(super) fn either(f: __m512i, g: __m512i, mask: __m512i) -> __m512i {
     _mm512_ternarylogic_epi32::<0xA8>(f, g, mask)
 }
 
@@ -455,7 +440,7 @@ fn expand_rows(group: &[u8], ahead: usize, two_bit: &mut [u8]) {
     }
 }
 
-fn multiply_blocks(
+pub(super) fn multiply_blocks(
     group: &[u8],
     acts: &[u8],
     n: usize,
@@ -472,7 +457,7 @@ fn multiply_blocks(
     }
 }
 
-fn multiply_rows(
+pub(super) fn multiply_rows(
     group: &[u8],
     acts: &[u8],
     n: usize,

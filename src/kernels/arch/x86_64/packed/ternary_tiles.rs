@@ -1,18 +1,20 @@
-//! 2-bit ternary codes, 32 rows interleaved, for AMX: the bytes of [`crate::packed::t2`], expanded to a byte per weight.
+//! Ternary codes, 32 rows interleaved, for AMX: the bytes of [`crate::packed::t2`] or of [`super::t5`], unpacked to a byte per
+//! weight.
 //!
-//! A line of 64 packed bytes is dword c of 16 rows; one of its planes, a byte per weight, is a line of a tile of weights.
+//! A line of 64 packed bytes is a dword of 16 rows; one of its planes, a byte per weight, is a line of a tile of weights.
 //! Activations are tiles of 16 tokens and 64 columns as they lie in memory, and the sums of 16 tokens and 16 rows
 //! come out. Two by two such tiles share their loads.
 //!
-//! Types with scales go through the blocks one by one, all tokens over each: 8 KB of expanded weights stay in the first-level
+//! Types with scales go through the blocks one by one, all tokens over each: 8 KB of unpacked weights stay in the first-level
 //! cache. While the tiles of one step are multiplied, the float chains of the step before advance and a part of the next block
-//! is expanded, all of which the processor does beside the products. Types without scales are expanded row by row, and their
+//! is unpacked, all of which the processor does beside the products. Types without scales are unpacked row by row, and their
 //! sums stay in the tiles from end to end.
 
 use std::arch::x86_64::*;
 
-use super::t2::{self, Act, BLOCK, ROWS, SCALES, UNIT, UNIT_BYTES};
-use super::{check, prefetch};
+use super::t2::{self, Act, ROWS, SCALES, UNIT, UNIT_BYTES};
+use super::t2_bytes::{self, HALF};
+use super::{check, prefetch, t5, t5_bytes};
 use crate::AlignedBytes;
 #[cfg(test)]
 use crate::arch::x86_64::tiles::Software;
@@ -23,94 +25,166 @@ use crate::packed::dword;
 
 /// Tokens from which on tiles are faster than [`t2`]'s vectors: a product of tiles takes as long for one token as for 16.
 const FROM: usize = 6;
+/// The same beside [`t5`], which looks digits up for every token again.
+const FROM_TRITS: usize = 2;
 /// Tokens of a call: those whose sums stay in the first-level cache.
 const TILE: usize = 256;
 /// Columns of a tile, and tiles of a block.
 const STEP: usize = tiles::ROW;
-const STEPS: usize = 256 / STEP;
-/// Bytes of 16 rows of an expanded block.
-const HALF: usize = 16 * 256;
+const STEPS: usize = COLUMNS / STEP;
+/// Columns of a block.
+const COLUMNS: usize = 256;
 
 pub(super) static TQ2_0: Layout = t2::with_scales(t2::pack_tq2_0, multiply_blocks, TILE);
 /// TQ1_0 as codes of two bits.
 pub(super) static TQ1_0: Layout = t2::with_scales(t2::pack_tq1_0, multiply_blocks, TILE);
 pub(super) static I2_S: Layout = t2::i2_s(multiply_rows, TILE);
 pub(super) static TL: Layout = t2::tl(multiply_rows, TILE);
-/// What the base-3 layout of a type with one scale expands to.
-pub(super) static ROWS_X256: Layout = Layout {
-    multiply: |group, acts, n, tokens, ahead, out| match tokens {
-        ..FROM => (t2::ROWS_X256.multiply)(group, acts, n, tokens, ahead, out),
-        // SAFETY: `layouts` hands the layout out only for an `Isa` with tiles; `check` compares all lengths.
-        _ => unsafe {
-            check(&t2::ROWS_X256, group, acts, n, tokens, out);
-            rows_hardware::<false>(group, acts, n.next_multiple_of(256), tokens, ahead, out);
-        },
-    },
-    tile: TILE,
-    expansion: None,
-    ..t2::ROWS_X256
-};
 
-fn multiply_blocks(
-    group: &[u8],
-    acts: &[u8],
-    n: usize,
-    tokens: usize,
-    ahead: usize,
-    out: &mut [f32],
-) {
-    if tokens < FROM {
-        return t2::multiply_tq2_0(group, acts, n, tokens, ahead, out);
+/// The layouts of five digits to a byte.
+macro_rules! trits {
+    ($($name:ident $layout:ident $multiply:ident;)*) => {$(
+        pub(super) static $name: Layout = Layout {
+            multiply: $multiply,
+            tile: TILE,
+            expansion: None,
+            ..t5::$layout
+        };
+    )*};
+}
+
+trits! {
+    TQ1_0_TRITS TQ1_0 multiply_trits;
+    TQ2_0_TRITS TQ2_0 multiply_trits;
+    I2_S_TRITS I2_S multiply_trits_of_rows;
+    TL_TRITS TL multiply_trits_of_rows;
+}
+
+/// `$few` for fewer than `$from` tokens, tiles for more: of `$layout`'s groups, with its rows of `$columns` activations.
+macro_rules! products {
+    ($name:ident, $from:ident, $few:expr, $layout:expr, $function:ident, $codes:expr, $columns:expr) => {
+        fn $name(
+            group: &[u8],
+            acts: &[u8],
+            n: usize,
+            tokens: usize,
+            ahead: usize,
+            out: &mut [f32],
+        ) {
+            /// # Safety
+            /// [`crate::Level::Amx`] and VBMI; lengths as [`check`] has them.
+            #[target_feature(enable = "avx512f,avx512bw,avx512vbmi")]
+            unsafe fn on_tiles(
+                group: &[u8],
+                acts: &[u8],
+                n: usize,
+                tokens: usize,
+                ahead: usize,
+                out: &mut [f32],
+            ) {
+                // SAFETY: the caller has seen to it.
+                unsafe { $function::<Hardware, _>($codes, group, acts, n, tokens, ahead, out) }
+            }
+            if tokens < $from {
+                return $few(group, acts, n, tokens, ahead, out);
+            }
+            check(&$layout, group, acts, n, tokens, out);
+            // SAFETY: `layouts` hands the layout out only for an `Isa` with these instructions; `check` has compared all
+            // lengths.
+            unsafe { on_tiles(group, acts, $columns(n), tokens, ahead, out) }
+        }
+    };
+}
+
+products!(
+    multiply_blocks,
+    FROM,
+    t2::multiply_tq2_0,
+    TQ2_0,
+    blocks,
+    TwoBits::<false>,
+    usize::from
+);
+products!(
+    multiply_rows,
+    FROM,
+    t2::multiply_rows::<true>,
+    TL,
+    rows,
+    TwoBits::<true>,
+    whole_units
+);
+products!(
+    multiply_trits,
+    FROM_TRITS,
+    t5::multiply_blocks,
+    t5::TQ1_0,
+    blocks,
+    Trits(t5::Lookup::new()),
+    usize::from
+);
+products!(
+    multiply_trits_of_rows,
+    FROM_TRITS,
+    t5::multiply_rows,
+    t5::TL,
+    rows,
+    Trits(t5::Lookup::new()),
+    whole_blocks
+);
+
+/// Columns of units with those of `n` weights.
+fn whole_units(n: usize) -> usize {
+    n.next_multiple_of(UNIT)
+}
+
+/// Columns of blocks with those of `n` weights.
+fn whole_blocks(n: usize) -> usize {
+    n.next_multiple_of(COLUMNS)
+}
+
+/// How codes are packed.
+trait Codes<M> {
+    /// Columns of a unit, at most those of a block.
+    const UNIT: usize;
+    /// Packed bytes of a unit of 32 rows.
+    const BYTES: usize;
+
+    /// Unpacks 16 rows of a unit, as [`t2_bytes::unpack`] does.
+    unsafe fn unpack<const LOWER: bool>(&self, unit: *const u8, half: usize, to: *mut u8);
+}
+
+/// Those of [`crate::packed::t2`].
+struct TwoBits<const REVERSED: bool>;
+
+/// Those of [`t5`].
+struct Trits(t5::Lookup);
+
+impl<M: Machine, const REVERSED: bool> Codes<M> for TwoBits<REVERSED> {
+    const UNIT: usize = UNIT;
+    const BYTES: usize = UNIT_BYTES;
+
+    #[inline(always)]
+    unsafe fn unpack<const LOWER: bool>(&self, unit: *const u8, half: usize, to: *mut u8) {
+        // SAFETY: the caller's unit has eight chunks of two halves, and 32 lines have room.
+        unsafe { M::unpack::<LOWER, REVERSED>(unit.add(64 * half), to) }
     }
-    check(&TQ2_0, group, acts, n, tokens, out);
-    // SAFETY: `layouts` hands the layout out only for an `Isa` with tiles; `check` has compared all lengths.
-    unsafe { blocks_hardware(group, acts, n, tokens, ahead, out) }
 }
 
-fn multiply_rows(
-    group: &[u8],
-    acts: &[u8],
-    n: usize,
-    tokens: usize,
-    ahead: usize,
-    out: &mut [f32],
-) {
-    if tokens < FROM {
-        return t2::multiply_rows::<true>(group, acts, n, tokens, ahead, out);
+impl Codes<Hardware> for Trits {
+    const UNIT: usize = COLUMNS;
+    const BYTES: usize = t5::DIGITS;
+
+    #[inline(always)]
+    unsafe fn unpack<const LOWER: bool>(&self, unit: *const u8, half: usize, to: *mut u8) {
+        // SAFETY: the caller's block has 13 chunks of two halves, and 64 lines have room.
+        unsafe { t5_bytes::unpack::<LOWER>(self.0, unit.add(64 * half), to) }
     }
-    check(&TL, group, acts, n, tokens, out);
-    // SAFETY: `layouts` hands the layout out only for an `Isa` with tiles; `check` has compared all lengths.
-    unsafe { rows_hardware::<true>(group, acts, n.next_multiple_of(UNIT), tokens, ahead, out) }
 }
 
-/// # Safety
-/// [`crate::Level::Amx`]; lengths as [`check`] has them.
-#[target_feature(enable = "avx512f,avx512bw")]
-unsafe fn blocks_hardware(
-    group: &[u8],
-    acts: &[u8],
-    n: usize,
-    tokens: usize,
-    ahead: usize,
-    out: &mut [f32],
-) {
-    // SAFETY: the caller has seen to it.
-    unsafe { blocks::<Hardware>(group, acts, n, tokens, ahead, out) }
-}
-
-/// # Safety
-/// [`crate::Level::Amx`]; `n` activations in each of the rows, and as many codes.
-#[target_feature(enable = "avx512f,avx512bw")]
-unsafe fn rows_hardware<const REVERSED: bool>(
-    group: &[u8],
-    acts: &[u8],
-    n: usize,
-    tokens: usize,
-    ahead: usize,
-    out: &mut [f32],
-) {
-    // SAFETY: the caller has seen to it.
-    unsafe { rows::<Hardware, REVERSED>(group, acts, n, tokens, ahead, out) }
+/// Bytes of a block and its scales.
+const fn bytes_of_block<M, C: Codes<M>>() -> usize {
+    SCALES + COLUMNS / C::UNIT * C::BYTES
 }
 
 /// Tiles, and what is done to their bytes and sums by vectors of 16 rows.
@@ -120,9 +194,8 @@ trait Machine: Tiles {
 
     /// 16 half floats.
     unsafe fn scales(from: *const u8) -> Self::Scales;
-    /// The codes of 8 chunks of 16 rows, each 128 bytes after the one before, as lines of a tile: plane s of chunk c is
-    /// line 8 s + c, or from the last plane to the first. `LOWER`: weights, which are codes less 1, instead of codes.
-    unsafe fn expand<const LOWER: bool, const REVERSED: bool>(from: *const u8, to: *mut u8);
+    /// [`t2_bytes::unpack`].
+    unsafe fn unpack<const LOWER: bool, const REVERSED: bool>(from: *const u8, to: *mut u8);
     /// `sums[t] + isums[t] * (dy[t] * scales)` for `tokens` tokens, every operation rounded by itself; sums are `ROWS`
     /// apart, the scales of tokens `stride` floats.
     unsafe fn settle(
@@ -148,37 +221,9 @@ impl Machine for Hardware {
     }
     #[inline]
     #[target_feature(enable = "avx512f,avx512bw")]
-    unsafe fn expand<const LOWER: bool, const REVERSED: bool>(from: *const u8, to: *mut u8) {
-        // By the low and by the high two bits of a nibble.
-        let weight = |code: i32| if LOWER { code - 1 } else { code };
-        let word =
-            |codes: [i32; 4]| i32::from_le_bytes(codes.map(|code| weight(code).to_le_bytes()[0]));
-        let low = _mm512_set1_epi32(word([0, 1, 2, 3]));
-        let high = _mm512_broadcast_i32x4(_mm_setr_epi32(
-            word([0; 4]),
-            word([1; 4]),
-            word([2; 4]),
-            word([3; 4]),
-        ));
-        let nibble = _mm512_set1_epi8(15);
-        for c in 0..8 {
-            // SAFETY: eight chunks, and 32 lines.
-            unsafe {
-                let codes = t2::load(from.add(128 * c));
-                let first = _mm512_and_si512(codes, nibble);
-                let second = _mm512_and_si512(_mm512_srli_epi16::<4>(codes), nibble);
-                let planes = [
-                    _mm512_shuffle_epi8(low, first),
-                    _mm512_shuffle_epi8(high, first),
-                    _mm512_shuffle_epi8(low, second),
-                    _mm512_shuffle_epi8(high, second),
-                ];
-                for (s, plane) in planes.into_iter().enumerate() {
-                    let line = 8 * if REVERSED { 3 - s } else { s } + c;
-                    _mm512_store_si512(to.add(64 * line).cast(), plane);
-                }
-            }
-        }
+    unsafe fn unpack<const LOWER: bool, const REVERSED: bool>(from: *const u8, to: *mut u8) {
+        // SAFETY: the caller's chunks and lines are those of `unpack`.
+        unsafe { t2_bytes::unpack::<LOWER, REVERSED>(from, to) }
     }
     #[inline]
     #[target_feature(enable = "avx512f")]
@@ -226,7 +271,7 @@ impl Machine for Software {
         let halves = unsafe { from.cast::<[[u8; 2]; 16]>().read() };
         halves.map(|half| trine_formats::types::num::f16_to_f32(u16::from_le_bytes(half)))
     }
-    unsafe fn expand<const LOWER: bool, const REVERSED: bool>(from: *const u8, to: *mut u8) {
+    unsafe fn unpack<const LOWER: bool, const REVERSED: bool>(from: *const u8, to: *mut u8) {
         for c in 0..8 {
             // SAFETY: eight chunks.
             let codes = unsafe { from.add(128 * c).cast::<[u8; 64]>().read() };
@@ -427,9 +472,10 @@ impl Blocks<'_> {
     /// One step: a pair of tiles of tokens, or one, with one block.
     #[inline(always)]
     #[allow(clippy::too_many_arguments, reason = "what a step is made of")]
-    unsafe fn step<M: Machine, const PAIR: bool>(
+    unsafe fn step<M: Machine, C: Codes<M>, const PAIR: bool>(
         &self,
         m: &mut M,
+        codes: &C,
         tile: usize,
         block: usize,
         weights: *const [u8; HALF],
@@ -454,7 +500,7 @@ impl Blocks<'_> {
                     self.settle::<M>(pending, step);
                 }
                 if let Some((block, to)) = next {
-                    expand_part::<M>(block, to, step);
+                    unpack_part(codes, block, to, step);
                 }
             }
             put_down::<M, PAIR>(m, isums);
@@ -462,19 +508,29 @@ impl Blocks<'_> {
     }
 }
 
-/// A quarter of a block: a unit of half of the rows.
+/// The part of a block that is unpacked in a step: a unit of half of the rows, or nothing in every other step where the
+/// block is one unit.
 #[inline(always)]
-unsafe fn expand_part<M: Machine>(block: *const u8, to: *mut [u8; HALF], part: usize) {
+unsafe fn unpack_part<M, C: Codes<M>>(
+    codes: &C,
+    block: *const u8,
+    to: *mut [u8; HALF],
+    part: usize,
+) {
     let (half, unit) = (part / 2, part % 2);
-    // SAFETY: the block has two units of 16 lines, each half of the result 64 lines.
-    unsafe {
-        let from = block.add(SCALES + unit * UNIT_BYTES + 64 * half);
-        M::expand::<true, false>(from, to.add(half).cast::<u8>().add(unit * HALF / 2));
+    if unit < COLUMNS / C::UNIT {
+        // SAFETY: the block has its units, each half of the result 64 lines.
+        unsafe {
+            let from = block.add(SCALES + unit * C::BYTES);
+            let to = to.add(half).cast::<u8>().add(16 * C::UNIT * unit);
+            codes.unpack::<true>(from, half, to);
+        }
     }
 }
 
 #[inline(always)]
-unsafe fn blocks<M: Machine>(
+unsafe fn blocks<M: Machine, C: Codes<M>>(
+    codes: C,
     group: &[u8],
     acts: &[u8],
     n: usize,
@@ -494,7 +550,8 @@ unsafe fn blocks<M: Machine>(
         out: out.as_mut_ptr(),
         last: last.as_mut_ptr(),
     };
-    let count = group.len() / BLOCK;
+    let block_bytes = const { bytes_of_block::<M, C>() };
+    let count = group.len() / block_bytes;
     let mut pending: Option<Pending<M::Scales>> = None;
     // SAFETY: the caller has the tiles and says that all lengths fit; scratch memory is written before it is read.
     unsafe {
@@ -507,24 +564,25 @@ unsafe fn blocks<M: Machine>(
         };
         let mut m = M::with_rows(tokens.shapes());
         for part in 0..STEPS.min(4 * count) {
-            expand_part::<M>(group.as_ptr(), weights.cast(), part);
+            unpack_part(&codes, group.as_ptr(), weights.cast(), part);
         }
         let mut turn = 0;
         for b in 0..count {
-            let block = group.as_ptr().add(b * BLOCK);
-            prefetch(block, BLOCK, ahead);
+            let block = group.as_ptr().add(b * block_bytes);
+            prefetch(block, block_bytes, ahead);
             let scales = [M::scales(block), M::scales(block.add(SCALES / 2))];
             let here = weights.add(b % 2).cast::<[u8; HALF]>();
             let mut next =
-                (b + 1 < count).then(|| (block.add(BLOCK), weights.add((b + 1) % 2).cast()));
+                (b + 1 < count).then(|| (block.add(block_bytes), weights.add((b + 1) % 2).cast()));
             for tile in (0..tokens.tiles).step_by(2) {
                 let pair = tile + 1 < tokens.tiles;
                 let isums = isums.add(turn % 2).cast::<[i32; 256]>();
                 let (before, after) = (pending.as_ref(), next.take());
                 if pair {
-                    product.step::<M, true>(&mut m, tile, b, here, isums, before, after);
+                    product.step::<M, C, true>(&mut m, &codes, tile, b, here, isums, before, after);
                 } else {
-                    product.step::<M, false>(&mut m, tile, b, here, isums, before, after);
+                    product
+                        .step::<M, C, false>(&mut m, &codes, tile, b, here, isums, before, after);
                 }
                 pending = Some(Pending {
                     isums,
@@ -549,7 +607,8 @@ unsafe fn blocks<M: Machine>(
 }
 
 #[inline(always)]
-unsafe fn rows<M: Machine, const REVERSED: bool>(
+unsafe fn rows<M: Machine, C: Codes<M>>(
+    codes: C,
     group: &[u8],
     acts: &[u8],
     n: usize,
@@ -565,11 +624,11 @@ unsafe fn rows<M: Machine, const REVERSED: bool>(
     unsafe {
         let isums = (&raw mut (*isums.as_mut_ptr()).isums).cast::<[i32; 256]>();
         let halves = [weights.as_mut_ptr(), weights.as_mut_ptr().add(16 * n)];
-        for unit in 0..n / UNIT {
-            prefetch(group.as_ptr().add(unit * UNIT_BYTES), UNIT_BYTES, ahead);
+        for unit in 0..n / C::UNIT {
+            let from = group.as_ptr().add(unit * C::BYTES);
+            prefetch(from, C::BYTES, ahead);
             for (half, to) in halves.into_iter().enumerate() {
-                let from = group.as_ptr().add(unit * UNIT_BYTES + 64 * half);
-                M::expand::<false, REVERSED>(from, to.add(16 * UNIT * unit));
+                codes.unpack::<false>(from, half, to.add(16 * C::UNIT * unit));
             }
         }
         let halves = halves.map(|half| half.cast_const());
@@ -624,7 +683,7 @@ pub(super) mod software {
     fn multiply(group: &[u8], acts: &[u8], n: usize, tokens: usize, _: usize, out: &mut [f32]) {
         check(&TQ2_0, group, acts, n, tokens, out);
         // SAFETY: `check` has compared all lengths.
-        unsafe { blocks::<Software>(group, acts, n, tokens, 0, out) }
+        unsafe { blocks::<Software, _>(TwoBits::<false>, group, acts, n, tokens, 0, out) }
     }
 
     fn multiply_whole(
@@ -637,6 +696,16 @@ pub(super) mod software {
     ) {
         check(&TL, group, acts, n, tokens, out);
         // SAFETY: `check` has compared all lengths.
-        unsafe { rows::<Software, true>(group, acts, n.next_multiple_of(UNIT), tokens, 0, out) }
+        unsafe {
+            rows::<Software, _>(
+                TwoBits::<true>,
+                group,
+                acts,
+                n.next_multiple_of(UNIT),
+                tokens,
+                0,
+                out,
+            )
+        }
     }
 }

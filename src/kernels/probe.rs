@@ -29,6 +29,11 @@ pub fn read(data: &[u8]) -> u64 {
 /// as the integer kernels do) and a value that keeps the loop alive.
 pub fn multiply_int8(isa: Isa, rounds: u64) -> (u64, i32) {
     #[cfg(target_arch = "x86_64")]
+    if isa.has(Level::Amx) {
+        // SAFETY: an `Isa` of this level proves that the process may use tiles.
+        return unsafe { x86_64::int8_tiles(rounds) };
+    }
+    #[cfg(target_arch = "x86_64")]
     match isa.vectors() {
         // SAFETY: the level is that of an `Isa`, which proves that the processor has it.
         Level::Avx512 => return unsafe { x86_64::int8_avx512(rounds) },

@@ -186,7 +186,6 @@ pub(crate) const fn layout<B: Block32>(
         arrange: arrange::<B>,
         multiply,
         tile: 32,
-        expansion: None,
     }
 }
 

@@ -60,7 +60,6 @@ pub(crate) const fn f16<S: Set>() -> Layout {
         arrange: arrange_f16::<S>,
         multiply: multiply_f16::<S>,
         tile: TOKENS,
-        expansion: None,
     }
 }
 
@@ -78,7 +77,6 @@ pub(crate) const fn bf16<S: Set>() -> Layout {
         arrange: arrange_bf16,
         multiply: multiply_bf16::<S>,
         tile: TOKENS,
-        expansion: None,
     }
 }
 

@@ -14,7 +14,7 @@ use std::cell::RefCell;
 use trine_formats::types::TypeId;
 
 use super::ternary::Quantizer;
-use super::{AlignedBytes, Floats, Isa};
+use super::{Floats, Isa};
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 use super::{MAX_COLUMNS, size};
 
@@ -69,8 +69,6 @@ pub struct Layout {
     /// Tokens of one call beyond which more gain nothing. Outputs are stored after every call; in small
     /// portions the stores hide behind the next.
     pub tile: usize,
-    /// What to make of a group before several tokens are multiplied with it.
-    pub expansion: Option<Expansion>,
 }
 
 /// See [`Layout::pack`].
@@ -83,16 +81,6 @@ pub type Pack = fn(w: &[u8], n: usize, out: &mut [u8]) -> bool;
 /// the processor. It changes no bit.
 pub type Multiply =
     fn(group: &[u8], acts: &[u8], n: usize, tokens: usize, ahead: usize, out: &mut [f32]);
-
-/// Another layout of the same weights, with the same activations, that is faster once they are unpacked.
-pub struct Expansion {
-    /// The layout.
-    pub to: &'static Layout,
-    /// From so many tokens on it pays.
-    pub from: usize,
-    /// `expand(group, ahead, out)`: one group; `ahead` as in [`Multiply`].
-    pub expand: fn(group: &[u8], ahead: usize, out: &mut [u8]),
-}
 
 /// The packed layouts of a weight type that have kernels for an instruction set, the best first.
 pub fn layouts(ty: TypeId, isa: Isa) -> &'static [&'static Layout] {
@@ -112,19 +100,13 @@ pub fn layouts(ty: TypeId, isa: Isa) -> &'static [&'static Layout] {
 }
 
 thread_local! {
-    static SCRATCH: RefCell<Scratch> = RefCell::default();
+    /// Outputs of a portion. They are aligned because vectors that straddle two lines of the cache are stored slowly, and
+    /// loaded again more slowly still.
+    static TILE: RefCell<Floats> = RefCell::default();
 }
 
 /// Tokens from which on a product takes so long that memory needs not be asked for anything ahead.
 const MANY: usize = 32;
-
-/// Working memory of a thread. It is aligned because vectors that straddle two lines of the cache are stored slowly, and
-/// loaded again more slowly still.
-#[derive(Default)]
-struct Scratch {
-    tile: Floats,
-    expanded: AlignedBytes,
-}
 
 /// The products of one group and `tokens` arranged rows `acts`, a few tokens at a time:
 /// `put(t, out)` gets the outputs from token t on, `[tokens of this portion][rows]`. `ahead`: see [`Multiply`].
@@ -141,19 +123,8 @@ pub fn multiply_group(
     mut put: impl FnMut(usize, &[f32]),
 ) {
     // With many, memory has all the time it needs.
-    let ahead = if tokens < MANY { ahead } else { 0 };
-    SCRATCH.with_borrow_mut(|Scratch { tile, expanded }| {
-        let (layout, group, mut ahead) = match &layout.expansion {
-            Some(e) if tokens >= e.from => {
-                let bytes = (e.to.group_bytes)(n);
-                if expanded.len() < bytes {
-                    *expanded = AlignedBytes::scratch(bytes);
-                }
-                (e.expand)(group, ahead, &mut expanded[..bytes]);
-                (e.to, &expanded[..bytes], 0)
-            }
-            _ => (layout, group, ahead),
-        };
+    let mut ahead = if tokens < MANY { ahead } else { 0 };
+    TILE.with_borrow_mut(|tile| {
         let act_bytes = (layout.act_bytes)(n);
         let mut first = 0;
         for acts in acts.chunks(layout.tile * act_bytes) {

@@ -48,7 +48,6 @@ pub(crate) const fn with_scales(pack: Pack, multiply: Multiply, tile: usize) -> 
         arrange: arrange_q8_k,
         multiply,
         tile,
-        expansion: None,
     }
 }
 
@@ -80,7 +79,6 @@ const fn whole_rows(
         arrange: arrange_int8,
         multiply,
         tile,
-        expansion: None,
     }
 }
 

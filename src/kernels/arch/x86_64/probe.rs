@@ -3,6 +3,7 @@
 use std::arch::x86_64::*;
 use std::hint::black_box;
 
+use super::tiles::{self, Hardware, Tiles};
 use crate::probe::CHAINS;
 
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512vnni")]
@@ -50,6 +51,31 @@ pub fn int8_avx512(rounds: u64) -> (u64, i32) {
     let all = sums.into_iter().reduce(|a, b| _mm512_add_epi32(a, b));
     let kept = all.map_or(0, |v| _mm512_reduce_add_epi32(v));
     (rounds * 64 * CHAINS as u64, kept)
+}
+
+/// # Safety
+/// [`crate::Level::Amx`].
+pub unsafe fn int8_tiles(rounds: u64) -> (u64, i32) {
+    let bytes = black_box([1u8; tiles::TILE]);
+    let mut sums = [0; 256];
+    // SAFETY: the caller has tiles, which are all filled before they are multiplied; sums have room for 16 rows.
+    unsafe {
+        let mut tiles = Hardware::with_rows([16; 8]);
+        tiles.load::<0>(bytes.as_ptr(), tiles::ROW);
+        tiles.load::<1>(bytes.as_ptr(), tiles::ROW);
+        tiles.clear::<4>();
+        tiles.clear::<5>();
+        tiles.clear::<6>();
+        tiles.clear::<7>();
+        for _ in 0..rounds {
+            tiles.dot_signed::<4, 0, 1>();
+            tiles.dot_signed::<5, 0, 1>();
+            tiles.dot_signed::<6, 0, 1>();
+            tiles.dot_signed::<7, 0, 1>();
+        }
+        tiles.store::<4>(sums.as_mut_ptr());
+    }
+    (rounds * 4 * (16 * tiles::TILE) as u64, sums[0])
 }
 
 #[target_feature(enable = "avx2,fma,f16c")]

@@ -135,7 +135,6 @@ const fn layout<C: CodesOf16>() -> Layout {
         arrange,
         multiply: multiply::<C>,
         tile: TILE,
-        expansion: None,
     }
 }
 

@@ -75,7 +75,6 @@ const fn layout<C: CodesOf32>(multiply: Multiply) -> Layout {
         arrange,
         multiply,
         tile: TILE,
-        expansion: None,
     }
 }
 

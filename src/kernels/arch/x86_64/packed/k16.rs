@@ -80,7 +80,6 @@ pub(super) const fn layout<C: CodesOf16>() -> Layout {
         arrange: arrange::<C>,
         multiply: multiply::<C>,
         tile: TILE,
-        expansion: None,
     }
 }
 

@@ -19,9 +19,8 @@ mod q3_k;
 mod q4_k;
 mod q6_k;
 mod t2;
-mod t2_bytes;
 mod t5;
-mod t5_bytes;
+mod ternary_bytes;
 mod ternary_tiles;
 
 macro_rules! list {

@@ -59,7 +59,6 @@ pub(super) static Q2_K: Layout = Layout {
     arrange,
     multiply,
     tile: 32,
-    expansion: None,
 };
 
 fn pack(w: &[u8], n: usize, out: &mut [u8]) -> bool {

@@ -102,7 +102,6 @@ pub(super) const fn layout<C: CodesOf32>() -> Layout {
         arrange,
         multiply: multiply::<C>,
         tile: TILE,
-        expansion: None,
     }
 }
 

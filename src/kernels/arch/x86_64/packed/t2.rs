@@ -5,7 +5,7 @@
 //!
 //! With one or two tokens every plane has its own accumulator and the bytes are read once. With some more,
 //! the planes go one after another into the same accumulator (Horner: shift right by 2 between planes),
-//! which leaves registers for 32 rows x 4 tokens. From 16 on, blocks are unpacked to bytes first ([`t2_bytes`]).
+//! which leaves registers for 32 rows x 4 tokens. From 16 on, blocks are unpacked to bytes first ([`ternary_bytes`]).
 
 #![allow(
     clippy::needless_range_loop,
@@ -15,42 +15,26 @@
 use std::arch::x86_64::*;
 use std::mem::take;
 
-use super::{check, dword, prefetch, t2_bytes};
+use super::ternary_bytes::{self, TwoBits};
+use super::{check, dword, prefetch};
+use crate::packed::Layout;
 pub(super) use crate::packed::t2::{
     Act, BLOCK, ROWS, SCALES, UNIT, UNIT_BYTES, act_bytes_q8_k, arrange_int8, arrange_q8_k, i2_s,
     pack_rows, pack_tq1_0, pack_tq2_0, tl, with_scales,
 };
-use crate::packed::{Encoding, Layout};
-use crate::ternary::Quantizer;
 
 /// Tokens of a call: unpacked codes are used for all of them, whose sums stay in the first-level cache.
 const TILE: usize = 128;
+/// Tokens from which on unpacking pays.
+const FROM: usize = 16;
 /// Units whose sums stay in one set of accumulators when planes follow each other.
 const SEGMENT: usize = 8;
 
 pub(super) static TQ2_0: Layout = with_scales(pack_tq2_0, multiply_tq2_0, TILE);
 /// TQ1_0 as codes of two bits.
 pub(super) static TQ1_0: Layout = with_scales(pack_tq1_0, multiply_tq2_0, TILE);
-pub(super) static I2_S: Layout = i2_s(multiply_rows::<true>, TILE);
-pub(super) static TL: Layout = tl(multiply_rows::<true>, TILE);
-
-/// Rows of whole 256-blocks whose planes lie as in TQ2_0: what the base-3 layout of a type with one scale expands to.
-pub(super) static ROWS_X256: Layout = Layout {
-    name: "2-bit x32",
-    dense: false,
-    rows: ROWS,
-    encoding: Encoding::Int8(Quantizer::Exact),
-    group_bytes: |n| n.div_ceil(256) * 2 * UNIT_BYTES,
-    pack: |_, _, _| false, // the file has no such rows
-    acts: "int8 x256",
-    act_bytes: |n| 64 + n.next_multiple_of(256),
-    arrange: arrange_int8,
-    multiply: |group, acts, n, tokens, ahead, out| {
-        multiply_rows::<false>(group, acts, n.next_multiple_of(256), tokens, ahead, out);
-    },
-    tile: TILE,
-    expansion: None,
-};
+pub(super) static I2_S: Layout = i2_s(multiply_rows, TILE);
+pub(super) static TL: Layout = tl(multiply_rows, TILE);
 
 pub(super) fn multiply_tq2_0(
     group: &[u8],
@@ -61,10 +45,10 @@ pub(super) fn multiply_tq2_0(
     out: &mut [f32],
 ) {
     check(&TQ2_0, group, acts, n, tokens, out);
-    if tokens >= t2_bytes::FROM {
+    if tokens >= FROM {
         // SAFETY: `layouts` hands the layout out only for an `Isa` with these instructions;
         // `check` has compared all lengths.
-        return unsafe { t2_bytes::blocks(group, acts, n, ahead, out) };
+        return unsafe { blocks_unpacked(group, acts, n, ahead, out) };
     }
     let act = act_bytes_q8_k(n);
     for (acts, out) in acts.chunks(4 * act).zip(out.chunks_mut(4 * ROWS)) {
@@ -82,8 +66,8 @@ pub(super) fn multiply_tq2_0(
     }
 }
 
-/// The product for types with one scale, whose planes lie as in TQ2_0 or the other way round.
-pub(super) fn multiply_rows<const REVERSED: bool>(
+/// The product for types with one scale, whose planes lie the other way round.
+pub(super) fn multiply_rows(
     group: &[u8],
     acts: &[u8],
     n: usize,
@@ -93,10 +77,10 @@ pub(super) fn multiply_rows<const REVERSED: bool>(
 ) {
     check(&TL, group, acts, n, tokens, out);
     let act = (TL.act_bytes)(n);
-    if tokens >= t2_bytes::FROM {
+    if tokens >= FROM {
         // SAFETY: `layouts` hands the layout out only for an `Isa` with these instructions;
         // `check` has compared all lengths.
-        return unsafe { t2_bytes::rows::<REVERSED>(group, acts, act, ahead, out) };
+        return unsafe { rows_unpacked(group, acts, act, ahead, out) };
     }
     for (acts, out) in acts.chunks(4 * act).zip(out.chunks_mut(4 * ROWS)) {
         let ahead = take(&mut ahead);
@@ -104,13 +88,29 @@ pub(super) fn multiply_rows<const REVERSED: bool>(
         // `check` has compared all lengths.
         unsafe {
             match out.len() / ROWS {
-                1 => rows_once::<1, REVERSED>(group, acts, act, ahead, out),
-                2 => rows_once::<2, REVERSED>(group, acts, act, ahead, out),
-                3 => rows_by_planes::<3, REVERSED>(group, acts, act, ahead, out),
-                _ => rows_by_planes::<4, REVERSED>(group, acts, act, ahead, out),
+                1 => rows_once::<1>(group, acts, act, ahead, out),
+                2 => rows_once::<2>(group, acts, act, ahead, out),
+                3 => rows_by_planes::<3>(group, acts, act, ahead, out),
+                _ => rows_by_planes::<4>(group, acts, act, ahead, out),
             }
         }
     }
+}
+
+/// # Safety
+/// These instructions; lengths as [`check`] has them.
+#[target_feature(enable = "avx512f,avx512bw,avx512vnni")]
+unsafe fn blocks_unpacked(group: &[u8], acts: &[u8], n: usize, ahead: usize, out: &mut [f32]) {
+    // SAFETY: the caller has seen to it.
+    unsafe { ternary_bytes::blocks(&TwoBits::<false>, group, acts, n, ahead, out) }
+}
+
+/// # Safety
+/// These instructions; lengths as [`check`] has them.
+#[target_feature(enable = "avx512f,avx512bw,avx512vnni")]
+unsafe fn rows_unpacked(group: &[u8], acts: &[u8], stride: usize, ahead: usize, out: &mut [f32]) {
+    // SAFETY: the caller has seen to it.
+    unsafe { ternary_bytes::rows(&TwoBits::<true>, group, acts, stride, ahead, out) }
 }
 
 /// Sums of the two halves of the rows.
@@ -386,7 +386,7 @@ pub(super) fn row_step(d: __m512i, act: &[u8]) -> __m512 {
 }
 
 #[target_feature(enable = "avx512f,avx512vnni")]
-unsafe fn rows_once<const T: usize, const REVERSED: bool>(
+unsafe fn rows_once<const T: usize>(
     group: &[u8],
     acts: &[u8],
     act_bytes: usize,
@@ -400,7 +400,7 @@ unsafe fn rows_once<const T: usize, const REVERSED: bool>(
             let w = group.as_ptr().add(u * UNIT_BYTES);
             prefetch(w, UNIT_BYTES, ahead);
             let q = std::array::from_fn(|t| acts.as_ptr().add(t * act_bytes + 64 + UNIT * u));
-            unit_once::<T, REVERSED>(w, q, &mut acc);
+            unit_once::<T, true>(w, q, &mut acc);
         }
     }
     let mut sums = [[_mm512_setzero_ps(); 2]; T];
@@ -415,7 +415,7 @@ unsafe fn rows_once<const T: usize, const REVERSED: bool>(
 }
 
 #[target_feature(enable = "avx512f,avx512vnni")]
-unsafe fn rows_by_planes<const T: usize, const REVERSED: bool>(
+unsafe fn rows_by_planes<const T: usize>(
     group: &[u8],
     acts: &[u8],
     act_bytes: usize,
@@ -431,7 +431,7 @@ unsafe fn rows_by_planes<const T: usize, const REVERSED: bool>(
         let acc = unsafe {
             let first = 64 + UNIT * SEGMENT * i;
             let q = acts.as_ptr().add(first);
-            units_by_planes::<T, REVERSED>(part.as_ptr(), q, act_bytes, part.len() / UNIT_BYTES)
+            units_by_planes::<T, true>(part.as_ptr(), q, act_bytes, part.len() / UNIT_BYTES)
         };
         for t in 0..T {
             for h in 0..2 {

@@ -17,7 +17,7 @@
 //!
 //! Whatever is larger than the cache is read faster this way than with two bits, by one thread a little,
 //! by two a fifth; it takes 1.5 times the instructions of the 2-bit kernel, so what stays in the
-//! cache does not. For several tokens a group is first expanded to the 2-bit layout.
+//! cache does not. For several tokens a block is unpacked to bytes first ([`super::ternary_bytes`]).
 
 use std::arch::x86_64::*;
 use std::cell::RefCell;
@@ -28,17 +28,19 @@ use trine_formats::types::TypeId;
 use trine_formats::types::info;
 
 use super::t2::{self, Act, Halves, PLANES, ROWS, SCALES, UNIT_BYTES, load};
+use super::ternary_bytes::{self, Trits};
 use super::{check, dword, prefetch};
 use crate::AlignedBytes;
-use crate::packed::{Encoding, Expansion, Layout};
+use crate::packed::{Encoding, Layout};
 use crate::ternary::Quantizer;
 
-/// Tokens for which a group is expanded: up to here, taking it out of memory and unpacking it one after the other
-/// takes longer than multiplying it with every token by itself.
-const FROM: usize = 6;
+/// Tokens from which on a block is unpacked to bytes, which takes as long as one token's product.
+const FROM: usize = 3;
+/// Tokens of a call: unpacked digits are used for all of them, whose sums stay in the first-level cache.
+const TILE: usize = 128;
 /// Columns of a block.
 const COLUMNS: usize = 256;
-pub(super) const CHUNKS: usize = 13;
+const CHUNKS: usize = 13;
 /// Bytes of the digits of a block.
 pub(super) const DIGITS: usize = CHUNKS * 2 * 64;
 /// Bytes of a block with scales.
@@ -70,12 +72,7 @@ const fn with_scales(name: &'static str, pack: fn(&[u8], usize, &mut [u8]) -> bo
         act_bytes: t2::act_bytes_q8_k,
         arrange: t2::arrange_q8_k,
         multiply: multiply_blocks,
-        tile: FROM,
-        expansion: Some(Expansion {
-            to: &t2::TQ2_0,
-            from: FROM,
-            expand: expand_blocks,
-        }),
+        tile: TILE,
     }
 }
 
@@ -91,12 +88,7 @@ const fn whole_row(quantizer: Quantizer, acts: &'static str) -> Layout {
         act_bytes: |n| 64 + n.next_multiple_of(COLUMNS),
         arrange: t2::arrange_int8,
         multiply: multiply_rows,
-        tile: FROM,
-        expansion: Some(Expansion {
-            to: &t2::ROWS_X256,
-            from: FROM,
-            expand: expand_rows,
-        }),
+        tile: TILE,
     }
 }
 
@@ -154,7 +146,7 @@ static TABLES: LazyLock<Tables> = LazyLock::new(|| Tables {
 });
 
 /// Activation dword of digit t of chunk c.
-pub(super) const fn dword_of(c: usize, t: usize) -> usize {
+const fn dword_of(c: usize, t: usize) -> usize {
     match c {
         0..8 => c + 8 * t,
         8..12 => 40 + (c - 8) + 4 * t,
@@ -163,7 +155,7 @@ pub(super) const fn dword_of(c: usize, t: usize) -> usize {
 }
 
 /// Digits of a chunk.
-pub(super) const fn digits(c: usize) -> usize {
+const fn digits(c: usize) -> usize {
     if c < 12 { 5 } else { 4 }
 }
 
@@ -322,7 +314,7 @@ impl Lookup {
     /// a0 + 4 a1 + 16 a2 and b0 + 64 b1, with a1 and a2 in the second where (b0, b1) is (2, 2).
     #[inline]
     #[target_feature(enable = "avx512f,avx512bw,avx512vbmi")]
-    pub(super) fn digits(&self, w: __m512i) -> [__m512i; 2] {
+    fn digits(&self, w: __m512i) -> [__m512i; 2] {
         [
             _mm512_permutex2var_epi8(self.first[0], w, self.first[1]),
             // The bits that come in from the neighbouring byte are above the index.
@@ -334,7 +326,7 @@ impl Lookup {
 /// `(f | g) & mask`.
 #[inline]
 #[target_feature(enable = "avx512f")]
-pub(super) fn either(f: __m512i, g: __m512i, mask: __m512i) -> __m512i {
+fn either(f: __m512i, g: __m512i, mask: __m512i) -> __m512i {
     _mm512_ternarylogic_epi32::<0xA8>(f, g, mask)
 }
 
@@ -364,79 +356,39 @@ unsafe fn block(lookup: Lookup, w: *const u8, q: *const u8, acc: &mut [Halves; P
     }
 }
 
-/// The block in the 2-bit layout.
+/// The digits of 16 rows, chunks 128 bytes apart, as bytes: line k has columns 4k .. 4k + 4 of every row. `LOWER`: weights,
+/// which are digits less 1, instead of digits.
+///
+/// # Safety
+/// AVX-512 F, BW and VBMI; 13 chunks at `from`, room for 64 lines at `to`, which is aligned to 64.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512vbmi")]
-unsafe fn expand(lookup: Lookup, from: &[u8], to: &mut [u8]) {
-    assert!(from.len() == DIGITS && to.len() == 2 * UNIT_BYTES);
-    for h in 0..2 {
-        // Chunks of the second unit, from parts of several chunks here.
-        let mut second = [_mm512_setzero_si512(); 8];
-        for c in 0..CHUNKS {
-            // SAFETY: 13 chunks of 128 bytes.
-            let [f, g] = lookup.digits(unsafe { load(from.as_ptr().add(128 * c + 64 * h)) });
-            let all = _mm512_or_si512(f, _mm512_and_si512(g, _mm512_set1_epi8(0x3C)));
-            let b0 = _mm512_and_si512(g, t2::mask(0));
-            // Bits 2s and 2s + 1 of `v`.
-            let pick = |v: __m512i, s: usize| _mm512_and_si512(v, t2::mask(s));
-            let mut put = |chunk: usize, v: __m512i| {
-                second[chunk] = _mm512_or_si512(second[chunk], v);
-            };
-            match c {
-                0..8 => {
-                    let first = _mm512_or_si512(all, _mm512_slli_epi16::<6>(b0));
-                    // SAFETY: chunk c of the first unit.
-                    unsafe {
-                        _mm512_storeu_si512(to.as_mut_ptr().add(128 * c + 64 * h).cast(), first);
-                    }
-                    put(c, pick(_mm512_srli_epi16::<6>(g), 0));
-                }
-                8..12 => {
-                    put(c - 8, _mm512_slli_epi16::<2>(pick(f, 0)));
-                    put(c - 4, pick(all, 1));
-                    put(c - 8, pick(all, 2));
-                    put(c - 4, _mm512_slli_epi16::<4>(b0));
-                    put(c - 8, pick(g, 3));
-                }
-                _ => {
-                    put(4, _mm512_slli_epi16::<6>(pick(f, 0)));
-                    put(5, _mm512_slli_epi16::<4>(pick(all, 1)));
-                    put(6, _mm512_slli_epi16::<2>(pick(all, 2)));
-                    put(7, _mm512_slli_epi16::<6>(b0));
-                }
-            }
+pub(super) unsafe fn unpack<const LOWER: bool>(lookup: Lookup, from: *const u8, to: *mut u8) {
+    let one = _mm512_set1_epi8(i8::from(LOWER));
+    // Digits in the lowest bits of their bytes, and those two bits further up, by a lookup.
+    let lower = |digit| {
+        if LOWER {
+            _mm512_sub_epi8(digit, one)
+        } else {
+            digit
         }
-        for (c, v) in second.into_iter().enumerate() {
-            // SAFETY: chunk c of the second unit.
-            unsafe {
-                _mm512_storeu_si512(to.as_mut_ptr().add(UNIT_BYTES + 128 * c + 64 * h).cast(), v);
-            }
+    };
+    let [a, b, c] = [0i8, 1, 2].map(|digit| i32::from((digit - i8::from(LOWER)).cast_unsigned()));
+    let second = _mm512_broadcast_i32x4(_mm_setr_epi32(a, b, c, 0));
+    for c in 0..CHUNKS {
+        // SAFETY: 13 chunks.
+        let [f, g] = lookup.digits(unsafe { t2::load(from.add(128 * c)) });
+        let planes = [
+            lower(_mm512_and_si512(f, t2::mask(0))),
+            _mm512_shuffle_epi8(second, either(f, g, t2::mask(1))),
+            lower(_mm512_srli_epi16::<4>(either(f, g, t2::mask(2)))),
+            lower(_mm512_and_si512(g, t2::mask(0))),
+            lower(_mm512_srli_epi16::<6>(_mm512_and_si512(g, t2::mask(3)))),
+        ];
+        for (t, plane) in planes.into_iter().enumerate().take(digits(c)) {
+            // SAFETY: a digit belongs to one of 64 dwords of columns.
+            unsafe { _mm512_store_si512(to.add(64 * dword_of(c, t)).cast(), plane) }
         }
-    }
-}
-
-/// A group with scales in the 2-bit layout.
-fn expand_blocks(group: &[u8], ahead: usize, two_bit: &mut [u8]) {
-    for (from, to) in group
-        .chunks_exact(BLOCK)
-        .zip(two_bit.chunks_exact_mut(t2::BLOCK))
-    {
-        prefetch(from.as_ptr(), BLOCK, ahead);
-        to[..SCALES].copy_from_slice(&from[..SCALES]);
-        // SAFETY: `layouts` hands the layout out only for an `Isa` with these instructions.
-        unsafe { expand(Lookup::new(), &from[SCALES..], &mut to[SCALES..]) }
-    }
-}
-
-/// A group without scales in the 2-bit layout.
-fn expand_rows(group: &[u8], ahead: usize, two_bit: &mut [u8]) {
-    for (from, to) in group
-        .chunks_exact(DIGITS)
-        .zip(two_bit.chunks_exact_mut(2 * UNIT_BYTES))
-    {
-        prefetch(from.as_ptr(), DIGITS, ahead);
-        // SAFETY: `layouts` hands the layout out only for an `Isa` with these instructions.
-        unsafe { expand(Lookup::new(), from, to) }
     }
 }
 
@@ -449,6 +401,11 @@ pub(super) fn multiply_blocks(
     out: &mut [f32],
 ) {
     check(&TQ1_0, group, acts, n, tokens, out);
+    if tokens >= FROM {
+        // SAFETY: `layouts` hands the layout out only for an `Isa` with these instructions;
+        // `check` has compared all lengths.
+        return unsafe { blocks_unpacked(group, acts, n, ahead, out) };
+    }
     let act = t2::act_bytes_q8_k(n);
     for (act, out) in acts.chunks(act).zip(out.chunks_mut(ROWS)) {
         // SAFETY: `layouts` hands the layout out only for an `Isa` with these instructions;
@@ -466,11 +423,32 @@ pub(super) fn multiply_rows(
     out: &mut [f32],
 ) {
     check(&TL, group, acts, n, tokens, out);
+    if tokens >= FROM {
+        // SAFETY: `layouts` hands the layout out only for an `Isa` with these instructions;
+        // `check` has compared all lengths.
+        return unsafe { rows_unpacked(group, acts, ahead, (TL.act_bytes)(n), out) };
+    }
     for (act, out) in acts.chunks((TL.act_bytes)(n)).zip(out.chunks_mut(ROWS)) {
         // SAFETY: `layouts` hands the layout out only for an `Isa` with these instructions;
         // `check` has compared all lengths.
         unsafe { row_once(group, act, take(&mut ahead), out) }
     }
+}
+
+/// # Safety
+/// These instructions; lengths as [`check`] has them.
+#[target_feature(enable = "avx512f,avx512bw,avx512vbmi,avx512vnni")]
+unsafe fn blocks_unpacked(group: &[u8], acts: &[u8], n: usize, ahead: usize, out: &mut [f32]) {
+    // SAFETY: the caller has seen to it.
+    unsafe { ternary_bytes::blocks(&Trits::new(), group, acts, n, ahead, out) }
+}
+
+/// # Safety
+/// These instructions; lengths as [`check`] has them.
+#[target_feature(enable = "avx512f,avx512bw,avx512vbmi,avx512vnni")]
+unsafe fn rows_unpacked(group: &[u8], acts: &[u8], ahead: usize, stride: usize, out: &mut [f32]) {
+    // SAFETY: the caller has seen to it.
+    unsafe { ternary_bytes::rows(&Trits::new(), group, acts, stride, ahead, out) }
 }
 
 #[target_feature(enable = "avx512f,avx512bw,avx512vbmi,avx512vnni")]

@@ -12,9 +12,9 @@
 
 use std::arch::x86_64::*;
 
-use super::t2::{self, Act, ROWS, SCALES, UNIT, UNIT_BYTES};
-use super::t2_bytes::{self, HALF};
-use super::{check, prefetch, t5, t5_bytes};
+use super::t2::{self, Act, ROWS, SCALES, UNIT};
+use super::ternary_bytes::{COLUMNS, Codes, HALF, Trits, TwoBits};
+use super::{check, prefetch, t5};
 use crate::AlignedBytes;
 #[cfg(test)]
 use crate::arch::x86_64::tiles::Software;
@@ -32,8 +32,6 @@ const TILE: usize = 256;
 /// Columns of a tile, and tiles of a block.
 const STEP: usize = tiles::ROW;
 const STEPS: usize = COLUMNS / STEP;
-/// Columns of a block.
-const COLUMNS: usize = 256;
 
 pub(super) static TQ2_0: Layout = t2::with_scales(t2::pack_tq2_0, multiply_blocks, TILE);
 /// TQ1_0 as codes of two bits.
@@ -47,7 +45,6 @@ macro_rules! trits {
         pub(super) static $name: Layout = Layout {
             multiply: $multiply,
             tile: TILE,
-            expansion: None,
             ..t5::$layout
         };
     )*};
@@ -108,7 +105,7 @@ products!(
 products!(
     multiply_rows,
     FROM,
-    t2::multiply_rows::<true>,
+    t2::multiply_rows,
     TL,
     rows,
     TwoBits::<true>,
@@ -120,7 +117,7 @@ products!(
     t5::multiply_blocks,
     t5::TQ1_0,
     blocks,
-    Trits(t5::Lookup::new()),
+    Trits::new(),
     usize::from
 );
 products!(
@@ -129,7 +126,7 @@ products!(
     t5::multiply_rows,
     t5::TL,
     rows,
-    Trits(t5::Lookup::new()),
+    Trits::new(),
     whole_blocks
 );
 
@@ -143,50 +140,6 @@ fn whole_blocks(n: usize) -> usize {
     n.next_multiple_of(COLUMNS)
 }
 
-/// How codes are packed.
-trait Codes<M> {
-    /// Columns of a unit, at most those of a block.
-    const UNIT: usize;
-    /// Packed bytes of a unit of 32 rows.
-    const BYTES: usize;
-
-    /// Unpacks 16 rows of a unit, as [`t2_bytes::unpack`] does.
-    unsafe fn unpack<const LOWER: bool>(&self, unit: *const u8, half: usize, to: *mut u8);
-}
-
-/// Those of [`crate::packed::t2`].
-struct TwoBits<const REVERSED: bool>;
-
-/// Those of [`t5`].
-struct Trits(t5::Lookup);
-
-impl<M: Machine, const REVERSED: bool> Codes<M> for TwoBits<REVERSED> {
-    const UNIT: usize = UNIT;
-    const BYTES: usize = UNIT_BYTES;
-
-    #[inline(always)]
-    unsafe fn unpack<const LOWER: bool>(&self, unit: *const u8, half: usize, to: *mut u8) {
-        // SAFETY: the caller's unit has eight chunks of two halves, and 32 lines have room.
-        unsafe { M::unpack::<LOWER, REVERSED>(unit.add(64 * half), to) }
-    }
-}
-
-impl Codes<Hardware> for Trits {
-    const UNIT: usize = COLUMNS;
-    const BYTES: usize = t5::DIGITS;
-
-    #[inline(always)]
-    unsafe fn unpack<const LOWER: bool>(&self, unit: *const u8, half: usize, to: *mut u8) {
-        // SAFETY: the caller's block has 13 chunks of two halves, and 64 lines have room.
-        unsafe { t5_bytes::unpack::<LOWER>(self.0, unit.add(64 * half), to) }
-    }
-}
-
-/// Bytes of a block and its scales.
-const fn bytes_of_block<M, C: Codes<M>>() -> usize {
-    SCALES + COLUMNS / C::UNIT * C::BYTES
-}
-
 /// Tiles, and what is done to their bytes and sums by vectors of 16 rows.
 trait Machine: Tiles {
     /// Scales of 16 rows.
@@ -194,8 +147,6 @@ trait Machine: Tiles {
 
     /// 16 half floats.
     unsafe fn scales(from: *const u8) -> Self::Scales;
-    /// [`t2_bytes::unpack`].
-    unsafe fn unpack<const LOWER: bool, const REVERSED: bool>(from: *const u8, to: *mut u8);
     /// `sums[t] + isums[t] * (dy[t] * scales)` for `tokens` tokens, every operation rounded by itself; sums are `ROWS`
     /// apart, the scales of tokens `stride` floats.
     unsafe fn settle(
@@ -218,12 +169,6 @@ impl Machine for Hardware {
     unsafe fn scales(from: *const u8) -> __m512 {
         // SAFETY: the caller points at 16 half floats.
         _mm512_cvtph_ps(unsafe { _mm256_loadu_si256(from.cast()) })
-    }
-    #[inline]
-    #[target_feature(enable = "avx512f,avx512bw")]
-    unsafe fn unpack<const LOWER: bool, const REVERSED: bool>(from: *const u8, to: *mut u8) {
-        // SAFETY: the caller's chunks and lines are those of `unpack`.
-        unsafe { t2_bytes::unpack::<LOWER, REVERSED>(from, to) }
     }
     #[inline]
     #[target_feature(enable = "avx512f")]
@@ -270,18 +215,6 @@ impl Machine for Software {
         // SAFETY: the caller points at 16 half floats.
         let halves = unsafe { from.cast::<[[u8; 2]; 16]>().read() };
         halves.map(|half| trine_formats::types::num::f16_to_f32(u16::from_le_bytes(half)))
-    }
-    unsafe fn unpack<const LOWER: bool, const REVERSED: bool>(from: *const u8, to: *mut u8) {
-        for c in 0..8 {
-            // SAFETY: eight chunks.
-            let codes = unsafe { from.add(128 * c).cast::<[u8; 64]>().read() };
-            for s in 0..4 {
-                let line = 8 * if REVERSED { 3 - s } else { s } + c;
-                let weights = codes.map(|code| (code >> (2 * s) & 3).wrapping_sub(u8::from(LOWER)));
-                // SAFETY: 32 lines.
-                unsafe { to.add(64 * line).cast::<[u8; 64]>().write(weights) };
-            }
-        }
     }
     unsafe fn settle(
         isums: *const i32,
@@ -472,7 +405,7 @@ impl Blocks<'_> {
     /// One step: a pair of tiles of tokens, or one, with one block.
     #[inline(always)]
     #[allow(clippy::too_many_arguments, reason = "what a step is made of")]
-    unsafe fn step<M: Machine, C: Codes<M>, const PAIR: bool>(
+    unsafe fn step<M: Machine, C: Codes, const PAIR: bool>(
         &self,
         m: &mut M,
         codes: &C,
@@ -511,12 +444,7 @@ impl Blocks<'_> {
 /// The part of a block that is unpacked in a step: a unit of half of the rows, or nothing in every other step where the
 /// block is one unit.
 #[inline(always)]
-unsafe fn unpack_part<M, C: Codes<M>>(
-    codes: &C,
-    block: *const u8,
-    to: *mut [u8; HALF],
-    part: usize,
-) {
+unsafe fn unpack_part<C: Codes>(codes: &C, block: *const u8, to: *mut [u8; HALF], part: usize) {
     let (half, unit) = (part / 2, part % 2);
     if unit < COLUMNS / C::UNIT {
         // SAFETY: the block has its units, each half of the result 64 lines.
@@ -529,7 +457,7 @@ unsafe fn unpack_part<M, C: Codes<M>>(
 }
 
 #[inline(always)]
-unsafe fn blocks<M: Machine, C: Codes<M>>(
+unsafe fn blocks<M: Machine, C: Codes>(
     codes: C,
     group: &[u8],
     acts: &[u8],
@@ -550,7 +478,7 @@ unsafe fn blocks<M: Machine, C: Codes<M>>(
         out: out.as_mut_ptr(),
         last: last.as_mut_ptr(),
     };
-    let block_bytes = const { bytes_of_block::<M, C>() };
+    let block_bytes = C::BLOCK;
     let count = group.len() / block_bytes;
     let mut pending: Option<Pending<M::Scales>> = None;
     // SAFETY: the caller has the tiles and says that all lengths fit; scratch memory is written before it is read.
@@ -607,7 +535,7 @@ unsafe fn blocks<M: Machine, C: Codes<M>>(
 }
 
 #[inline(always)]
-unsafe fn rows<M: Machine, C: Codes<M>>(
+unsafe fn rows<M: Machine, C: Codes>(
     codes: C,
     group: &[u8],
     acts: &[u8],
@@ -680,10 +608,32 @@ pub(super) mod software {
     pub static I2_S: Layout = t2::i2_s(multiply_whole, TILE);
     pub static TL: Layout = t2::tl(multiply_whole, TILE);
 
+    /// [`TwoBits`] in portable Rust.
+    struct Portable<const REVERSED: bool>;
+
+    impl<const REVERSED: bool> Codes for Portable<REVERSED> {
+        const UNIT: usize = UNIT;
+        const BYTES: usize = t2::UNIT_BYTES;
+
+        unsafe fn unpack<const LOWER: bool>(&self, unit: *const u8, half: usize, to: *mut u8) {
+            for c in 0..8 {
+                // SAFETY: eight chunks of two halves.
+                let codes = unsafe { unit.add(128 * c + 64 * half).cast::<[u8; 64]>().read() };
+                for s in 0..4 {
+                    let line = 8 * if REVERSED { 3 - s } else { s } + c;
+                    let weights =
+                        codes.map(|code| (code >> (2 * s) & 3).wrapping_sub(u8::from(LOWER)));
+                    // SAFETY: 32 lines.
+                    unsafe { to.add(64 * line).cast::<[u8; 64]>().write(weights) };
+                }
+            }
+        }
+    }
+
     fn multiply(group: &[u8], acts: &[u8], n: usize, tokens: usize, _: usize, out: &mut [f32]) {
         check(&TQ2_0, group, acts, n, tokens, out);
         // SAFETY: `check` has compared all lengths.
-        unsafe { blocks::<Software, _>(TwoBits::<false>, group, acts, n, tokens, 0, out) }
+        unsafe { blocks::<Software, _>(Portable::<false>, group, acts, n, tokens, 0, out) }
     }
 
     fn multiply_whole(
@@ -698,7 +648,7 @@ pub(super) mod software {
         // SAFETY: `check` has compared all lengths.
         unsafe {
             rows::<Software, _>(
-                TwoBits::<true>,
+                Portable::<true>,
                 group,
                 acts,
                 n.next_multiple_of(UNIT),

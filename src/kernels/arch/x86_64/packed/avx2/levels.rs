@@ -38,7 +38,6 @@ const fn layout<C: Levels>() -> Layout {
         arrange,
         multiply: multiply::<C>,
         tile: TILE,
-        expansion: None,
     }
 }
 

@@ -1,35 +1,95 @@
-//! 2-bit ternary codes of 32 rows unpacked to bytes, and their products with many tokens.
+//! Ternary codes of 32 rows unpacked to bytes, and their products with several tokens: the bytes of [`crate::packed::t2`] or
+//! of [`super::t5`].
 //!
 //! Two multipliers with a latency of five want ten sums in flight at least, and 32 rows leave room for those of eight tokens once
 //! the codes need no masks: a block is unpacked once, 8 KB in the first-level cache, and all tokens go over it. Their
 //! sums stay in memory from block to block.
 //!
-//! Unpacked, a line of 64 packed bytes, dword c of 16 rows, becomes four lines, one for each of its planes: line k of 16 rows
+//! Unpacked, a line of 64 packed bytes, a dword of 16 rows, becomes one line for each of its planes: line k of 16 rows
 //! holds columns 4k .. 4k + 4 of each, which meet dword k of a token. It is also a line of a tile of AMX.
 
 use std::arch::x86_64::*;
 use std::mem::MaybeUninit;
 
 use super::prefetch;
-use super::t2::{self, Act, BLOCK, Halves, ROWS, SCALES, UNIT, UNIT_BYTES};
+use super::t2::{self, Act, Halves, ROWS, SCALES, UNIT, UNIT_BYTES};
+use super::t5::{self, Lookup};
 
-/// Tokens from which on unpacking pays.
-pub(super) const FROM: usize = 16;
 /// Tokens that share registers.
 const TOKENS: usize = 8;
 /// Columns of a block.
-const COLUMNS: usize = 256;
+pub(super) const COLUMNS: usize = 256;
 /// Bytes of 16 rows of an unpacked block.
 pub(super) const HALF: usize = 16 * COLUMNS;
 
-/// The codes of 8 chunks of 16 rows, each 128 bytes after the one before, as bytes: plane s of chunk c is
-/// line 8 s + c, or from the last plane to the first. `LOWER`: weights, which are codes less 1, instead of codes.
+/// How codes of 32 rows are packed.
+pub(super) trait Codes {
+    /// Columns of a unit: a block has one or two.
+    const UNIT: usize;
+    /// Packed bytes of a unit.
+    const BYTES: usize;
+    /// Bytes of a block and its scales.
+    const BLOCK: usize = SCALES + COLUMNS / Self::UNIT * Self::BYTES;
+
+    /// Unpacks 16 rows of a unit, the first or the second half: line k gets columns 4k .. 4k + 4 of every row. `LOWER`:
+    /// weights, which are codes less 1, instead of codes.
+    ///
+    /// # Safety
+    /// AVX-512 F and BW, and what the codes were made with; a whole unit, room for `UNIT / 4` lines at `to`, which is aligned
+    /// to 64.
+    unsafe fn unpack<const LOWER: bool>(&self, unit: *const u8, half: usize, to: *mut u8);
+}
+
+/// Codes of two bits, whose planes lie as in TQ2_0 or the other way round.
+pub(super) struct TwoBits<const REVERSED: bool>;
+
+/// Five digits to a byte.
+pub(super) struct Trits(Lookup);
+
+impl Trits {
+    /// With the tables of the digits.
+    ///
+    /// # Safety
+    /// AVX-512 F and VBMI.
+    #[inline]
+    #[target_feature(enable = "avx512f")]
+    pub(super) unsafe fn new() -> Trits {
+        Trits(Lookup::new())
+    }
+}
+
+impl<const REVERSED: bool> Codes for TwoBits<REVERSED> {
+    const UNIT: usize = UNIT;
+    const BYTES: usize = UNIT_BYTES;
+
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512bw")]
+    unsafe fn unpack<const LOWER: bool>(&self, unit: *const u8, half: usize, to: *mut u8) {
+        // SAFETY: the caller's unit has eight chunks of two halves, and 32 lines have room.
+        unsafe { unpack::<LOWER, REVERSED>(unit.add(64 * half), to) }
+    }
+}
+
+impl Codes for Trits {
+    const UNIT: usize = COLUMNS;
+    const BYTES: usize = t5::DIGITS;
+
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512bw,avx512vbmi")]
+    unsafe fn unpack<const LOWER: bool>(&self, unit: *const u8, half: usize, to: *mut u8) {
+        // SAFETY: the caller's block has 13 chunks of two halves, and 64 lines have room.
+        unsafe { t5::unpack::<LOWER>(self.0, unit.add(64 * half), to) }
+    }
+}
+
+/// 8 chunks of 16 rows, each 128 bytes after the one before: plane s of chunk c is line 8 s + c, or from the last plane to
+/// the first.
 ///
 /// # Safety
 /// AVX-512 F and BW; eight chunks at `from`, room for 32 lines at `to`, which is aligned to 64.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw")]
-pub(super) unsafe fn unpack<const LOWER: bool, const REVERSED: bool>(from: *const u8, to: *mut u8) {
+unsafe fn unpack<const LOWER: bool, const REVERSED: bool>(from: *const u8, to: *mut u8) {
     // By the low and by the high two bits of a nibble.
     let weight = |code: i32| if LOWER { code - 1 } else { code };
     let word =
@@ -66,16 +126,17 @@ pub(super) unsafe fn unpack<const LOWER: bool, const REVERSED: bool>(from: *cons
 #[repr(C, align(64))]
 struct Bytes([[u8; HALF]; 2]);
 
-/// Unpacks `units` units of codes, at most two.
-#[inline]
-#[target_feature(enable = "avx512f,avx512bw")]
-unsafe fn unpack_units<const REVERSED: bool>(from: *const u8, units: usize, to: *mut Bytes) {
+/// Unpacks `units` units.
+#[inline(always)]
+unsafe fn unpack_units<C: Codes>(codes: &C, from: *const u8, units: usize, to: *mut Bytes) {
     for half in 0..2 {
         for unit in 0..units {
-            // SAFETY: the caller has the units; half a block has room for two of them.
+            // SAFETY: the caller has the units, of which half a block has no more.
             unsafe {
-                let to = (&raw mut (*to).0[half]).cast::<u8>().add(64 * 32 * unit);
-                unpack::<false, REVERSED>(from.add(unit * UNIT_BYTES + 64 * half), to);
+                let to = (&raw mut (*to).0[half])
+                    .cast::<u8>()
+                    .add(16 * C::UNIT * unit);
+                codes.unpack::<false>(from.add(unit * C::BYTES), half, to);
             }
         }
     }
@@ -128,20 +189,33 @@ macro_rules! of_tokens {
     };
 }
 
-/// Products of TQ2_0's blocks.
+/// Products of blocks with scales.
 ///
 /// # Safety
-/// AVX-512 F, BW and VNNI; lengths as [`super::check`] has them.
-#[target_feature(enable = "avx512f,avx512bw,avx512vnni")]
-pub(super) unsafe fn blocks(group: &[u8], acts: &[u8], n: usize, ahead: usize, out: &mut [f32]) {
+/// AVX-512 F, BW and VNNI, and what the codes were made with; lengths as [`super::check`] has them.
+#[inline(always)]
+pub(super) unsafe fn blocks<C: Codes>(
+    codes: &C,
+    group: &[u8],
+    acts: &[u8],
+    n: usize,
+    ahead: usize,
+    out: &mut [f32],
+) {
     let stride = t2::act_bytes_q8_k(n);
     let mut weights = MaybeUninit::<Bytes>::uninit();
     out.fill(0.0);
-    for (b, block) in group.chunks_exact(BLOCK).enumerate() {
-        prefetch(block.as_ptr(), BLOCK, ahead);
-        // SAFETY: a block has two units of codes, and its activations are there.
+    for (b, block) in group.chunks_exact(C::BLOCK).enumerate() {
+        prefetch(block.as_ptr(), C::BLOCK, ahead);
+        // SAFETY: a block has its units of codes, and its activations are there.
         unsafe {
-            unpack_units::<false>(block.as_ptr().add(SCALES), 2, weights.as_mut_ptr());
+            let units = COLUMNS / C::UNIT;
+            unpack_units(
+                codes,
+                block.as_ptr().add(SCALES),
+                units,
+                weights.as_mut_ptr(),
+            );
             let acts = acts.chunks(TOKENS * stride);
             for (acts, out) in acts.zip(out.chunks_mut(TOKENS * ROWS)) {
                 let first = Act::new(&acts[..stride], n);
@@ -183,9 +257,10 @@ unsafe fn block_of<const T: usize>(
 /// Products of types with one scale; rows of activations are `stride` bytes apart.
 ///
 /// # Safety
-/// AVX-512 F, BW and VNNI; lengths as [`super::check`] has them.
-#[target_feature(enable = "avx512f,avx512bw,avx512vnni")]
-pub(super) unsafe fn rows<const REVERSED: bool>(
+/// AVX-512 F, BW and VNNI, and what the codes were made with; lengths as [`super::check`] has them.
+#[inline(always)]
+pub(super) unsafe fn rows<C: Codes>(
+    codes: &C,
     group: &[u8],
     acts: &[u8],
     stride: usize,
@@ -195,27 +270,35 @@ pub(super) unsafe fn rows<const REVERSED: bool>(
     let mut weights = MaybeUninit::<Bytes>::uninit();
     // Integer sums have the place of the outputs until all are known.
     out.fill(0.0);
-    for (b, units) in group.chunks(2 * UNIT_BYTES).enumerate() {
+    for (b, units) in group.chunks(COLUMNS / C::UNIT * C::BYTES).enumerate() {
         prefetch(units.as_ptr(), units.len(), ahead);
-        let count = units.len() / UNIT_BYTES;
+        let count = units.len() / C::BYTES;
         // SAFETY: units and their activations are there.
         unsafe {
-            unpack_units::<REVERSED>(units.as_ptr(), count, weights.as_mut_ptr());
+            unpack_units(codes, units.as_ptr(), count, weights.as_mut_ptr());
             let acts = acts.chunks(TOKENS * stride);
             for (acts, out) in acts.zip(out.chunks_mut(TOKENS * ROWS)) {
                 let q = acts.as_ptr().add(64 + COLUMNS * b);
-                let (tokens, lines) = (out.len() / ROWS, UNIT / 4 * count);
+                let (tokens, lines) = (out.len() / ROWS, C::UNIT / 4 * count);
                 of_tokens!(tokens, units_of(&weights, q, stride, lines, out));
             }
         }
     }
     for (act, out) in acts.chunks_exact(stride).zip(out.chunks_exact_mut(ROWS)) {
-        for out in out.as_chunks_mut::<16>().0 {
-            // SAFETY: 16 sums, of which the loop above has left the bits.
-            unsafe {
-                let sum = _mm512_loadu_si512(out.as_ptr().cast());
-                _mm512_storeu_ps(out.as_mut_ptr(), t2::row_step(sum, act));
-            }
+        // SAFETY: 32 sums, of which the loop above has left the bits.
+        unsafe { finish(act, out) };
+    }
+}
+
+/// The outputs of a token, in the place of the bits of its integer sums.
+#[inline]
+#[target_feature(enable = "avx512f")]
+unsafe fn finish(act: &[u8], out: &mut [f32]) {
+    for out in out.as_chunks_mut::<16>().0 {
+        // SAFETY: 16 sums.
+        unsafe {
+            let sum = _mm512_loadu_si512(out.as_ptr().cast());
+            _mm512_storeu_ps(out.as_mut_ptr(), t2::row_step(sum, act));
         }
     }
 }

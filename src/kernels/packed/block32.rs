@@ -1,18 +1,20 @@
-//! Types with 32-element blocks and one float chain per row, 16 rows interleaved: the file's bytes
+//! Types with 32-element blocks and one float chain per row, R rows interleaved: the file's bytes
 //! in another order.
 //!
 //! ```text
-//! block:  16 scales (f16; MXFP4: one byte)   row r at 2r (r)
-//!         16 offsets (f16)                   Q4_1, Q5_1
-//!         64 bytes of fifth bits             Q5_0, Q5_1: of element 4g + i of row r
-//!           x86   8 masks of 64 bits: bit 4r + i of mask g
-//!           ARM   64 bytes: bit g of byte 4r + i
-//!         8 or 4 lines of 64 bytes           in line g, row r owns bytes 4r .. 4r + 4:
+//! block:  R scales (f16; MXFP4: one byte)    row r at 2r (r)
+//!         R offsets (f16)                    Q4_1, Q5_1
+//!         4R bytes of fifth bits             Q5_0, Q5_1: of element 4g + i of row r
+//!           x86   8 masks of 4R bits: bit 4r + i of mask g
+//!           ARM   4R bytes: bit g of byte 4r + i
+//!         8 or 4 lines of 4R bytes           in line g, row r owns bytes 4r .. 4r + 4:
 //!           Q8_0    elements 4g + i; x86: plus 128
 //!           others  low nibble element 4g + i, high nibble element 16 + 4g + i
 //! ```
 //!
-//! A register holds the same four elements of as many rows as it has dwords; they meet a dword of a token.
+//! A register holds the same four elements of as many rows as it has dwords; they meet a dword of a token. On x86 R is
+//! 32: all parts of a block but the scales of MXFP4 are whole lines of the cache, so that no load straddles two, and two
+//! vectors of rows share every broadcast of activations. On ARM, whose vectors are short, R is 16.
 
 use trine_formats::types::TypeId;
 use trine_formats::types::num::f16_to_f32;
@@ -26,7 +28,13 @@ const SIGNED: bool = cfg!(target_arch = "aarch64");
 const BIAS_OF_BYTES: i32 = if SIGNED { 0 } else { 128 };
 
 /// Rows of a group.
-pub(crate) const ROWS: usize = 16;
+pub(crate) const ROWS: usize = if cfg!(target_arch = "aarch64") {
+    16
+} else {
+    32
+};
+/// Bytes of a line of codes, and of all fifth bits of a block.
+pub(crate) const LINE: usize = 4 * ROWS;
 
 /// The block step: what is added to the row's sum.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -76,8 +84,8 @@ pub(crate) trait Block32 {
     };
     /// Bytes before the masks and before the lines of a packed block.
     const MASKS_START: usize = Self::SCALE_BYTES * ROWS + Self::OFFSETS;
-    const LINES_START: usize = Self::MASKS_START + if Self::FIFTH_AT.is_some() { 64 } else { 0 };
-    const PACKED: usize = Self::LINES_START + 64 * Self::LINES;
+    const LINES_START: usize = Self::MASKS_START + if Self::FIFTH_AT.is_some() { LINE } else { 0 };
+    const PACKED: usize = Self::LINES_START + LINE * Self::LINES;
     /// Activation type.
     const ACT: TypeId = if matches!(Self::STEP, PackedStep::PlusOffset) {
         TypeId::Q8_1
@@ -200,7 +208,7 @@ pub(crate) fn pack<B: Block32>(w: &[u8], n: usize, out: &mut [u8]) -> bool {
         return true;
     }
     for (b, out) in out.chunks_exact_mut(B::PACKED).enumerate() {
-        let mut masks = [0u64; 8];
+        let mut masks = [0u128; 8];
         for row in 0..ROWS {
             // Rows that are not there repeat the last; nobody looks at their outputs.
             let from = &w[row.min(rows - 1) * row_bytes + b * B::BYTES..][..B::BYTES];
@@ -214,11 +222,11 @@ pub(crate) fn pack<B: Block32>(w: &[u8], n: usize, out: &mut [u8]) -> bool {
                 let fifth = dword(&from[at..], 0);
                 for (g, mask) in masks.iter_mut().enumerate() {
                     let four = fifth[g / 2] >> (4 * (g % 2)) & 15;
-                    *mask |= u64::from(four) << (4 * row);
+                    *mask |= u128::from(four) << (4 * row);
                 }
             }
             for g in 0..B::LINES {
-                let to = B::LINES_START + 64 * g + 4 * row;
+                let to = B::LINES_START + LINE * g + 4 * row;
                 let mut codes = dword(&from[B::CODES_AT..], g);
                 if B::LINES == 8 {
                     codes = codes.map(|c| c.wrapping_add(B::BIAS as u8));
@@ -227,15 +235,15 @@ pub(crate) fn pack<B: Block32>(w: &[u8], n: usize, out: &mut [u8]) -> bool {
             }
         }
         if B::FIFTH_AT.is_some() {
-            let to = &mut out[B::MASKS_START..][..64];
+            let to = &mut out[B::MASKS_START..][..LINE];
             if SIGNED {
                 for (bit, to) in to.iter_mut().enumerate() {
                     *to = (0..8).fold(0, |byte, g| byte | ((masks[g] >> bit & 1) as u8) << g);
                 }
             } else {
-                let to = to.as_chunks_mut().0.iter_mut();
-                to.zip(masks)
-                    .for_each(|(to, mask)| *to = mask.to_le_bytes());
+                for (to, mask) in to.chunks_exact_mut(LINE / 8).zip(masks) {
+                    to.copy_from_slice(&mask.to_le_bytes()[..LINE / 8]);
+                }
             }
         }
     }

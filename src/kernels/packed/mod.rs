@@ -13,8 +13,8 @@ use std::cell::RefCell;
 
 use trine_formats::types::TypeId;
 
-use super::Isa;
 use super::ternary::Quantizer;
+use super::{Floats, Isa};
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 use super::{MAX_COLUMNS, size};
 
@@ -104,8 +104,9 @@ pub fn layouts(ty: TypeId, isa: Isa) -> &'static [&'static Layout] {
 }
 
 thread_local! {
-    /// Outputs of a portion.
-    static TILE: RefCell<Vec<f32>> = const { RefCell::new(Vec::new()) };
+    /// Outputs of a portion. They are aligned because vectors that straddle two lines of the cache are stored slowly, and
+    /// loaded again more slowly still.
+    static TILE: RefCell<Floats> = RefCell::default();
 }
 
 /// Tokens from which on a product takes so long that memory needs not be asked for anything ahead.
@@ -132,7 +133,11 @@ pub fn multiply_group(
         let mut first = 0;
         for acts in acts.chunks(layout.tile * act_bytes) {
             let tokens = acts.len() / act_bytes;
-            tile.resize(layout.rows * tokens, 0.0);
+            let len = layout.rows * tokens;
+            if tile.len() < len {
+                *tile = Floats::scratch(len);
+            }
+            let tile = &mut tile[..len];
             // From the second portion on, the group is in the cache.
             let ahead = std::mem::take(&mut ahead);
             (layout.multiply)(group, acts, n, tokens, ahead, tile);

@@ -92,7 +92,7 @@ fn shapes() -> Vec<(usize, usize, usize)> {
     for blocks in [2, 5, 8, 9, 17] {
         all.extend([(32, 1, blocks), (16, 2, blocks), (65, 5, blocks)]);
     }
-    all.push((1, 130, 2));
+    all.extend([(1, 130, 2), (33, 47, 3), (5, 61, 4)]);
     all
 }
 

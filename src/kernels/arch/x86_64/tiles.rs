@@ -134,7 +134,16 @@ pub trait Tiles: Sized {
     ///
     /// # Safety
     /// The process has [`crate::Level::Amx`] where the tiles are the processor's.
-    unsafe fn with_rows(rows: [u8; 8]) -> Self;
+    #[inline(always)]
+    unsafe fn with_rows(rows: [u8; 8]) -> Self {
+        // SAFETY: as here.
+        unsafe { Self::with_shapes(rows, [ROW as u8; 8]) }
+    }
+    /// The same with `bytes[t]` bytes in each row, at most 64: a `B` has a row for every four bytes of an `A`.
+    ///
+    /// # Safety
+    /// The process has [`crate::Level::Amx`] where the tiles are the processor's.
+    unsafe fn with_shapes(rows: [u8; 8], bytes: [u8; 8]) -> Self;
     /// A tile of zeros.
     unsafe fn clear<const T: usize>(&mut self);
     /// A tile from memory.
@@ -192,7 +201,7 @@ macro_rules! product {
 
 impl Tiles for Hardware {
     #[inline(always)]
-    unsafe fn with_rows(rows: [u8; 8]) -> Hardware {
+    unsafe fn with_shapes(rows: [u8; 8], bytes: [u8; 8]) -> Hardware {
         let mut configuration = Configuration {
             palette: 1,
             start_row: 0,
@@ -200,7 +209,9 @@ impl Tiles for Hardware {
             bytes_per_row: [0; 16],
             rows: [0; 16],
         };
-        configuration.bytes_per_row[..8].fill(ROW as u16);
+        for (to, bytes) in configuration.bytes_per_row.iter_mut().zip(bytes) {
+            *to = bytes.into();
+        }
         configuration.rows[..8].copy_from_slice(&rows);
         // SAFETY: the caller says that the process may use tiles; the configuration is of palette 1, which was found.
         unsafe { tiles!(["ldtilecfg [{}]"] in(reg) &raw const configuration,) };
@@ -245,6 +256,7 @@ impl Drop for Hardware {
 pub struct Software {
     tiles: [[u8; TILE]; 8],
     rows: [usize; 8],
+    bytes: [usize; 8],
 }
 
 #[cfg(test)]
@@ -254,12 +266,13 @@ impl Software {
         a: impl Fn(u8) -> i32,
         b: impl Fn(u8) -> i32,
     ) {
-        assert!(C != A && C != B && A != B && self.rows[C] == self.rows[A] && self.rows[B] == ROWS);
+        assert!(C != A && C != B && A != B && self.rows[C] == self.rows[A]);
+        assert!(4 * self.rows[B] == self.bytes[A] && self.bytes[B] == ROW && self.bytes[C] == ROW);
         for m in 0..self.rows[C] {
             for n in 0..ROWS {
                 let at = ROW * m + 4 * n;
                 let mut sum = i32::from_le_bytes(crate::packed::dword(&self.tiles[C], at / 4));
-                for k in 0..ROW {
+                for k in 0..self.bytes[A] {
                     let (left, right) = (
                         self.tiles[A][ROW * m + k],
                         self.tiles[B][ROW * (k / 4) + 4 * n + k % 4],
@@ -274,15 +287,14 @@ impl Software {
 
 #[cfg(test)]
 impl Tiles for Software {
-    unsafe fn with_rows(rows: [u8; 8]) -> Software {
-        assert!(
-            rows.iter()
-                .all(|&rows| (1..=ROWS).contains(&usize::from(rows)))
-        );
+    unsafe fn with_shapes(rows: [u8; 8], bytes: [u8; 8]) -> Software {
+        let fit = |all: [u8; 8], most| all.iter().all(|&n| (1..=most).contains(&usize::from(n)));
+        assert!(fit(rows, ROWS) && fit(bytes, ROW));
         Software {
             // What was not loaded must not matter.
             tiles: [[0xA5; TILE]; 8],
             rows: rows.map(usize::from),
+            bytes: bytes.map(usize::from),
         }
     }
     unsafe fn clear<const T: usize>(&mut self) {
@@ -291,8 +303,9 @@ impl Tiles for Software {
     unsafe fn load<const T: usize>(&mut self, from: *const u8, stride: usize) {
         for row in 0..self.rows[T] {
             // SAFETY: the caller has the rows there.
-            let bytes = unsafe { std::slice::from_raw_parts(from.add(row * stride), ROW) };
-            self.tiles[T][ROW * row..][..ROW].copy_from_slice(bytes);
+            let bytes =
+                unsafe { std::slice::from_raw_parts(from.add(row * stride), self.bytes[T]) };
+            self.tiles[T][ROW * row..][..bytes.len()].copy_from_slice(bytes);
         }
     }
     unsafe fn dot_signed<const C: usize, const A: usize, const B: usize>(&mut self) {

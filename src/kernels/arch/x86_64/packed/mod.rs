@@ -9,6 +9,7 @@ use crate::{Isa, Level};
 
 mod avx2;
 mod block32;
+mod block32_tiles;
 mod half;
 mod half_levels;
 mod half_limbs;
@@ -48,6 +49,29 @@ pub(crate) fn layouts(ty: TypeId, isa: Isa) -> &'static [&'static Layout] {
                 return list![ternary_tiles::TL_TRITS, ternary_tiles::TL];
             }
             TypeId::F16 => return list![half_tiles::F16],
+            TypeId::Q8_0 => return list![block32_tiles::Q8_0_X32],
+            TypeId::Q4_0 => return list![block32_tiles::Q4_0_X32],
+            TypeId::Q4_1 => return list![block32_tiles::Q4_1_X32],
+            TypeId::Q5_0 => return list![block32_tiles::Q5_0_X32],
+            TypeId::Q5_1 => return list![block32_tiles::Q5_1_X32],
+            TypeId::IQ4_NL => return list![block32_tiles::IQ4_NL_X32],
+            TypeId::MXFP4 => return list![block32_tiles::MXFP4_X32],
+            _ => {}
+        }
+    }
+    if isa.level() == Level::AvxVnni {
+        match ty {
+            TypeId::TQ1_0 => return list![avx2::t2::by_vnni::TQ1_0],
+            TypeId::TQ2_0 => return list![avx2::t2::by_vnni::TQ2_0],
+            TypeId::I2_S => return list![avx2::t2::by_vnni::I2_S],
+            TypeId::TL1 | TypeId::TL2 => return list![avx2::t2::by_vnni::TL],
+            TypeId::Q8_0 => return list![avx2::block32::by_vnni::Q8_0_X32],
+            TypeId::Q4_0 => return list![avx2::block32::by_vnni::Q4_0_X32],
+            TypeId::Q4_1 => return list![avx2::block32::by_vnni::Q4_1_X32],
+            TypeId::Q5_0 => return list![avx2::block32::by_vnni::Q5_0_X32],
+            TypeId::Q5_1 => return list![avx2::block32::by_vnni::Q5_1_X32],
+            TypeId::IQ4_NL => return list![avx2::block32::by_vnni::IQ4_NL_X32],
+            TypeId::MXFP4 => return list![avx2::block32::by_vnni::MXFP4_X32],
             _ => {}
         }
     }
@@ -64,30 +88,30 @@ pub(crate) fn layouts(ty: TypeId, isa: Isa) -> &'static [&'static Layout] {
         (Level::Avx512, TypeId::I2_S) => list![t2::I2_S],
         (Level::Avx512, TypeId::TL1 | TypeId::TL2) if vbmi => list![t5::TL, t2::TL],
         (Level::Avx512, TypeId::TL1 | TypeId::TL2) => list![t2::TL],
-        (Level::Avx512, TypeId::Q8_0) => list![block32::Q8_0_X16],
-        (Level::Avx512, TypeId::Q4_0) => list![block32::Q4_0_X16],
-        (Level::Avx512, TypeId::Q4_1) => list![block32::Q4_1_X16],
-        (Level::Avx512, TypeId::Q5_0) => list![block32::Q5_0_X16],
-        (Level::Avx512, TypeId::Q5_1) => list![block32::Q5_1_X16],
-        (Level::Avx512, TypeId::IQ4_NL) => list![block32::IQ4_NL_X16],
-        (Level::Avx512, TypeId::MXFP4) => list![block32::MXFP4_X16],
+        (Level::Avx512, TypeId::Q8_0) => list![block32::Q8_0_X32],
+        (Level::Avx512, TypeId::Q4_0) => list![block32::Q4_0_X32],
+        (Level::Avx512, TypeId::Q4_1) => list![block32::Q4_1_X32],
+        (Level::Avx512, TypeId::Q5_0) => list![block32::Q5_0_X32],
+        (Level::Avx512, TypeId::Q5_1) => list![block32::Q5_1_X32],
+        (Level::Avx512, TypeId::IQ4_NL) => list![block32::IQ4_NL_X32],
+        (Level::Avx512, TypeId::MXFP4) => list![block32::MXFP4_X32],
         (Level::Avx512, TypeId::F16) => list![half::F16],
         (Level::Avx512, TypeId::BF16) => list![half::BF16],
-        (Level::Avx2, TypeId::TQ1_0) => list![avx2::t2::TQ1_0],
-        (Level::Avx2, TypeId::TQ2_0) => list![avx2::t2::TQ2_0],
-        (Level::Avx2, TypeId::I2_S) => list![avx2::t2::I2_S],
-        (Level::Avx2, TypeId::TL1 | TypeId::TL2) => list![avx2::t2::TL],
+        (Level::Avx2, TypeId::TQ1_0) => list![avx2::t2::plain::TQ1_0],
+        (Level::Avx2, TypeId::TQ2_0) => list![avx2::t2::plain::TQ2_0],
+        (Level::Avx2, TypeId::I2_S) => list![avx2::t2::plain::I2_S],
+        (Level::Avx2, TypeId::TL1 | TypeId::TL2) => list![avx2::t2::plain::TL],
         (Level::Avx2, TypeId::Q3_K) => list![avx2::k16::Q3_K],
         (Level::Avx2, TypeId::Q6_K) => list![avx2::k16::Q6_K],
         (Level::Avx2, TypeId::Q4_K) => list![avx2::q4_k::Q4_K],
         (Level::Avx2, TypeId::Q5_K) => list![avx2::q4_k::Q5_K],
-        (Level::Avx2, TypeId::Q8_0) => list![avx2::block32::Q8_0_X16],
-        (Level::Avx2, TypeId::Q4_0) => list![avx2::block32::Q4_0_X16],
-        (Level::Avx2, TypeId::Q4_1) => list![avx2::block32::Q4_1_X16],
-        (Level::Avx2, TypeId::Q5_0) => list![avx2::block32::Q5_0_X16],
-        (Level::Avx2, TypeId::Q5_1) => list![avx2::block32::Q5_1_X16],
-        (Level::Avx2, TypeId::IQ4_NL) => list![avx2::block32::IQ4_NL_X16],
-        (Level::Avx2, TypeId::MXFP4) => list![avx2::block32::MXFP4_X16],
+        (Level::Avx2, TypeId::Q8_0) => list![avx2::block32::plain::Q8_0_X32],
+        (Level::Avx2, TypeId::Q4_0) => list![avx2::block32::plain::Q4_0_X32],
+        (Level::Avx2, TypeId::Q4_1) => list![avx2::block32::plain::Q4_1_X32],
+        (Level::Avx2, TypeId::Q5_0) => list![avx2::block32::plain::Q5_0_X32],
+        (Level::Avx2, TypeId::Q5_1) => list![avx2::block32::plain::Q5_1_X32],
+        (Level::Avx2, TypeId::IQ4_NL) => list![avx2::block32::plain::IQ4_NL_X32],
+        (Level::Avx2, TypeId::MXFP4) => list![avx2::block32::plain::MXFP4_X32],
         (Level::Avx2, TypeId::F16) => list![half::F16_AVX2],
         (Level::Avx2, TypeId::BF16) => list![half::BF16_AVX2],
         // These kernels are AVX2's on every processor.
@@ -110,6 +134,13 @@ pub(crate) fn software_layouts(ty: TypeId) -> &'static [&'static Layout] {
         TypeId::I2_S => list![ternary_tiles::software::I2_S],
         TypeId::TL1 | TypeId::TL2 => list![ternary_tiles::software::TL],
         TypeId::F16 if Isa::of(Level::Avx512).is_some() => list![half_tiles::software::F16],
+        TypeId::Q8_0 => list![block32_tiles::software::Q8_0_X32],
+        TypeId::Q4_0 => list![block32_tiles::software::Q4_0_X32],
+        TypeId::Q4_1 => list![block32_tiles::software::Q4_1_X32],
+        TypeId::Q5_0 => list![block32_tiles::software::Q5_0_X32],
+        TypeId::Q5_1 => list![block32_tiles::software::Q5_1_X32],
+        TypeId::IQ4_NL => list![block32_tiles::software::IQ4_NL_X32],
+        TypeId::MXFP4 => list![block32_tiles::software::MXFP4_X32],
         _ => list![],
     }
 }

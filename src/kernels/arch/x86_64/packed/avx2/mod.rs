@@ -35,6 +35,7 @@ mod lanes;
 pub(super) mod levels;
 pub(super) mod q4_k;
 pub(super) mod t2;
+mod vnni;
 
 /// 32 bytes.
 ///

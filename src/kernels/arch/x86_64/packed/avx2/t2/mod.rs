@@ -1,20 +1,25 @@
-//! 2-bit ternary codes for AVX2: the bytes of [`t2`], a vector of 32 being dword c of eight rows.
+//! 2-bit ternary codes for AVX2 and AVX-VNNI: the bytes of [`t2`], a vector of 32 being dword c of eight rows.
 //!
-//! One or two tokens: codes are masked in place, planes 0 and 2 as 0 .. 3, planes 1 and 3 as four times that, and
-//! `maddubs` sums in 16 bits: each of its results is at most 2 * 12 * 128 = 3072 in magnitude, so the eight
-//! of four chunks fit. Then the former are multiplied by 4, and everything is taken back by a shift at the end.
+//! One token or a few: codes are masked in place, planes 0 and 2 as 0 .. 3, planes 1 and 3 as four times that. The sums
+//! of the former are multiplied by 4, and everything is taken back by a shift at the end.
 //!
 //! More tokens: a unit is unpacked once to bytes in the first-level cache, `[dword k][32 rows][4]`, and all tokens
-//! run over it, 16 rows x 4 tokens at a time: eight accumulators of 16 bits, which take the 32 results
-//! of a unit, 768 each at most. The float sums of the tokens stay in memory.
+//! run over it, 16 rows x 4 tokens at a time. The float sums of the tokens stay in memory.
+//!
+//! What differs between the instruction sets is how codes meet activations: [`maddubs`] and [`vnni`].
 
 use std::arch::x86_64::*;
 use std::mem::MaybeUninit;
 
 use super::super::t2::{self, Act, BLOCK, PLANES, ROWS, SCALES, UNIT, UNIT_BYTES};
 use super::super::{check, dword, prefetch};
+use super::vnni::AvxVnni;
 use super::{broadcast, broadcast_float, halves, load, store};
 use crate::packed::Layout;
+use maddubs::Avx2;
+
+mod maddubs;
+mod vnni;
 
 /// Tokens of a call: their sums and activations of a block stay in the first-level cache beside the bytes.
 const TILE: usize = 32;
@@ -23,13 +28,61 @@ const VECTORS: usize = ROWS / 8;
 /// Dwords of a unit of one row, unpacked.
 const DWORDS: usize = UNIT / 4;
 
-pub(in super::super) static TQ2_0: Layout = t2::with_scales(t2::pack_tq2_0, multiply_tq2_0, TILE);
-/// TQ1_0 in two bits: without a permutation of bytes, five digits to a byte take more instructions than they save bytes.
-pub(in super::super) static TQ1_0: Layout = t2::with_scales(t2::pack_tq1_0, multiply_tq2_0, TILE);
-pub(in super::super) static I2_S: Layout = t2::i2_s(multiply_rows, TILE);
-pub(in super::super) static TL: Layout = t2::tl(multiply_rows, TILE);
+/// How an instruction set multiplies codes with activations.
+trait Products: Tile<1> + Tile<2> + Tile<3> + Tile<4> {
+    /// Up to so many tokens, masking the codes for each is faster than unpacking them for all: 2, 3 or 4.
+    const FEW: usize;
 
-fn multiply_tq2_0(
+    /// Adds four times the sums of one unit, read once, `V` vectors at a time.
+    ///
+    /// # Safety
+    /// The processor has the instruction set; `w` points at a unit, each of `q` at its 128 activations.
+    unsafe fn add_unit<const T: usize, const V: usize, const REVERSED: bool>(
+        w: *const u8,
+        q: [*const u8; T],
+        sums: &mut [Sums; T],
+    );
+}
+
+/// Products of 16 rows of unpacked units and T tokens.
+trait Tile<const T: usize> {
+    /// The sums over `units` units, whose first dwords are at `bytes`, with the activations at `q` and at every `stride`
+    /// bytes after it.
+    ///
+    /// # Safety
+    /// The processor has the instruction set; the units and their activations are readable.
+    unsafe fn multiply(
+        bytes: *const u8,
+        units: usize,
+        q: *const u8,
+        stride: usize,
+    ) -> [[__m256i; 2]; T];
+}
+
+/// The layouts with the products of one instruction set.
+macro_rules! layouts {
+    ($module:ident, $products:ty) => {
+        pub(in super::super) mod $module {
+            use super::*;
+
+            pub(in super::super::super) static TQ2_0: Layout =
+                t2::with_scales(t2::pack_tq2_0, multiply_tq2_0::<$products>, TILE);
+            /// TQ1_0 in two bits: without a permutation of bytes, five digits to a byte take more instructions than they
+            /// save bytes.
+            pub(in super::super::super) static TQ1_0: Layout =
+                t2::with_scales(t2::pack_tq1_0, multiply_tq2_0::<$products>, TILE);
+            pub(in super::super::super) static I2_S: Layout =
+                t2::i2_s(multiply_rows::<$products>, TILE);
+            pub(in super::super::super) static TL: Layout =
+                t2::tl(multiply_rows::<$products>, TILE);
+        }
+    };
+}
+
+layouts!(plain, Avx2);
+layouts!(by_vnni, AvxVnni);
+
+fn multiply_tq2_0<P: Products>(
     group: &[u8],
     acts: &[u8],
     n: usize,
@@ -37,22 +90,24 @@ fn multiply_tq2_0(
     ahead: usize,
     out: &mut [f32],
 ) {
-    check(&TQ2_0, group, acts, n, tokens, out);
+    check(&plain::TQ2_0, group, acts, n, tokens, out);
     let stride = t2::act_bytes_q8_k(n);
     for (acts, out) in acts.chunks(TILE * stride).zip(out.chunks_mut(TILE * ROWS)) {
         // SAFETY: `layouts` hands the layout out only for an `Isa` with these instructions; `check` has compared all
         // lengths.
         unsafe {
             match out.len() / ROWS {
-                1 => few_blocks::<1, 4>(group, acts, n, stride, ahead, out),
-                2 => few_blocks::<2, 2>(group, acts, n, stride, ahead, out),
-                _ => many_blocks(group, acts, n, stride, out),
+                1 => few_blocks::<P, 1, 4>(group, acts, n, stride, ahead, out),
+                2 => few_blocks::<P, 2, 2>(group, acts, n, stride, ahead, out),
+                3 if P::FEW >= 3 => few_blocks::<P, 3, 1>(group, acts, n, stride, ahead, out),
+                4 if P::FEW >= 4 => few_blocks::<P, 4, 1>(group, acts, n, stride, ahead, out),
+                _ => many_blocks::<P>(group, acts, n, stride, out),
             }
         }
     }
 }
 
-fn multiply_rows(
+fn multiply_rows<P: Products>(
     group: &[u8],
     acts: &[u8],
     n: usize,
@@ -60,16 +115,18 @@ fn multiply_rows(
     ahead: usize,
     out: &mut [f32],
 ) {
-    check(&TL, group, acts, n, tokens, out);
-    let stride = (TL.act_bytes)(n);
+    check(&plain::TL, group, acts, n, tokens, out);
+    let stride = (plain::TL.act_bytes)(n);
     for (acts, out) in acts.chunks(TILE * stride).zip(out.chunks_mut(TILE * ROWS)) {
         // SAFETY: `layouts` hands the layout out only for an `Isa` with these instructions; `check` has compared all
         // lengths.
         unsafe {
             match out.len() / ROWS {
-                1 => few_rows::<1, 4>(group, acts, stride, ahead, out),
-                2 => few_rows::<2, 2>(group, acts, stride, ahead, out),
-                _ => many_rows(group, acts, stride, out),
+                1 => few_rows::<P, 1, 4>(group, acts, stride, ahead, out),
+                2 => few_rows::<P, 2, 2>(group, acts, stride, ahead, out),
+                3 if P::FEW >= 3 => few_rows::<P, 3, 1>(group, acts, stride, ahead, out),
+                4 if P::FEW >= 4 => few_rows::<P, 4, 1>(group, acts, stride, ahead, out),
+                _ => many_rows::<P>(group, acts, stride, out),
             }
         }
     }
@@ -81,64 +138,6 @@ type Sums = [__m256i; VECTORS];
 /// The activation dword of plane s of chunk c, or of the planes the other way round.
 const fn place<const REVERSED: bool>(s: usize, c: usize) -> usize {
     if REVERSED { 8 * (3 - s) + c } else { 8 * s + c }
-}
-
-/// Pairs of 16-bit sums, times `by`, added to 32-bit ones.
-#[inline]
-#[target_feature(enable = "avx2")]
-fn widen(sum: __m256i, pairs: __m256i, by: i16) -> __m256i {
-    _mm256_add_epi32(sum, _mm256_madd_epi16(pairs, _mm256_set1_epi16(by)))
-}
-
-/// Adds four times the sums of one unit, read once, `V` vectors at a time.
-///
-/// # Safety
-/// The processor has AVX2; `w` points at a unit, each of `q` at its 128 activations.
-#[inline]
-#[target_feature(enable = "avx2")]
-unsafe fn add_unit<const T: usize, const V: usize, const REVERSED: bool>(
-    w: *const u8,
-    q: [*const u8; T],
-    sums: &mut [Sums; T],
-) {
-    let (low, second) = (_mm256_set1_epi8(3), _mm256_set1_epi8(12));
-    for first in (0..VECTORS).step_by(V) {
-        for chunks in [0, 4] {
-            let zero = _mm256_setzero_si256();
-            let (mut plain, mut fourfold) = ([[zero; V]; T], [[zero; V]; T]);
-            for c in chunks..chunks + 4 {
-                let y: [[__m256i; PLANES]; T] = std::array::from_fn(|t| {
-                    let at = |s| q[t].wrapping_add(4 * place::<REVERSED>(s, c));
-                    // SAFETY: a unit has 32 dwords of activations.
-                    std::array::from_fn(|s| unsafe { broadcast(at(s)) })
-                });
-                for v in 0..V {
-                    // SAFETY: a unit has eight chunks of four vectors.
-                    let x = unsafe { load(w.add(128 * c + 32 * (first + v))) };
-                    let high = _mm256_srli_epi16::<4>(x);
-                    let planes = [
-                        _mm256_and_si256(x, low),
-                        _mm256_and_si256(x, second),
-                        _mm256_and_si256(high, low),
-                        _mm256_and_si256(high, second),
-                    ];
-                    for t in 0..T {
-                        let add = |sum, s: usize| {
-                            _mm256_add_epi16(sum, _mm256_maddubs_epi16(planes[s], y[t][s]))
-                        };
-                        plain[t][v] = add(add(plain[t][v], 0), 2);
-                        fourfold[t][v] = add(add(fourfold[t][v], 1), 3);
-                    }
-                }
-            }
-            for t in 0..T {
-                for v in 0..V {
-                    let sum = widen(sums[t][first + v], plain[t][v], 4);
-                    sums[t][first + v] = widen(sum, fourfold[t][v], 1);
-                }
-            }
-        }
-    }
 }
 
 /// `acc + isum * (dy * dw)`, every operation rounded by itself.
@@ -154,7 +153,7 @@ unsafe fn block_step(acc: __m256, isum: __m256i, dy: __m256, scales: *const u8) 
 }
 
 #[target_feature(enable = "avx2,f16c")]
-unsafe fn few_blocks<const T: usize, const V: usize>(
+unsafe fn few_blocks<P: Products, const T: usize, const V: usize>(
     group: &[u8],
     acts: &[u8],
     n: usize,
@@ -172,7 +171,7 @@ unsafe fn few_blocks<const T: usize, const V: usize>(
             for u in 0..2 {
                 let w = block.as_ptr().add(SCALES + u * UNIT_BYTES);
                 let q = acts.map(|act| act.q.add(256 * b + UNIT * u));
-                add_unit::<T, V, false>(w, q, &mut sums);
+                P::add_unit::<T, V, false>(w, q, &mut sums);
             }
             for t in 0..T {
                 let sum = broadcast(acts[t].sums.add(b).cast());
@@ -189,7 +188,7 @@ unsafe fn few_blocks<const T: usize, const V: usize>(
 }
 
 #[target_feature(enable = "avx2")]
-unsafe fn few_rows<const T: usize, const V: usize>(
+unsafe fn few_rows<P: Products, const T: usize, const V: usize>(
     group: &[u8],
     acts: &[u8],
     stride: usize,
@@ -203,7 +202,7 @@ unsafe fn few_rows<const T: usize, const V: usize>(
         // SAFETY: unit u of the activations is there, as `check` saw.
         unsafe {
             let q = std::array::from_fn(|t| acts.as_ptr().add(t * stride + 64 + UNIT * u));
-            add_unit::<T, V, true>(unit.as_ptr(), q, &mut sums);
+            P::add_unit::<T, V, true>(unit.as_ptr(), q, &mut sums);
         }
         for (total, sum) in totals
             .as_flattened_mut()
@@ -252,6 +251,12 @@ impl Bytes {
         Bytes([MaybeUninit::uninit(); 2 * UNIT_UNPACKED])
     }
 
+    /// Those of rows `16 h ..`.
+    #[inline(always)]
+    fn rows(&self, h: usize) -> *const u8 {
+        self.0[64 * h..].as_ptr().cast()
+    }
+
     /// Unpacks unit u.
     ///
     /// # Safety
@@ -280,47 +285,16 @@ impl Bytes {
             }
         }
     }
-
-    /// The sums of rows `16 h ..` over `units` units with the activations at `q` and at every `stride` bytes after it.
-    ///
-    /// # Safety
-    /// The processor has AVX2, as many units were filled, and their activations are readable.
-    #[inline]
-    #[target_feature(enable = "avx2")]
-    unsafe fn multiply<const T: usize>(
-        &self,
-        units: usize,
-        h: usize,
-        q: *const u8,
-        stride: usize,
-    ) -> [[__m256i; 2]; T] {
-        let mut sums = [[_mm256_setzero_si256(); 2]; T];
-        for (u, unit) in self.0.chunks_exact(UNIT_UNPACKED).take(units).enumerate() {
-            let mut pairs = [[_mm256_setzero_si256(); 2]; T];
-            let w = unit.as_ptr().cast::<u8>();
-            for k in 0..DWORDS {
-                // SAFETY: 32 dwords of 32 rows, and 32 of activations.
-                unsafe {
-                    let w = w.add(128 * k + 64 * h);
-                    let w = [load(w), load(w.add(32))];
-                    for (t, pairs) in pairs.iter_mut().enumerate() {
-                        let y = broadcast(q.add(stride * t + UNIT * u + 4 * k));
-                        for (pairs, w) in pairs.iter_mut().zip(w) {
-                            *pairs = _mm256_add_epi16(*pairs, _mm256_maddubs_epi16(w, y));
-                        }
-                    }
-                }
-            }
-            for (sums, pairs) in sums.as_flattened_mut().iter_mut().zip(pairs.as_flattened()) {
-                *sums = widen(*sums, *pairs, 1);
-            }
-        }
-        sums
-    }
 }
 
 #[target_feature(enable = "avx2,f16c")]
-unsafe fn many_blocks(group: &[u8], acts: &[u8], n: usize, stride: usize, out: &mut [f32]) {
+unsafe fn many_blocks<P: Products>(
+    group: &[u8],
+    acts: &[u8],
+    n: usize,
+    stride: usize,
+    out: &mut [f32],
+) {
     let tokens = out.len() / ROWS;
     let first = Act::new(&acts[..stride], n);
     let mut bytes = Bytes::new();
@@ -333,7 +307,7 @@ unsafe fn many_blocks(group: &[u8], acts: &[u8], n: usize, stride: usize, out: &
             bytes.fill::<false>(1, block.add(SCALES + UNIT_BYTES));
             by_tokens!(t in tokens, T => for h in 0..2 {
                 let q = first.q.add(256 * b + stride * t);
-                let sums = bytes.multiply::<T>(2, h, q, stride);
+                let sums = <P as Tile<T>>::multiply(bytes.rows(h), 2, q, stride);
                 for (i, sums) in sums.iter().enumerate() {
                     let at = stride * (t + i);
                     let sum = broadcast(first.sums.add(b).byte_add(at).cast());
@@ -352,7 +326,7 @@ unsafe fn many_blocks(group: &[u8], acts: &[u8], n: usize, stride: usize, out: &
 }
 
 #[target_feature(enable = "avx2")]
-unsafe fn many_rows(group: &[u8], acts: &[u8], stride: usize, out: &mut [f32]) {
+unsafe fn many_rows<P: Products>(group: &[u8], acts: &[u8], stride: usize, out: &mut [f32]) {
     let tokens = out.len() / ROWS;
     let mut bytes = Bytes::new();
     // The integer sums are kept where the outputs will be.
@@ -365,7 +339,8 @@ unsafe fn many_rows(group: &[u8], acts: &[u8], stride: usize, out: &mut [f32]) {
             }
             by_tokens!(t in tokens, T => for h in 0..2 {
                 let q = acts.as_ptr().add(stride * t + 64 + 2 * UNIT * i);
-                let sums = bytes.multiply::<T>(two.len() / UNIT_BYTES, h, q, stride);
+                let units = two.len() / UNIT_BYTES;
+                let sums = <P as Tile<T>>::multiply(bytes.rows(h), units, q, stride);
                 for (i, sums) in sums.iter().enumerate() {
                     let out = out[ROWS * (t + i) + 16 * h..][..16].as_mut_ptr();
                     for (v, sum) in sums.iter().enumerate() {

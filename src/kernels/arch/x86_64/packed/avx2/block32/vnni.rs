@@ -1,0 +1,31 @@
+//! Products by AVX-VNNI: see [`super::super::vnni`].
+
+use super::super::broadcast;
+use super::super::vnni::{self, AvxVnni, EightDwords};
+use super::{Dot, Products, Sums, VECTORS};
+use crate::packed::block32::{self, Block32, LINE};
+
+impl Products for AvxVnni {
+    const SIGNED: bool = false;
+
+    fn pack<B: Block32>(w: &[u8], n: usize, out: &mut [u8]) -> bool {
+        block32::pack::<B>(w, n, out)
+    }
+}
+
+const _: () = assert!(LINE == vnni::LINE);
+
+impl<const T: usize> Dot<T> for AvxVnni
+where
+    AvxVnni: EightDwords<T>,
+{
+    #[inline]
+    #[target_feature(enable = "avx2")]
+    unsafe fn dot<B: Block32>(codes: *const u8, record: *const u8, stride: usize) -> Sums<T> {
+        // SAFETY: eight lines; a record has eight dwords of activations, and its start at byte 36.
+        unsafe {
+            let starts = std::array::from_fn(|t| [broadcast(record.add(stride * t + 36)); VECTORS]);
+            Self::add(codes, record, stride, starts)
+        }
+    }
+}

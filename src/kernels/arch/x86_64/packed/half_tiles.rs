@@ -233,6 +233,10 @@ impl<'a, T: Tiles> Product<'a, T> {
                 self.weights
                     .expand::<W>(words, planes, &mut self.norms[block % 2]);
                 for tile in 0..tiles {
+                    // Without a token that has planes all are left to the sum in order.
+                    if self.limbs[tile] == 0 {
+                        continue;
+                    }
                     let token = self.tokens.start(tile);
                     let acts = self
                         .acts

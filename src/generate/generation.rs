@@ -158,6 +158,20 @@ impl<C: BorrowMut<Context>> Generation<C> {
         self.read_to(self.prompt.len() - 1)
     }
 
+    /// Evaluates at most `tokens` more of the prompt, and not its last one, for those who show how far it is. `false`: it was
+    /// cancelled.
+    ///
+    /// # Errors
+    /// As [`Generation::read_prompt`].
+    pub fn read_part(&mut self, tokens: usize) -> Result<bool, GenerateError> {
+        // What the context has of the prompt is kept first.
+        if !self.read_to(0)? {
+            return Ok(false);
+        }
+        let end = self.context.borrow().tokens().len() + tokens;
+        self.read_to(end.min(self.prompt.len() - 1))
+    }
+
     /// Evaluates the first `end` tokens of the prompt, unless more of it was evaluated already.
     fn read_to(&mut self, end: usize) -> Result<bool, GenerateError> {
         if !matches!(self.next, Step::Prompt | Step::Reading) {

@@ -17,7 +17,7 @@ use llguidance::toktrie::{
     InferenceCapabilities, SimpleVob, TokEnv, TokRxInfo, TokTrie, TokenId, TokenizerEnv,
 };
 use llguidance::{Matcher as Parser, ParserFactory};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use crate::tokenizer::Tokenizer;
 
@@ -141,7 +141,8 @@ pub struct Grammar {
 
 impl Grammar {
     /// JSON that a schema describes (a large part of draft 2020-12). Between its parts stands at most one space, where
-    /// writers put one: a model that may put more puts them without end.
+    /// writers put one: a model that may put more puts them without end. As llama.cpp has it, a schema that says what is in
+    /// objects, arrays or strings, and no `type`, is one of these.
     ///
     /// # Errors
     /// The schema has keywords that cannot be enforced, or takes too much.
@@ -282,10 +283,51 @@ fn spaced(schema: &Value) -> Result<Value, GrammarError> {
         };
     };
     let mut map = map.clone();
+    add_types(&mut map);
     let options =
         json!({"whitespace_flexible": false, "item_separator": ", ?", "key_separator": ": ?"});
     map.insert("x-guidance".to_owned(), options);
     Ok(map.into())
+}
+
+/// Writes the type that keywords imply where a schema names none. JSON Schema has such keywords say nothing about values of other
+/// types; whoever writes `{"items": ...}` means an array.
+fn add_types(schema: &mut Map<String, Value>) {
+    let has = |name: &str| schema.contains_key(name);
+    let free = !["type", "$ref", "enum", "const", "anyOf", "oneOf", "allOf"]
+        .iter()
+        .any(|name| has(name));
+    let closed = schema
+        .get("additionalProperties")
+        .is_some_and(|more| *more != Value::Bool(true));
+    let implied = match free {
+        false => None,
+        true if has("properties") || closed => Some("object"),
+        true if has("items") || has("prefixItems") => Some("array"),
+        true if has("pattern") => Some("string"),
+        true => None,
+    };
+    if let Some(name) = implied {
+        schema.insert("type".to_owned(), name.into());
+    }
+    for (keyword, value) in schema {
+        // What a schema is not may be of any type.
+        let inner: Vec<&mut Value> = match (keyword.as_str(), value) {
+            (
+                "properties" | "patternProperties" | "$defs" | "definitions",
+                Value::Object(named),
+            ) => named.values_mut().collect(),
+            ("prefixItems" | "anyOf" | "oneOf" | "allOf" | "items", Value::Array(several)) => {
+                several.iter_mut().collect()
+            }
+            ("items" | "additionalProperties", one) => vec![one],
+            _ => Vec::new(),
+        };
+        inner
+            .into_iter()
+            .filter_map(Value::as_object_mut)
+            .for_each(add_types);
+    }
 }
 
 fn check_size(bytes: usize) -> Result<(), GrammarError> {

@@ -89,6 +89,38 @@ fn a_schema_describes_json() {
     );
 }
 
+/// Expected: what llama.cpp makes of them, whose documents have the second.
+#[test]
+fn a_schema_without_a_type_is_of_the_one_that_its_keywords_are_for() {
+    let model = model();
+    let t = model.tokenizer();
+    let v = Vocabulary::new(t).expect("a vocabulary");
+    let all = ["{}", "[]", r#""ab""#, "1"];
+    for (schema, fits) in [
+        (json!({"properties": {"a": {"type": "integer"}}}), "{}"),
+        (json!({"items": {"type": "string"}}), "[]"),
+        (json!({"pattern": "^a"}), r#""ab""#),
+        (
+            json!({"$ref": "#/$defs/x", "$defs": {"x": {"items": {}}}}),
+            "[]",
+        ),
+        (
+            json!({"anyOf": [{"prefixItems": [{"type": "integer"}]}]}),
+            "[]",
+        ),
+    ] {
+        let grammar = Grammar::json_schema(&v, &schema).expect("a grammar");
+        let not: Vec<&str> = all.into_iter().filter(|text| *text != fits).collect();
+        check(&grammar, t, &[fits], &not);
+    }
+    // Without such keywords it is any value; and what a key is called is not what a schema says.
+    let any = Grammar::json_schema(&v, &json!({"minItems": 0})).expect("a grammar");
+    check(&any, t, &all, &[]);
+    let named = json!({"type": "object", "properties": {"items": {"type": "integer"}}});
+    let named = Grammar::json_schema(&v, &named).expect("a grammar");
+    check(&named, t, &[r#"{"items": 3}"#], &[r#"{"items": []}"#]);
+}
+
 #[test]
 fn schemas_that_cannot_be_enforced_are_refused() {
     let v = Vocabulary::new(model().tokenizer()).expect("a vocabulary");

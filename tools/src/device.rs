@@ -57,13 +57,21 @@ impl fmt::Display for Device {
     }
 }
 
-/// `--device` and `-ngl`.
-#[derive(Args, Clone, Debug, Default)]
-pub struct DeviceArgs {
+/// `--device`.
+#[derive(Args, Clone, Copy, Debug, Default)]
+pub struct PlaceArgs {
     /// Where the model runs, also -dev: cpu, or cuda and cuda:N for an NVIDIA GPU with compute capability 8.0 or newer. The result has
     /// the same bits
     #[arg(long, value_name = "cpu|cuda[:N]", default_value_t)]
     pub device: Device,
+}
+
+/// `--device` and `-ngl`.
+#[derive(Args, Clone, Debug, Default)]
+pub struct DeviceArgs {
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub place: PlaceArgs,
 
     /// How many layers the GPU runs, also -ngl: the last N, where the logits count as one and all is every one. The others run on the
     /// processor. The result has the same bits
@@ -78,7 +86,7 @@ pub const SHORT_LAYERS: (&str, &str) = ("-ngl", "--n-gpu-layers");
 ///
 /// # Errors
 /// No number and no `all`.
-fn layers(text: &str) -> Result<usize, String> {
+pub fn layers(text: &str) -> Result<usize, String> {
     match text {
         // llama.cpp has -1 for it.
         "all" | "auto" | "-1" => Ok(usize::MAX),
@@ -94,19 +102,34 @@ impl DeviceArgs {
     /// # Errors
     /// The device is not there or cannot be used.
     pub fn offload(&self) -> Result<Option<Offload>> {
+        self.place.say_if_unused(self.n_gpu_layers.as_slice());
+        self.place.offload(self.n_gpu_layers)
+    }
+}
+
+impl PlaceArgs {
+    /// Says that nothing becomes of `layers` where the processor runs all.
+    pub fn say_if_unused(&self, layers: &[usize]) {
+        if self.device == Device::Cpu && layers.iter().any(|&layers| layers > 0) {
+            note!(
+                "note: -ngl: the model runs on the processor; --device cuda runs it on an NVIDIA GPU"
+            );
+        }
+    }
+
+    /// The GPU that runs the last `layers`, all without a number; `None` for the processor.
+    ///
+    /// # Errors
+    /// The device is not there or cannot be used.
+    pub fn offload(&self, layers: Option<usize>) -> Result<Option<Offload>> {
         let Device::Cuda(number) = self.device else {
-            if self.n_gpu_layers.is_some_and(|layers| layers > 0) {
-                note!(
-                    "note: -ngl: the model runs on the processor; --device cuda runs it on an NVIDIA GPU"
-                );
-            }
             return Ok(None);
         };
         let instead = || format!("--device {} (--device cpu needs no GPU)", self.device);
         let context = driver::Context::open(number).with_context(instead)?;
         Ok(Some(Offload {
             device: Arc::new(Shared::new(context)),
-            layers: self.n_gpu_layers.unwrap_or(usize::MAX),
+            layers: layers.unwrap_or(usize::MAX),
         }))
     }
 

@@ -150,7 +150,7 @@ pub const SHORT_TYPES: [(&str, &str); 2] = [("-ctk", "--cache-type-k"), ("-ctv",
 ///
 /// # Errors
 /// Anything else.
-fn cache_type(text: &str) -> Result<TypeId, String> {
+pub fn cache_type(text: &str) -> Result<TypeId, String> {
     let all = CacheTypes::ALL.into_iter().filter_map(TypeId::info);
     let found = all.clone().find(|t| t.name == text);
     found.map(|t| t.id).ok_or_else(|| {

@@ -115,7 +115,15 @@ pub fn asked(matches: &ArgMatches) -> Option<Page> {
 }
 
 /// The page of the manual. Examples keep their lines.
-fn manual(command: Command, short: Short, out: &mut Vec<u8>) -> io::Result<()> {
+fn manual(mut command: Command, short: Short, out: &mut Vec<u8>) -> io::Result<()> {
+    // The crate's own synopsis is a list of all options, without their values.
+    let usage = command.render_usage().to_string();
+    let mut synopsis = Roff::new();
+    synopsis.control("SH", ["SYNOPSIS"]).control("nf", []);
+    for line in usage.trim_start_matches("Usage:").lines() {
+        synopsis.text([roman(line.trim())]);
+    }
+    synopsis.control("fi", []);
     let after = command.get_after_long_help().or(command.get_after_help());
     let after = after.map(ToString::to_string).unwrap_or_default();
     let man = Man::new(command).manual("trine");
@@ -145,7 +153,7 @@ fn manual(command: Command, short: Short, out: &mut Vec<u8>) -> io::Result<()> {
     }
     man.render_title(out)?;
     man.render_name_section(out)?;
-    man.render_synopsis_section(out)?;
+    synopsis.to_writer(out)?;
     man.render_description_section(out)?;
     man.render_options_section(out)?;
     rest.to_writer(out)

@@ -22,14 +22,28 @@ pub enum Thinking {
     Auto,
 }
 
-/// The help of `--chat-template`, with all names.
-pub fn help() -> String {
-    let names: Vec<&str> = ChatTemplate::names().collect();
-    format!(
-        "A chat template to use instead of the model's own: its text in Jinja, or the name of one that llama.cpp knows: {}",
-        names.join(", ")
-    )
+/// The help of `--chat-template` in one line.
+pub const HELP: &str = "A chat template to use instead of the model's own: its text in Jinja, or the name of one that llama.cpp knows";
+
+/// The same with all names, a few to a line.
+pub fn long_help() -> String {
+    let mut lines = vec![String::new()];
+    for name in ChatTemplate::names() {
+        let last = lines.last_mut().expect("a line");
+        if last.is_empty() {
+            last.push_str(name);
+        } else if last.len() + ", ".len() + name.len() < NAMES_WIDTH {
+            last.extend([", ", name]);
+        } else {
+            last.push(',');
+            lines.push(name.to_owned());
+        }
+    }
+    format!("{HELP}:\n{}", lines.join("\n"))
 }
+
+/// Columns of the names, which stand behind ten others.
+const NAMES_WIDTH: usize = 70;
 
 /// The template of `--chat-template` or `--chat-template-file`, and what gave it.
 ///

@@ -37,6 +37,33 @@ pub fn is_dumb() -> bool {
     std::env::var_os("TERM").is_none_or(|term| term.is_empty() || term == "dumb")
 }
 
+/// The columns of the terminal that a stream goes to; `None` where it goes elsewhere.
+pub fn columns(stream: &impl io::IsTerminal) -> Option<usize> {
+    let (_, columns) = console::Term::stderr().size();
+    // A terminal that nobody has given a size has none.
+    (stream.is_terminal() && columns > 0).then_some(columns.into())
+}
+
+/// A line as lines of at most so many columns, divided between words; all but the first begin with `indent` spaces. A word that is
+/// longer stays whole, and spaces between words stay where the line is not divided.
+pub fn lines(line: &str, columns: Option<usize>, indent: usize) -> Vec<String> {
+    let width = |text: &str| console::measure_text_width(text);
+    let mut out = vec![String::new()];
+    for word in line.split_inclusive(' ') {
+        let last = &out[out.len() - 1];
+        let full = columns.is_some_and(|columns| width(last) + width(word.trim_end()) > columns);
+        if full && !last.trim().is_empty() {
+            out.push(" ".repeat(indent));
+        }
+        let end = out.len() - 1;
+        out[end].push_str(word);
+    }
+    for line in &mut out {
+        line.truncate(line.trim_end().len());
+    }
+    out
+}
+
 #[cfg(unix)]
 pub use modes::{Silence, editing, give_back, remember};
 
@@ -141,6 +168,25 @@ impl Silence {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn narrow_lines_are_divided_between_words() {
+        let line = "/undo:  take back what was said";
+        for (columns, parts) in [
+            (None, &[line][..]),
+            (Some(40), &[line]),
+            (Some(16), &["/undo:  take", "  back what was", "  said"]),
+            (Some(15), &["/undo:  take", "  back what was", "  said"]),
+            (
+                Some(3),
+                &["/undo:", "  take", "  back", "  what", "  was", "  said"],
+            ),
+        ] {
+            assert_eq!(lines(line, columns, 2), parts, "{columns:?}");
+        }
+        assert_eq!(lines("", Some(9), 2), [""]);
+        assert_eq!(lines("a  b", Some(9), 0), ["a  b"]);
+    }
 
     #[test]
     fn colours_are_for_those_who_want_them() {

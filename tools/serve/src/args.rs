@@ -68,7 +68,7 @@ pub struct Args {
     pub tags: Vec<String>,
 
     #[allow(missing_docs)]
-    #[arg(long, help = templates::help(), value_name = "JINJA|NAME", allow_hyphen_values = true, overrides_with = "chat_template_file")]
+    #[arg(long, help = templates::HELP, long_help = templates::long_help(), value_name = "JINJA|NAME", allow_hyphen_values = true, overrides_with = "chat_template_file")]
     pub chat_template: Option<String>,
 
     /// A file with a Jinja chat template to use instead of the model's own

@@ -3,18 +3,19 @@
 use std::path::PathBuf;
 use std::str::FromStr;
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 use clap::{Parser, ValueEnum};
+use trine::kv::CacheTypes;
 use trine::model::LoadOptions;
 use trine::quant::parse_type;
 use trine::{Isa, NumberPath};
 use trine_formats::types::TypeId;
 
-use super::numbers::Numbers;
+use super::numbers::{self, Numbers};
 use super::synth::Spec;
 use crate::args::Short;
-use crate::device::{self, DeviceArgs};
-use crate::load::{PathArg, positive, thread_count};
+use crate::device::{self, Device, PlaceArgs};
+use crate::load::{PathArg, SHORT_TYPES, cache_type, positive, thread_count};
 use crate::packing::PackingArgs;
 
 /// Options of several letters behind one dash.
@@ -24,6 +25,10 @@ pub const SHORT: Short = &[
     ("-mmp", "--mmap"),
     device::SHORT,
     device::SHORT_LAYERS,
+    SHORT_TYPES[0],
+    SHORT_TYPES[1],
+    // bitnet.cpp's e2e_benchmark.py
+    ("--n-token", "--n-gen"),
     ("-npp", "--npp"),
     ("-ntg", "--ntg"),
     ("-npl", "--npl"),
@@ -46,6 +51,7 @@ Examples:
   rbench -m model.gguf                                  prompt of 512 tokens, 128 generated ones
   rbench -m a.gguf,b.gguf -t 1,2,4 -p 128,512 -n 0      prompts only, at several thread counts
   rbench -m model.gguf -p 0 -t 1-8*2                    at 1, 2, 4 and 8 threads; ranges are also 1-8 and 0-512+128
+  rbench -m model.gguf --device cuda -ngl 10,20,all     with so many of its layers on a GPU, the others on the processor
   rbench -m model.gguf -pg 512,64 -d 0,1024             prompt and text in one, also behind 1024 tokens
   rbench --synthetic llama:700m:TQ2_0                   a model made up in memory
   rbench --synthetic llama:700m:TQ2_0 --save m.gguf     kept as a file; llama.cpp can load it too
@@ -138,6 +144,14 @@ pub struct Args {
     /// -ub N: tokens computed at once
     #[arg(long, value_name = "N,...", value_delimiter = ',', default_value = "512", value_parser = many)]
     pub ubatch_size: Vec<Numbers>,
+
+    /// Types that keys are kept in, also -ctk: f32, f16, bf16, q8_0, q4_0, q4_1, q5_0 or q5_1
+    #[arg(long, value_name = "TYPE,...", value_delimiter = ',', default_value = "f16", value_parser = cache_type)]
+    pub cache_type_k: Vec<TypeId>,
+
+    /// Types that values are kept in, also -ctv
+    #[arg(long, value_name = "TYPE,...", value_delimiter = ',', default_value = "f16", value_parser = cache_type)]
+    pub cache_type_v: Vec<TypeId>,
 
     /// Threads; without it one per physical core
     #[arg(short, long, value_name = "N,...", value_delimiter = ',', value_parser = many_threads)]
@@ -302,7 +316,12 @@ pub struct Args {
 
     #[command(flatten)]
     #[allow(missing_docs)]
-    pub device: DeviceArgs,
+    pub device: PlaceArgs,
+
+    /// How many layers the GPU runs, also -ngl: the last N, where the logits count as one and all is every one. The others run on the
+    /// processor. The result has the same bits
+    #[arg(long, value_name = "N|all,...", value_delimiter = ',', value_parser = many_layers, alias = "gpu-layers", allow_hyphen_values = true)]
+    pub n_gpu_layers: Vec<Numbers>,
 
     #[command(flatten)]
     #[allow(missing_docs)]
@@ -315,13 +334,47 @@ impl Args {
         self.number_path.map(NumberPath::from).unwrap_or_default()
     }
 
+    /// What the lists span: every way to load a model.
+    pub fn loadings(&self) -> Vec<Loading> {
+        let counts = numbers::all(&self.n_gpu_layers);
+        self.device.say_if_unused(&counts);
+        let counts = match self.device.device {
+            Device::Cuda(_) if !counts.is_empty() => counts.into_iter().map(Some).collect(),
+            _ => vec![None],
+        };
+        let mut all = Vec::new();
+        for layers in counts {
+            for &keys in &self.cache_type_k {
+                let types = self.cache_type_v.iter();
+                let caches = types.map(|&values| CacheTypes { keys, values });
+                all.extend(caches.map(|cache| Loading { layers, cache }));
+            }
+        }
+        all
+    }
+
+    /// The one way to load a model of `what`.
+    ///
+    /// # Errors
+    /// There are several, or keys and values are no halves, which is what `what` counts with.
+    pub fn only_loading(&self, what: &str) -> Result<Loading> {
+        match self.loadings()[..] {
+            [one] if one.cache == CacheTypes::default() => Ok(one),
+            [_] => bail!("{what} measures keys and values as F16; leave -ctk and -ctv out"),
+            _ => bail!(
+                "{what} measures one way to load a model; give -ngl one number, and leave -ctk and -ctv out"
+            ),
+        }
+    }
+
     /// How the models that are measured are loaded.
     ///
     /// # Errors
     /// The device cannot be used.
-    pub fn load_options(&self, isa: Isa) -> Result<LoadOptions> {
+    pub fn load_options(&self, isa: Isa, loading: Loading) -> Result<LoadOptions> {
         Ok(LoadOptions {
-            offload: self.device.offload()?,
+            offload: self.device.offload(loading.layers)?,
+            cache: loading.cache,
             isa,
             repack: !self.no_repack,
             packing: self.packing.options(),
@@ -329,6 +382,15 @@ impl Args {
             ..LoadOptions::default()
         })
     }
+}
+
+/// One way to load a model, of those that the lists span.
+#[derive(Clone, Copy)]
+pub struct Loading {
+    /// Layers that a GPU runs; `None` for all, and where there is no GPU.
+    pub layers: Option<usize>,
+    /// The types of keys and values.
+    pub cache: CacheTypes,
 }
 
 /// Forms of the result.
@@ -383,6 +445,10 @@ fn many_tokens(text: &str) -> Result<Numbers, String> {
 
 fn many_sequences(text: &str) -> Result<Numbers, String> {
     Numbers::parse(text, sequences)
+}
+
+fn many_layers(text: &str) -> Result<Numbers, String> {
+    Numbers::parse(text, device::layers)
 }
 
 fn many_threads(text: &str) -> Result<Numbers, String> {

@@ -15,7 +15,7 @@ use super::args::{Args, Format};
 use super::describe::Description;
 use super::models::{start_pool, thread_counts};
 use super::numbers;
-use super::output::{Cell, Line, Table, object};
+use super::output::{Cell, Line, Place, Shown, Table, object};
 use crate::args::threads;
 use crate::feed::RandomTokens;
 use crate::provenance::processor;
@@ -68,7 +68,9 @@ pub fn run(args: &Args, subjects: &[Subject], out: &mut dyn Write) -> Result<()>
     let isa = Isa::from_env()?;
     let counts = thread_counts(args, &[threads(None)]);
     let tests = tests(args)?;
+    let loadings = args.loadings();
     let several = Several {
+        loadings: loadings.len() > 1,
         models: subjects.len() > 1,
         threads: counts.len() > 1,
         ubatches: [&args.ubatch_size, &args.batch_size]
@@ -82,30 +84,33 @@ pub fn run(args: &Args, subjects: &[Subject], out: &mut dyn Write) -> Result<()>
         let file = subject.open(args)?;
         table.about(subject, &file);
         let description = Description::of(&file);
-        let options = args.load_options(isa)?;
-        let model = Model::load(&file, &options).with_context(|| format!("'{name}'"))?;
-        for &threads in &counts {
-            let pool = start_pool(threads)?;
-            let mut measured = Vec::with_capacity(tests.len());
-            for test in &tests {
-                if args.progress {
-                    note!("rbench: {name}, {threads} threads, {test:?}");
+        for &loading in &loadings {
+            let options = args.load_options(isa, loading)?;
+            let model = Model::load(&file, &options).with_context(|| format!("'{name}'"))?;
+            for &threads in &counts {
+                let pool = start_pool(threads)?;
+                let mut measured = Vec::with_capacity(tests.len());
+                for test in &tests {
+                    if args.progress {
+                        note!("rbench: {name}, {threads} threads, {test:?}");
+                    }
+                    let times = measure(&model, &pool, test, args)?;
+                    measured.push((*test, times));
+                    let record = Record {
+                        file: &name,
+                        model: &description,
+                        isa,
+                        repack: !args.no_repack,
+                        place: Place::of(args, loading),
+                        threads,
+                        test,
+                        times,
+                    };
+                    table.row(&record.line(several))?;
                 }
-                let times = measure(&model, &pool, test, args)?;
-                measured.push((*test, times));
-                let record = Record {
-                    file: &name,
-                    model: &description,
-                    isa,
-                    repack: !args.no_repack,
-                    threads,
-                    test,
-                    times,
-                };
-                table.row(&record.line(several))?;
+                let place = format!("{}, {threads} threads", description.kind);
+                notes.extend(against_prompts(&measured).map(|note| format!("{place}: {note}")));
             }
-            let place = format!("{}, {threads} threads", description.kind);
-            notes.extend(against_prompts(&measured).map(|note| format!("{place}: {note}")));
         }
     }
     let out = table.finish()?;
@@ -254,6 +259,7 @@ struct Several {
     models: bool,
     threads: bool,
     ubatches: bool,
+    loadings: bool,
 }
 
 /// One measured test.
@@ -262,6 +268,7 @@ struct Record<'a> {
     model: &'a Description,
     isa: Isa,
     repack: bool,
+    place: Place,
     threads: usize,
     test: &'a Test,
     times: Times,
@@ -284,6 +291,9 @@ impl Record<'_> {
         }
         if several.threads {
             cells.push(("threads", 7, true, self.threads.to_string()));
+        }
+        if several.loadings {
+            cells.extend(self.place.cells(Shown::ALL));
         }
         if several.ubatches {
             cells.push(("n_ubatch", 8, true, test.ubatch.to_string()));
@@ -312,6 +322,10 @@ impl Record<'_> {
             ("model_n_params", json!(self.model.params)),
             ("isa", json!(self.isa.name())),
             ("repack", json!(self.repack)),
+            ("device", json!(self.place.device.to_string())),
+            ("n_gpu_layers", self.place.layers_field()),
+            ("type_k", json!(self.place.loading.cache.keys.to_string())),
+            ("type_v", json!(self.place.loading.cache.values.to_string())),
             ("n_threads", json!(self.threads)),
             ("n_ubatch", json!(test.ubatch)),
             ("is_pp_shared", json!(u8::from(test.shared))),

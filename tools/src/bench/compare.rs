@@ -159,6 +159,7 @@ pub fn run(args: &Args, dir: &Path, subjects: &[Subject], out: &mut dyn Write) -
     let tests = grid::tests(args)?;
     let counts = thread_counts(args, &[threads(None)]);
     let mut table = Table::new(args.output, "rbench.compare/1", out)?;
+    let loading = args.only_loading("--compare-llama")?;
     for subject in subjects {
         let name = subject.name();
         let Subject::File(path) = subject else {
@@ -167,7 +168,7 @@ pub fn run(args: &Args, dir: &Path, subjects: &[Subject], out: &mut dyn Write) -
         let file = subject.open(args)?;
         table.about(subject, &file);
         let description = Description::of(&file);
-        let options = args.load_options(isa)?;
+        let options = args.load_options(isa, loading)?;
         let model = Model::load(&file, &options).with_context(|| format!("'{name}'"))?;
         for &threads in &counts {
             for test in &tests {

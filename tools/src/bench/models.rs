@@ -15,7 +15,7 @@ use super::args::Args;
 use super::describe::Description;
 use super::grid::{self, Test};
 use super::numbers;
-use super::output::{Record, Shown, Table};
+use super::output::{Place, Record, Shown, Table};
 use crate::args::threads;
 use crate::feed::Feed;
 
@@ -57,14 +57,18 @@ pub fn run(args: &Args, subjects: &[Subject], out: &mut dyn Write) -> Result<()>
     let mut table = Table::new(args.output, "rbench.models/1", out)?;
     let shown = Shown::of(args);
     let counts = thread_counts(args, &[threads(None)]);
+    let loadings = args.loadings();
     let mut tested = false;
     for subject in subjects {
         let name = subject.name();
         let file = subject.open(args)?;
         table.about(subject, &file);
         let description = Description::of(&file);
-        for &threads in &counts {
-            let options = args.load_options(isa)?;
+        for (&loading, &threads) in loadings
+            .iter()
+            .flat_map(|l| counts.iter().map(move |t| (l, t)))
+        {
+            let options = args.load_options(isa, loading)?;
             let model = Model::load(&file, &options).with_context(|| format!("'{name}'"))?;
             let pool = start_pool(threads)?;
             for test in &tests {
@@ -83,6 +87,7 @@ pub fn run(args: &Args, subjects: &[Subject], out: &mut dyn Write) -> Result<()>
                     model: &description,
                     isa,
                     repack: !args.no_repack,
+                    place: Place::of(args, loading),
                     threads,
                     test,
                     samples: &samples,

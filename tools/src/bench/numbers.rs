@@ -13,7 +13,9 @@ impl Numbers {
     /// # Errors
     /// What `one` refuses; a range that has no number, too many or no end.
     pub fn parse(text: &str, one: fn(&str) -> Result<usize, String>) -> Result<Numbers, String> {
-        let Some((first, rest)) = text.split_once('-') else {
+        // A dash in front is of a number, such as the -1 that stands for all layers.
+        let range = text.split_once('-').filter(|(first, _)| !first.is_empty());
+        let Some((first, rest)) = range else {
             return one(text).map(|n| Numbers(vec![n]));
         };
         let (last, by) = rest.split_at(rest.find(['+', '*']).unwrap_or(rest.len()));

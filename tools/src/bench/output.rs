@@ -5,13 +5,16 @@ use std::io::Write;
 use anyhow::Result;
 use serde_json::{Map, Value, json};
 use trine::Isa;
+use trine::kv::CacheTypes;
 use trine_formats::gguf::ModelFile;
+use trine_formats::types::TypeId;
 
 use super::Subject;
-use super::args::{Args, Format};
+use super::args::{Args, Format, Loading};
 use super::describe::Description;
 use super::grid::Test;
 use super::numbers;
+use crate::device::Device;
 use crate::provenance::{self, processor};
 use crate::stats::Summary;
 use crate::version;
@@ -26,6 +29,8 @@ pub struct Record<'a> {
     pub isa: Isa,
     /// Whether the weights were copied into faster layouts.
     pub repack: bool,
+    /// What runs the model.
+    pub place: Place,
     /// Threads.
     pub threads: usize,
     /// What was run.
@@ -48,9 +53,15 @@ impl Record<'_> {
             ("model", 28, false, self.model.kind.clone()),
             ("size", 10, true, size(self.model.bytes)),
             ("params", 10, true, params(self.model.params)),
-            ("backend", 10, false, backend(self.isa, self.repack)),
+            (
+                "backend",
+                10,
+                false,
+                self.place.backend(self.isa, self.repack),
+            ),
             ("threads", 7, true, self.threads.to_string()),
         ];
+        cells.extend(self.place.cells(shown));
         if shown.batch {
             cells.push(("n_batch", 7, true, self.test.batch.to_string()));
         }
@@ -82,6 +93,10 @@ impl Record<'_> {
             ("model_n_params", json!(self.model.params)),
             ("isa", json!(self.isa.name())),
             ("repack", json!(self.repack)),
+            ("device", json!(self.place.device.to_string())),
+            ("n_gpu_layers", self.place.layers_field()),
+            ("type_k", json!(self.place.loading.cache.keys.to_string())),
+            ("type_v", json!(self.place.loading.cache.values.to_string())),
             ("n_threads", json!(self.threads)),
             ("n_batch", json!(self.test.batch)),
             ("n_ubatch", json!(self.test.ubatch)),
@@ -109,14 +124,86 @@ pub struct Shown {
     pub batch: bool,
     /// `n_ubatch`.
     pub ubatch: bool,
+    /// `ngl`.
+    pub layers: bool,
+    /// `type_k` and `type_v`.
+    pub cache: bool,
 }
 
 impl Shown {
+    /// Every column.
+    pub const ALL: Shown = Shown {
+        batch: true,
+        ubatch: true,
+        layers: true,
+        cache: true,
+    };
+
     /// Those whose lists were given.
     pub fn of(args: &Args) -> Shown {
         Shown {
             batch: numbers::all(&args.batch_size) != [2048],
             ubatch: numbers::all(&args.ubatch_size) != [512],
+            layers: args.device.device != Device::Cpu && !args.n_gpu_layers.is_empty(),
+            cache: [&args.cache_type_k, &args.cache_type_v]
+                .iter()
+                .any(|types| ***types != [TypeId::F16]),
+        }
+    }
+}
+
+/// What runs a model.
+#[derive(Clone, Copy)]
+pub struct Place {
+    /// The processor or a GPU.
+    pub device: Device,
+    /// What of it the GPU runs, and the types of keys and values.
+    pub loading: Loading,
+}
+
+impl Place {
+    /// What `args` say, with this one of the ways to load a model.
+    pub fn of(args: &Args, loading: Loading) -> Place {
+        Place {
+            device: args.device.device,
+            loading,
+        }
+    }
+
+    /// The layers that the GPU runs, where they are a number and not all.
+    fn layers(&self) -> Option<usize> {
+        self.loading.layers.filter(|&layers| layers < usize::MAX)
+    }
+
+    /// Its columns.
+    pub fn cells(&self, shown: Shown) -> Vec<Cell> {
+        let mut cells: Vec<Cell> = Vec::new();
+        if shown.layers {
+            let layers = self.layers().map_or("all".to_owned(), |n| n.to_string());
+            cells.push(("ngl", 4, true, layers));
+        }
+        if shown.cache {
+            let CacheTypes { keys, values } = self.loading.cache;
+            cells.push(("type_k", 6, true, keys.to_string()));
+            cells.push(("type_v", 6, true, values.to_string()));
+        }
+        cells
+    }
+
+    /// The device, and the processor as [`backend`] names it where it runs all.
+    pub fn backend(&self, isa: Isa, repack: bool) -> String {
+        match self.device {
+            Device::Cpu => backend(isa, repack),
+            Device::Cuda(_) => self.device.to_string(),
+        }
+    }
+
+    /// llama-bench's field: a number, -1 for all layers.
+    pub fn layers_field(&self) -> Value {
+        match (self.device, self.layers()) {
+            (Device::Cpu, _) => json!(0),
+            (Device::Cuda(_), None) => json!(-1),
+            (Device::Cuda(_), Some(n)) => json!(n),
         }
     }
 }

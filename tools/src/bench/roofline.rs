@@ -103,12 +103,13 @@ pub fn run(args: &Args, subjects: &[Subject], out: &mut dyn Write) -> Result<()>
     let tests = grid::tests(args)?;
     let counts = models::thread_counts(args, &[threads(None)]);
     let mut table = Table::new(args.output, "rbench.roofline/1", out)?;
+    let loading = args.only_loading("--roofline")?;
     for subject in subjects {
         let name = subject.name();
         let file = subject.open(args)?;
         table.about(subject, &file);
         for &threads in &counts {
-            let options = args.load_options(isa)?;
+            let options = args.load_options(isa, loading)?;
             let model = Model::load(&file, &options).with_context(|| format!("'{name}'"))?;
             let pool = models::start_pool(threads)?;
             let cost = Cost::of(&file, model.config());

@@ -20,14 +20,14 @@ use crate::widely::WidelyArgs;
 #[derive(Parser)]
 #[command(name = "rconvert", version, after_help = "See --help for examples and for ternary models.", after_long_help = long_help())]
 #[command(
-    override_usage = "rconvert [OPTIONS] DIR OUT.gguf\n       rconvert [OPTIONS] --dry-run DIR"
+    override_usage = "rconvert [OPTIONS] DIR [OUT.gguf]\n       rconvert [OPTIONS] --dry-run DIR"
 )]
 pub struct Args {
     /// The folder that holds config.json
     pub dir: PathBuf,
 
-    /// The file to write
-    #[arg(value_name = "OUT.gguf", required_unless_present_any = ["dry_run", "outfile"])]
+    /// The file to write; without it ggml-model-TYPE.gguf in the folder
+    #[arg(value_name = "OUT.gguf")]
     out: Option<PathBuf>,
 
     /// The same, as convert_hf_to_gguf.py has it
@@ -98,9 +98,15 @@ pub struct Args {
 pub const SHORT: Short = &[("-q", "--outtype"), ("--quant-type", "--outtype")];
 
 impl Args {
-    /// The file to write.
+    /// The file to write, where it was named.
     pub fn out(&self) -> Option<&PathBuf> {
         self.out.as_ref().or(self.outfile.as_ref())
+    }
+
+    /// The file to write: the one that was named, or the name that llama.cpp's documents and bitnet.cpp's setup_env.py have.
+    pub fn out_of(&self, outtype: OutType) -> PathBuf {
+        let usual = || self.dir.join(format!("ggml-model-{}.gguf", outtype.name));
+        self.out().cloned().unwrap_or_else(usual)
     }
 }
 
@@ -108,11 +114,23 @@ impl Args {
 #[derive(Clone, Copy)]
 pub struct Choice(pub Option<OutType>);
 
+/// Types of bitnet.cpp that hold whole matrices, which no row of a checkpoint can be written as.
+const PACKED: [&str; 3] = ["i2_s", "tl1", "tl2"];
+
 fn outtype(name: &str) -> Result<Choice, String> {
     if name.eq_ignore_ascii_case("auto") {
         return Ok(Choice(None));
     }
     let names = OutType::ALL.map(|t| t.name).join(", ");
+    if PACKED
+        .iter()
+        .any(|packed| packed.eq_ignore_ascii_case(name))
+    {
+        return Err(format!(
+            "it is made in a second step, as bitnet.cpp does: rconvert DIR OUT.gguf --outtype f32, then rquantize --token-embedding-type f16 OUT.gguf SMALL.gguf {}",
+            name.to_uppercase()
+        ));
+    }
     let found = OutType::from_name(name);
     found.map(|t| Choice(Some(t))).ok_or(format!(
         "known are auto, {names}; rquantize makes all others of the file"

@@ -5,7 +5,7 @@ pub mod args;
 use std::io::Write as _;
 use std::path::Path;
 
-use anyhow::{Result, anyhow, bail};
+use anyhow::{Result, bail};
 use serde_json::{Value, json};
 use trine::convert::{Options, Plan, Progress, Row, Widely, plan, run as carry_out};
 use trine_formats::gguf::Value as Meta;
@@ -32,6 +32,10 @@ pub fn run(args: &Args) -> Result<()> {
             "--fairy2i makes weights that are not ternary; leave --ternary and ternary types out"
         );
     }
+    // The output matrix is chosen by files that are written beside this one.
+    if args.fairy2i && args.out().is_none() && !args.dry_run {
+        bail!("the name of the file to write is missing");
+    }
     interrupt::writes_files();
     threads::start(args.threads)?;
     let plan = planned(args)?;
@@ -39,10 +43,8 @@ pub fn run(args: &Args) -> Result<()> {
         note!("rconvert: {note}");
     }
     let layout = plan.layout()?;
+    let out = &args.out_of(plan.outtype);
     if !args.dry_run {
-        let out = args
-            .out()
-            .ok_or_else(|| anyhow!("the name of the file to write is missing"))?;
         plan.inputs().iter().for_each(|p| inputs::add(p));
         inputs::spare_output(out)?;
         let mut progress = Display {
@@ -64,9 +66,9 @@ pub fn run(args: &Args) -> Result<()> {
             writeln!(stdout, "{}", line(row))?;
         }
     }
-    let verb = match args.out() {
-        Some(out) if !args.dry_run => format!("wrote {}", out.display()),
-        _ => "would write".to_owned(),
+    let verb = match args.dry_run {
+        false => format!("wrote {}", out.display()),
+        true => "would write".to_owned(),
     };
     writeln!(
         stdout,
@@ -127,7 +129,7 @@ fn report(plan: &Plan, bytes: u64, args: &Args) -> Value {
         })
         .collect();
     json!({
-        "file": args.out().filter(|_| !args.dry_run),
+        "file": (!args.dry_run).then(|| args.out_of(plan.outtype)),
         "architecture": plan.arch,
         "outtype": plan.outtype.name,
         "bytes": bytes,

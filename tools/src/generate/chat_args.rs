@@ -58,7 +58,7 @@ pub struct ChatArgs {
     pub single_turn: bool,
 
     #[allow(missing_docs)]
-    #[arg(long, help = templates::help(), value_name = "JINJA|NAME", allow_hyphen_values = true, overrides_with = "chat_template_file", conflicts_with_all = NO_CHAT)]
+    #[arg(long, help = templates::HELP, long_help = templates::long_help(), value_name = "JINJA|NAME", allow_hyphen_values = true, overrides_with = "chat_template_file", conflicts_with_all = NO_CHAT)]
     pub chat_template: Option<String>,
 
     /// A file with a Jinja chat template to use instead of the model's own

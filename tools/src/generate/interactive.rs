@@ -11,6 +11,7 @@ use trine::{Context, End, GenerateError, GenerateOptions, Tokenizer};
 use super::args::Args;
 use super::output::Output;
 use super::prompt_cache::PromptCache;
+use super::reading;
 use super::reverse::ReversePrompts;
 use super::summary;
 use super::timings::Timings;
@@ -76,7 +77,7 @@ impl Turns<'_> {
         let tokenizer = self.context.model().tokenizer().clone();
         self.options.max_tokens = usize::try_from(self.left).ok();
         let generation = self.context.generate(self.tokens.as_slice(), &self.options);
-        let generation = match generation {
+        let mut generation = match generation {
             Err(e @ GenerateError::PromptTooLong { .. }) => {
                 note!("{e}");
                 return Ok(Turn::Full);
@@ -84,6 +85,7 @@ impl Turns<'_> {
             generation => generation?,
         };
         let mut turn = Turn::Over;
+        reading::with_bar(&mut generation)?;
         for chunk in generation {
             let chunk = chunk?;
             self.out.chunk(&chunk)?;

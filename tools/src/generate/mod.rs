@@ -8,6 +8,7 @@ pub mod grammar;
 mod interactive;
 mod output;
 pub mod prompt_cache;
+mod reading;
 mod reverse;
 pub mod sampling;
 mod thoughts;
@@ -209,6 +210,7 @@ fn complete(
     }
     let mut reverse = ReversePrompts::new(&args.reverse_prompts(), model.tokenizer())?;
     let mut reached = false;
+    reading::with_bar(&mut generation)?;
     if generation.read_prompt()? {
         out.prompt(model.tokenizer(), &prompt)?;
         prompt.iter().for_each(|&id| reverse.read(id));

@@ -6,6 +6,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
+use serde_json::{Value, json};
 use tempfile::{TempDir, tempdir};
 use trine::{Recipe, Target};
 use trine_testkit::{tool, trilm};
@@ -127,6 +128,23 @@ fn perplexities_and_benchmarks_run_there_too() {
     let words = "-p 2 -n 1 -r 1 -b 2 -ub 2 --no-warmup -o jsonl --device cuda";
     let told = tool::stdout(house.run(env!("CARGO_BIN_EXE_rbench"), "", words));
     assert_eq!(told.lines().count(), 2, "{told}");
+    // Each number of layers of a list has rows of its own.
+    let told = tool::stdout(house.run(
+        env!("CARGO_BIN_EXE_rbench"),
+        "",
+        &format!("{words} -ngl 0-1,all"),
+    ));
+    let rows = told.lines().map(|row| {
+        let row: Value = serde_json::from_str(row).expect("a row");
+        (
+            row["device"].clone(),
+            row["n_gpu_layers"].clone(),
+            row["test"].clone(),
+        )
+    });
+    let expected =
+        [0, 1, -1].map(|n| ["pp2", "tg1"].map(|test| (json!("cuda:0"), json!(n), json!(test))));
+    assert_eq!(rows.collect::<Vec<_>>(), expected.concat());
 }
 
 #[test]

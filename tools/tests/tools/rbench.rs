@@ -187,6 +187,56 @@ fn rows_say_what_they_stand_on() {
 }
 
 #[test]
+fn layers_on_a_gpu_are_a_list_that_says_nothing_without_one() {
+    for layers in ["10,20,30", "0-30+10", "all", "-1"] {
+        let words = "--synthetic llama:tiny:Q8_0 -p 2 -n 0 -r 1 -t 1,2 -o jsonl -ngl";
+        let args: Vec<&str> = words.split(' ').chain([layers]).collect();
+        let output = rbench(&args);
+        let notes = String::from_utf8_lossy(&output.stderr)
+            .matches("note: -ngl: ")
+            .count();
+        assert_eq!(notes, 1, "{layers}");
+        let rows = tool::stdout(output);
+        assert!(
+            rows.lines().all(|row| row.contains("\"device\":\"cpu\"")),
+            "{rows}"
+        );
+        assert!(rows.lines().count() <= 2, "{rows}");
+    }
+    let layers = "--synthetic llama:tiny:Q8_0 -p 2 -n 0 -ngl few".split(' ');
+    let output = rbench(&layers.collect::<Vec<_>>());
+    assert_eq!(output.status.code(), Some(2));
+    let told = String::from_utf8_lossy(&output.stderr);
+    assert!(told.contains("a whole number from 0, or all"), "{told}");
+}
+
+#[test]
+fn types_of_keys_and_values_are_lists() {
+    let words = "--synthetic llama:tiny:Q8_0 -p 2 -n 0 -r 1 -t 1 -ctk f16,q8_0 -ctv f16,q8_0";
+    let args: Vec<&str> = words.split(' ').collect();
+    let table = stdout(&args);
+    assert_eq!(table.lines().count(), 2 + 4, "{table}");
+    assert!(table.contains("| type_k | type_v |"), "{table}");
+    let rows = stdout(&[&args[..], &["-o", "jsonl"]].concat());
+    let types = rows.lines().map(|row| {
+        let row: Value = serde_json::from_str(row).unwrap();
+        [row["type_k"].clone(), row["type_v"].clone()]
+    });
+    let pairs = [
+        ["f16", "f16"],
+        ["f16", "q8_0"],
+        ["q8_0", "f16"],
+        ["q8_0", "q8_0"],
+    ];
+    assert_eq!(
+        types.collect::<Vec<_>>(),
+        pairs.map(|pair| pair.map(Value::from))
+    );
+    let roofline = [&args[..], &["--roofline"]].concat();
+    assert!(error(&roofline).contains("--roofline measures one way to load a model"));
+}
+
+#[test]
 fn batched_rows_have_the_columns_of_llama_batched_bench() {
     let args = |more: &[&'static str]| {
         let usual = "--batched --synthetic llama:tiny:Q8_0 -npp 3,8 -ntg 2 -npl 1,3,8 -r 1 -t 1";

@@ -1,10 +1,12 @@
 //! What a user can tell the chat instead of the model.
 
+use std::io;
+
 use anyhow::{Result, bail};
 use trine::{Message, Role};
 
-use super::{Talk, saved, settings};
-use crate::shown;
+use super::{Talk, saved, say, say_below, settings};
+use crate::{shown, terminal};
 
 /// What follows a command.
 #[derive(Debug, PartialEq)]
@@ -77,13 +79,20 @@ pub fn run(talk: &mut Talk<'_>, (name, rest): (&str, &str)) -> Result<Next> {
     (command.run)(talk, rest)
 }
 
+/// In a terminal of fewer columns commands and what they do have no columns of their own.
+const NARROW: usize = 60;
+
 fn help(_: &mut Talk<'_>, _: &str) -> Result<Next> {
     for command in COMMANDS.iter().filter(|c| !c.help.is_empty()) {
         let name = format!("/{} {}", command.name, command.takes);
-        note!("{name:<20} {}", command.help);
+        let narrow = terminal::columns(&io::stderr()).is_some_and(|columns| columns < NARROW);
+        match narrow {
+            true => say_below(&format!("{}: {}", name.trim_end(), command.help), 4),
+            false => say_below(&format!("{name:<20} {}", command.help), 21),
+        }
     }
-    note!("A backslash at the end of a line continues the message on the next.");
-    note!("In a terminal \"\"\" begins and ends a message of several lines.");
+    say("A backslash at the end of a line continues the message on the next.");
+    say("In a terminal \"\"\" begins and ends a message of several lines.");
     Ok(Next::Stay)
 }
 
@@ -103,15 +112,15 @@ fn regenerate(talk: &mut Talk<'_>, _: &str) -> Result<Next> {
     let sampler = &mut talk.chat.options_mut().sampler;
     sampler.seed = sampler.seed.wrapping_add(1);
     match sampler.temp <= 0.0 {
-        true => note!("(at temperature 0 the answer is the same; /set temp 0.8)"),
-        false => note!("sampler seed: {}", sampler.seed),
+        true => say("(at temperature 0 the answer is the same; /set temp 0.8)"),
+        false => say(&format!("sampler seed: {}", sampler.seed)),
     }
     Ok(Next::Say(said))
 }
 
 fn undo(talk: &mut Talk<'_>, _: &str) -> Result<Next> {
     let said = take_back(talk)?;
-    note!("taken back: {}", shown::name(&said));
+    say(&format!("taken back: {}", shown::name(&said)));
     Ok(Next::Stay)
 }
 
@@ -134,8 +143,8 @@ fn system(talk: &mut Talk<'_>, text: &str) -> Result<Next> {
         .map(|m| m.content.as_str())
         .collect();
     match told.is_empty() {
-        true => note!("the model is told nothing before the chat"),
-        false => note!("the model is told: {}", told.join(" ")),
+        true => say("the model is told nothing before the chat"),
+        false => say(&format!("the model is told: {}", told.join(" "))),
     }
     Ok(Next::Stay)
 }
@@ -143,14 +152,21 @@ fn system(talk: &mut Talk<'_>, text: &str) -> Result<Next> {
 fn save(talk: &mut Talk<'_>, file: &str) -> Result<Next> {
     let (path, messages) = (saved::path(file), talk.chat.messages());
     saved::save(&path, messages)?;
-    note!("{} messages are in '{}'", messages.len(), path.display());
+    say(&format!(
+        "{} messages are in '{}'",
+        messages.len(),
+        path.display()
+    ));
     Ok(Next::Stay)
 }
 
 fn load(talk: &mut Talk<'_>, file: &str) -> Result<Next> {
     let path = saved::path(file);
     let messages = saved::load(&path)?;
-    note!("the chat goes on after {} messages", messages.len());
+    say(&format!(
+        "the chat goes on after {} messages",
+        messages.len()
+    ));
     *talk.chat.messages_mut() = messages;
     Ok(Next::Stay)
 }
@@ -161,7 +177,7 @@ fn set(talk: &mut Talk<'_>, rest: &str) -> Result<Next> {
         None if rest.is_empty() => {}
         None => bail!("a value follows /set {}", shown::name(rest)),
     }
-    note!("{}", settings::list(talk));
+    say(&settings::list(talk));
     Ok(Next::Stay)
 }
 
@@ -174,7 +190,7 @@ fn bits(talk: &mut Talk<'_>, n: &str) -> Result<Next> {
     }
     let context = talk.chat.context();
     match context.bits() {
-        Some(bits) => note!("{}", super::super::widths(context.model(), bits)),
+        Some(bits) => say(&super::super::widths(context.model(), bits)),
         None => bail!("the model is no any-precision file, it has one width only"),
     }
     Ok(Next::Stay)
@@ -182,7 +198,7 @@ fn bits(talk: &mut Talk<'_>, n: &str) -> Result<Next> {
 
 fn speed(talk: &mut Talk<'_>, _: &str) -> Result<Next> {
     match talk.last {
-        Some(speed) => note!("{speed}"),
+        Some(speed) => say(&speed.to_string()),
         None => bail!("there was no answer yet"),
     }
     Ok(Next::Stay)

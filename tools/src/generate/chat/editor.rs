@@ -15,6 +15,7 @@ use rustyline::{Behavior, Config, Context, Editor as LineEditor, Helper};
 
 use super::commands;
 use super::message::{self, Typed};
+use super::say;
 use crate::{interrupt, shown, terminal};
 
 /// Most messages that are kept in the history.
@@ -154,7 +155,7 @@ impl Editor {
                 Err(ReadlineError::Interrupted) if again => return Ok(Typed::Interrupted),
                 Err(ReadlineError::Interrupted) => {
                     self.interrupted = true;
-                    note!("(Ctrl-C once more, Ctrl-D or /exit ends the chat)");
+                    say("(Ctrl-C once more, Ctrl-D or /exit ends the chat)");
                 }
                 Err(ReadlineError::Eof) => return Ok(Typed::End),
                 Err(ReadlineError::Signal(_)) => {}

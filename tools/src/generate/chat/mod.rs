@@ -23,6 +23,7 @@ use trine::{
 use super::args::Args;
 use super::output::Output;
 use super::prompt_cache::PromptCache;
+use super::reading;
 use super::reverse::ReversePrompts;
 use super::summary;
 use super::thoughts::Thoughts;
@@ -92,7 +93,7 @@ pub fn run(
     terminal::remember();
     let mut input = Input::new(&args.chat)?;
     if terminal && !args.chat.single_turn {
-        note!("Ctrl-C ends an answer, /exit or Ctrl-D the chat; /help lists all commands.");
+        say("Ctrl-C ends an answer, /exit or Ctrl-D the chat; /help lists all commands.");
     }
     let mut talk = Talk {
         args,
@@ -125,7 +126,7 @@ pub fn run(
                 Ok(Next::End) => break,
                 Ok(Next::Say(again)) => said = again,
                 Err(e) => {
-                    note!("error: {}", exit::told(&e));
+                    say(&format!("error: {}", exit::told(&e)));
                     continue;
                 }
             }
@@ -164,7 +165,7 @@ impl Talk<'_> {
             Err(e @ GenerateError::PromptTooLong { .. })
                 if self.terminal && !self.args.chat.single_turn =>
             {
-                note!("{e}, or /clear, or /set context-shift on");
+                say(&format!("error: {e}, or /clear, or /set context-shift on"));
                 return Ok(None);
             }
             Err(e) => return Err(e.into()),
@@ -182,6 +183,7 @@ impl Talk<'_> {
             cache.begin(answer.generation())?;
         }
         self.begun = true;
+        reading::with_bar(answer.generation())?;
         let mut end = None;
         self.reverse.forget();
         for chunk in answer {
@@ -196,7 +198,7 @@ impl Talk<'_> {
         out.finish()?;
         let after = self.chat.context().stats();
         if after.shifts > before.shifts {
-            note!("(context full: what came first was forgotten, the rest was read again)");
+            say("(context full: what came first was forgotten, the rest was read again)");
         }
         if end == Some(End::Context) {
             note!(
@@ -230,7 +232,9 @@ impl Talk<'_> {
         }
         let forgotten = had - self.chat.messages().len();
         if forgotten > 0 {
-            note!("(context full: the first {forgotten} messages are forgotten)");
+            say(&format!(
+                "(context full: the first {forgotten} messages are forgotten)"
+            ));
         }
         Ok(())
     }
@@ -240,6 +244,18 @@ impl Talk<'_> {
         summary(self.chat.context(), timings);
         note!("interrupted");
         std::process::exit(interrupt::EXIT_CODE)
+    }
+}
+
+/// Says a line, which a narrow terminal has on several.
+fn say(line: &str) {
+    say_below(line, 0);
+}
+
+/// The same, where all lines but the first begin with `indent` spaces.
+fn say_below(line: &str, indent: usize) {
+    for line in terminal::lines(line, terminal::columns(&io::stderr()), indent) {
+        note!("{line}");
     }
 }
 

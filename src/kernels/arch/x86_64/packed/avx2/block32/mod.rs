@@ -283,11 +283,15 @@ unsafe fn one<P: Products, B: Block32>(group: &[u8], act: &[u8], ahead: usize, o
     let mut room = [[_mm256_setzero_si256(); ROWS / 8]; 8];
     for (block, record) in group.chunks_exact(B::PACKED).zip(act.chunks_exact(RECORD)) {
         let (block, record) = (block.as_ptr(), record.as_ptr());
-        prefetch(block, B::PACKED, ahead);
+        // In two parts: so many requests at once would keep the loads waiting.
+        prefetch(block, B::PACKED / 2, ahead);
         // SAFETY: a whole block and a whole record.
         unsafe {
             let (codes, heads) = (codes::<P, B>(block, &mut room), heads::<B>(block));
             for (h, totals) in totals.iter_mut().enumerate() {
+                if h == 1 {
+                    prefetch(block.add(B::PACKED / 2), B::PACKED.div_ceil(2), ahead);
+                }
                 let codes = codes.add(32 * VECTORS * h);
                 let [isums] = <P as Dot<1>>::dot::<B>(codes, record, 0);
                 for (v, total) in totals.iter_mut().enumerate() {

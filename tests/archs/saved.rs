@@ -6,6 +6,7 @@ use trine::kv::{CacheTypes, PageLayout, PagePool, Rows, Sequence, TILE, store};
 use trine::model::{LoadOptions, Model};
 use trine::pool::Pool;
 use trine::step::{Session, SessionOptions};
+use trine_kernels::halves::Form;
 
 fn session(name: &str, cache: CacheTypes) -> Session {
     let options = LoadOptions {
@@ -95,7 +96,7 @@ fn tiles_with_infinities_are_known_again() {
         let tiles = (0..2).flat_map(|head| (0..3).map(move |tile| (head, tile)));
         let special = |(head, tile)| {
             let (page, tile) = seq.tile(0, head, tile);
-            page.is_special(tile)
+            page.form(tile) == Form::Special
         };
         tiles.map(special).collect()
     };

@@ -6,7 +6,7 @@ use std::process::Output;
 
 use assert_cmd::Command;
 use trine_testkit::tool::{refusal, stdout, texts};
-use trine_testkit::{folder, trilm, wikitext};
+use trine_testkit::{folder, testdata, trilm, wikitext};
 
 use super::rgen::TEMPLATE;
 
@@ -207,6 +207,17 @@ fn what_was_made_otherwise_or_is_damaged_is_refused_and_stays() {
         flipped[at] ^= 1;
         refuses(&flipped, &[], "do not have their sum");
     }
+    // Another model of the same shape, and the same one with an adapter.
+    let twin = dir.path().join("twin.gguf");
+    let mut copy = Command::new(env!("CARGO_BIN_EXE_rquantize"));
+    copy.arg(trilm()).arg(&twin);
+    copy.args(["copy", "--override-kv", "general.name=str:Twin"]);
+    copy.assert().success();
+    fs::write(&cache, &good).unwrap();
+    let error = refusal("rgen", on(&twin, &cache, &args)).error;
+    assert!(error.contains("a model of SHA-256"), "{error}");
+    let lora = testdata("adapters/lora-f32.gguf");
+    refuses(&good, &["--lora", lora.to_str().unwrap()], "adapters: []");
     // An empty file is one that is yet to be written.
     fs::write(&cache, b"").unwrap();
     stdout(on(&trilm(), &cache, &args));

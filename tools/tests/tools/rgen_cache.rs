@@ -213,6 +213,7 @@ fn what_was_made_otherwise_or_is_damaged_is_refused_and_stays() {
     copy.arg(trilm()).arg(&twin);
     copy.args(["copy", "--override-kv", "general.name=str:Twin"]);
     copy.assert().success();
+    fs::write(&cache, &good).unwrap();
     let error = refusal("rgen", on(&twin, &cache, &args)).error;
     assert!(error.contains("a model of SHA-256"), "{error}");
     let lora = testdata("adapters/lora-f32.gguf");

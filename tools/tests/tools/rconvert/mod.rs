@@ -442,8 +442,11 @@ fn a_dry_run_says_what_would_be_written() {
     assert_eq!(report["tensors"].as_array().map(Vec::len), Some(30));
     assert_eq!(report["bytes"], convert(&llama3(), "m", &[]).len());
     assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
+    // Without a name the file is where the documents of llama.cpp and bitnet.cpp have it.
     let mut cmd = Command::new(env!("CARGO_BIN_EXE_rconvert"));
-    cmd.arg(&folder).assert().code(2);
+    cmd.arg(&folder).assert().success();
+    let written = fs::read(folder.join("ggml-model-bf16.gguf")).unwrap();
+    assert!(written == convert(&llama3(), "m", &[]));
 }
 
 #[test]

@@ -56,7 +56,9 @@ pub fn lines(line: &str, columns: Option<usize>, indent: usize) -> Vec<String> {
             out.push(" ".repeat(indent));
         }
         let end = out.len() - 1;
-        out[end].push_str(word);
+        // Spaces where a line is divided are gone.
+        let begins = end > 0 && out[end].trim().is_empty();
+        out[end].push_str(if begins { word.trim_start() } else { word });
     }
     for line in &mut out {
         line.truncate(line.trim_end().len());

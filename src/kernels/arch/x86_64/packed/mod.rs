@@ -7,6 +7,31 @@ use trine_formats::types::TypeId;
 use crate::packed::{Layout, check, dword};
 use crate::{Isa, Level};
 
+/// The layouts of the types with blocks of 32 elements, each made by `$layout` of a name and that of the activations'
+/// arrangement.
+macro_rules! layouts_of_block32 {
+    ($visible:vis, $layout:ident $(, $products:ty)?) => {
+        layouts_of_block32! {
+            $visible, $layout, ($($products)?),
+            Q8_0_X32 Q8_0 "q8_0 x32" "q8_0 bias 128",
+            Q4_0_X32 Q4_0 "q4_0 x32" "q8_0 bias 8",
+            Q4_1_X32 Q4_1 "q4_1 x32" "q8_1",
+            Q5_0_X32 Q5_0 "q5_0 x32" "q8_0 bias 16",
+            Q5_1_X32 Q5_1 "q5_1 x32" "q8_1",
+            IQ4_NL_X32 Iq4Nl "iq4_nl x32" "q8_0 bias 128",
+            MXFP4_X32 Mxfp4 "mxfp4 x32" "q8_0 bias 12"
+        }
+    };
+    ($visible:vis, $layout:ident, (), $($name:ident $codes:ident $called:literal $acts:literal),*) => {
+        $($visible static $name: Layout =
+            $layout::<crate::packed::block32::$codes>($called, $acts);)*
+    };
+    ($visible:vis, $layout:ident, ($products:ty), $($name:ident $codes:ident $called:literal $acts:literal),*) => {
+        $($visible static $name: Layout =
+            $layout::<$products, crate::packed::block32::$codes>($called, $acts);)*
+    };
+}
+
 mod avx2;
 mod block32;
 mod block32_tiles;

@@ -17,9 +17,7 @@ use crate::AlignedBytes;
 use crate::arch::x86_64::tiles::Software;
 use crate::arch::x86_64::tiles::{self, Hardware, Tiles};
 use crate::packed::Layout;
-use crate::packed::block32::{
-    self, Block32, Iq4Nl, Mxfp4, PackedStep, Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, RECORD, ROWS,
-};
+use crate::packed::block32::{self, Block32, PackedStep, RECORD, ROWS};
 
 /// Tokens from which on tiles are faster than vectors.
 const FROM: usize = 32;
@@ -42,13 +40,7 @@ const fn layout<B: Block32>(name: &'static str, acts: &'static str) -> Layout {
     }
 }
 
-pub(super) static Q8_0_X32: Layout = layout::<Q8_0>("q8_0 x32", "q8_0 bias 128");
-pub(super) static Q4_0_X32: Layout = layout::<Q4_0>("q4_0 x32", "q8_0 bias 8");
-pub(super) static Q4_1_X32: Layout = layout::<Q4_1>("q4_1 x32", "q8_1");
-pub(super) static Q5_0_X32: Layout = layout::<Q5_0>("q5_0 x32", "q8_0 bias 16");
-pub(super) static Q5_1_X32: Layout = layout::<Q5_1>("q5_1 x32", "q8_1");
-pub(super) static IQ4_NL_X32: Layout = layout::<Iq4Nl>("iq4_nl x32", "q8_0 bias 128");
-pub(super) static MXFP4_X32: Layout = layout::<Mxfp4>("mxfp4 x32", "q8_0 bias 12");
+layouts_of_block32!(pub(super), layout);
 
 fn multiply<B: Block32>(
     group: &[u8],

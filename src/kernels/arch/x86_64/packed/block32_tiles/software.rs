@@ -3,17 +3,11 @@ use trine_formats::types::num::f16_to_f32;
 use super::*;
 use crate::packed::block32::LINE;
 
-const fn layout<B: Block32>() -> Layout {
-    block32::layout::<B>("tiles in memory", "", multiply::<B>)
+const fn layout<B: Block32>(name: &'static str, acts: &'static str) -> Layout {
+    block32::layout::<B>(name, acts, multiply::<B>)
 }
 
-pub static Q8_0_X32: Layout = layout::<Q8_0>();
-pub static Q4_0_X32: Layout = layout::<Q4_0>();
-pub static Q4_1_X32: Layout = layout::<Q4_1>();
-pub static Q5_0_X32: Layout = layout::<Q5_0>();
-pub static Q5_1_X32: Layout = layout::<Q5_1>();
-pub static IQ4_NL_X32: Layout = layout::<Iq4Nl>();
-pub static MXFP4_X32: Layout = layout::<Mxfp4>();
+layouts_of_block32!(pub, layout);
 
 fn multiply<B: Block32>(
     group: &[u8],
@@ -23,7 +17,14 @@ fn multiply<B: Block32>(
     _: usize,
     out: &mut [f32],
 ) {
-    check(const { &layout::<B>() }, group, acts, n, tokens, out);
+    check(
+        const { &layout::<B>("tiles in memory", "") },
+        group,
+        acts,
+        n,
+        tokens,
+        out,
+    );
     if tokens < SIDE {
         // Only whole tiles of tokens are taken: the last token stands for those that are missing.
         let stride = acts.len() / tokens;

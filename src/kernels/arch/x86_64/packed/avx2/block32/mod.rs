@@ -50,20 +50,7 @@ macro_rules! layouts {
         pub(in super::super) mod $module {
             use super::*;
 
-            pub(in super::super::super) static Q8_0_X32: Layout =
-                layout::<$products, block32::Q8_0>("q8_0 x32", "q8_0 bias 128");
-            pub(in super::super::super) static Q4_0_X32: Layout =
-                layout::<$products, block32::Q4_0>("q4_0 x32", "q8_0 bias 8");
-            pub(in super::super::super) static Q4_1_X32: Layout =
-                layout::<$products, block32::Q4_1>("q4_1 x32", "q8_1");
-            pub(in super::super::super) static Q5_0_X32: Layout =
-                layout::<$products, block32::Q5_0>("q5_0 x32", "q8_0 bias 16");
-            pub(in super::super::super) static Q5_1_X32: Layout =
-                layout::<$products, block32::Q5_1>("q5_1 x32", "q8_1");
-            pub(in super::super::super) static IQ4_NL_X32: Layout =
-                layout::<$products, block32::Iq4Nl>("iq4_nl x32", "q8_0 bias 128");
-            pub(in super::super::super) static MXFP4_X32: Layout =
-                layout::<$products, block32::Mxfp4>("mxfp4 x32", "q8_0 bias 12");
+            layouts_of_block32!(pub(in super::super::super), layout, $products);
         }
     };
 }

@@ -9,6 +9,12 @@
 //! are unpacked once into interleaved lines (lanes = rows) and all tokens run over them. Preparing
 //! the activations costs about as much as 8 to 16 rows, so with many tokens call with 64 or more rows.
 
+// Processors without vectors of ours run the portable loops alone.
+#![cfg_attr(
+    not(any(target_arch = "x86_64", target_arch = "aarch64")),
+    allow(dead_code, unused_imports, unused_variables)
+)]
+
 use trine_formats::types::{DecodeFn, EncodeFn, TypeId, TypeInfo};
 
 pub use aligned::{AlignedBytes, Floats};

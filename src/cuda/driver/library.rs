@@ -3,13 +3,16 @@
 //! Declarations are those of NVIDIA's CUDA Driver API; answers and attributes are plain integers, so that one of a
 //! newer driver is a number like any other.
 
-use std::error::Error as _;
+use std::error::Error;
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 use std::ptr;
 
+#[cfg(any(unix, windows))]
 use libloading::Library;
 
 use super::DriverError;
+#[cfg(not(any(unix, windows)))]
+use super::no_library::Library;
 use crate::ptx::{DRIVER, SERIES};
 
 /// What a function answers: 0 where it has done its work.
@@ -252,7 +255,7 @@ fn version(library: &Library, name: &'static str) -> Result<u32, DriverError> {
 }
 
 /// What the system says about an error, in one line.
-fn reason(error: &libloading::Error) -> String {
+fn reason(error: &impl Error) -> String {
     let cause = error.source().map(ToString::to_string);
     let text = cause.unwrap_or_else(|| error.to_string());
     text.split_whitespace().collect::<Vec<_>>().join(" ")

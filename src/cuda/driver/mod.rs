@@ -13,6 +13,8 @@ mod context;
 mod device;
 mod error;
 mod library;
+#[cfg(not(any(unix, windows)))]
+mod no_library;
 
 pub use context::{Context, Memory};
 pub use device::Gpu;

@@ -1,8 +1,6 @@
 //! Keys that requests must show.
 
-use std::path::Path;
-
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 use sha2::{Digest, Sha256};
 use subtle::{Choice, ConditionallySelectable, ConstantTimeEq};
 use trine_tools::text;
@@ -23,6 +21,7 @@ impl Keys {
     pub fn gather(args: &Args) -> Result<Keys> {
         let mut keys = args.api_key.clone();
         if let Some(path) = &args.api_key_file {
+            #[cfg(unix)]
             check_mode(path)?;
             let from = format!("'{}'", path.display());
             let lines = text::utf8(text::read_file(path)?, &from)?;
@@ -68,17 +67,17 @@ impl Keys {
 }
 
 /// A file of keys is not for everybody. Its group may read it: what systemd hands to a service looks like that.
-fn check_mode(path: &Path) -> Result<()> {
-    #[cfg(unix)]
-    {
-        use std::os::unix::fs::PermissionsExt;
-        let shown = path.display();
-        let about = std::fs::metadata(path).with_context(|| format!("cannot read '{shown}'"))?;
-        if about.permissions().mode() & 0o027 != 0 {
-            bail!(
-                "everybody can read '{shown}', or its group can change it: chmod 600 takes that away"
-            );
-        }
+#[cfg(unix)]
+fn check_mode(path: &std::path::Path) -> Result<()> {
+    use anyhow::Context as _;
+    use std::os::unix::fs::PermissionsExt;
+
+    let shown = path.display();
+    let about = std::fs::metadata(path).with_context(|| format!("cannot read '{shown}'"))?;
+    if about.permissions().mode() & 0o027 != 0 {
+        bail!(
+            "everybody can read '{shown}', or its group can change it: chmod 600 takes that away"
+        );
     }
     Ok(())
 }

@@ -2,6 +2,7 @@
 
 use std::io;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
+#[cfg(unix)]
 use std::path::PathBuf;
 use std::task::{Context, Poll};
 
@@ -35,8 +36,10 @@ impl Listener {
                 false => tcp(host, port, may_be_open).await?,
             };
             // Where any port will do, it is the same one for all addresses.
-            if let Listener::Tcp(l) = &listener {
-                port = l.local_addr()?.port();
+            match &listener {
+                Listener::Tcp(l) => port = l.local_addr()?.port(),
+                #[cfg(unix)]
+                Listener::Unix(..) => {}
             }
             listeners.push(listener);
         }

@@ -52,7 +52,7 @@ impl Pool {
     /// The system starts no more threads.
     pub fn new(threads: usize) -> std::io::Result<Pool> {
         let mut crew = Crew {
-            shared: Arc::new(Shared::new()),
+            shared: Arc::new(Shared::new(threads.max(1))),
             helpers: Vec::new(),
         };
         for i in 1..threads.max(1) {

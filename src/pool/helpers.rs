@@ -1,7 +1,7 @@
 //! Helpers: which region they work on, and how they sleep and wake.
 //!
 //! A caller claims a slot for as long as the pool is installed. Helpers look through the claimed slots
-//! after every task: with one caller that is one word and one counter, which stay in the helper's cache
+//! after every run of tasks: with one caller that is one word and one counter, which stay in the helper's cache
 //! until the caller opens the next region.
 //!
 //! Why no helper sleeps through a region. A helper that goes to sleep stores `asleep` and then looks for
@@ -34,9 +34,10 @@ pub(super) struct Shared {
 }
 
 impl Shared {
-    pub(super) fn new() -> Shared {
+    /// For a pool of so many threads.
+    pub(super) fn new(threads: usize) -> Shared {
         Shared {
-            slots: std::array::from_fn(|_| Slot::new()),
+            slots: std::array::from_fn(|_| Slot::new(threads)),
             claimed: AtomicU64::new(0),
             asleep: AtomicBool::new(false),
             stop: AtomicBool::new(false),
@@ -86,12 +87,17 @@ impl Shared {
         }
     }
 
-    /// Runs a task of the region that needs this helper most; false when it found none. `at` is the slot whose
+    /// Whether there are several callers.
+    fn is_crowded(&self) -> bool {
+        !self.claimed.load(Ordering::Relaxed).is_power_of_two()
+    }
+
+    /// Runs some tasks of the region that needs this helper most; false when it found none. `at` is the slot whose
     /// helper it is.
     fn help_once(&self, at: &mut Option<usize>) -> bool {
         while let Some((slot, helpers)) = self.neediest(*at) {
             if *at == Some(slot) {
-                return self.slots[slot].help();
+                return self.slots[slot].help(self.is_crowded());
             }
             // It leaves before it joins, so that the numbers are never too high; it joins only if no other
             // helper did meanwhile, so that they do not all go to where one is needed.
@@ -101,7 +107,7 @@ impl Shared {
                 count.compare_exchange(helpers, helpers + 1, Ordering::Relaxed, Ordering::Relaxed);
             if joined.is_ok() {
                 *at = Some(slot);
-                return self.slots[slot].help();
+                return self.slots[slot].help(self.is_crowded());
             }
         }
         false
@@ -192,7 +198,7 @@ impl Claim {
         let (shared, slot) = (&*self.shared, &self.shared.slots[self.slot]);
         // Callers and helpers are then more threads than the pool was made for: the helper that is waited for
         // may be off its core because this thread is on it.
-        let crowded = !shared.claimed.load(Ordering::Relaxed).is_power_of_two();
+        let crowded = shared.is_crowded();
         // SAFETY: the slot's bit was 0 when this claim set it, so that no other claim has the slot, and
         // what an earlier one did was acquired with the bit; `&mut self` keeps this one to a region at a time.
         unsafe { slot.region(tasks, f, crowded, || shared.wake()) }

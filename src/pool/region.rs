@@ -1,15 +1,19 @@
-//! Regions: the tasks of one call of `for_each`, taken one by one by its caller and by helpers.
+//! Regions: the tasks of one call of `for_each`, taken by its caller and by helpers, a run of neighbours at a time.
+//!
+//! A run is a share of what is left, so runs get shorter to the end, down to one task: the counter is asked for a few times
+//! by every thread, and nobody waits long for the last. (To take the 48 tasks of a small product one by one, each of three
+//! microseconds, cost two cores a sixth of their time, in which the counter's cache line went from one to the other.)
 //!
 //! A [`Slot`] carries one region after the other, of one caller at a time. Nothing in it is locked; why
 //! each part may be read when it is:
 //!
 //! 1. *Open.* The caller writes `job` and `helped`, then stores the number of tasks in `left`.
-//! 2. *Take.* A thread takes a task by a compare-and-exchange that counts `left` down from a number above
+//! 2. *Take.* A thread takes tasks by a compare-and-exchange that counts `left` down from a number above
 //!    0. An exchange reads the newest value there is: the store of step 1, or what other exchanges made of
 //!    it. Such a chain of exchanges hands on what the store released, and the exchange acquires, so the
 //!    thread sees what the caller wrote in step 1. It does not matter which region it saw before it
-//!    tried: it learns which task it has from `job`, after it has taken it.
-//! 3. *Finish.* A helper that has run its task adds 1 to `helped`, releasing what it wrote and, with it,
+//!    tried: it learns which tasks it has from `job`, after it has taken them.
+//! 3. *Finish.* A helper that has run its tasks adds their number to `helped`, releasing what it wrote and, with it,
 //!    the end of its use of `job`. The caller takes tasks until `left` is 0 and then waits, acquiring,
 //!    until `helped` is the number of tasks that it has not run itself. So while a task is taken and not
 //!    finished, `job` stays as it is and the closure behind it lives; and when the caller goes on, it
@@ -19,6 +23,7 @@
 
 use std::any::Any;
 use std::cell::UnsafeCell;
+use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -47,6 +52,8 @@ pub(super) struct Slot {
     /// Tasks of the region that helpers have finished.
     helped: AtomicU32,
     job: UnsafeCell<Job>,
+    /// A run of tasks is one part in so many of those that are left.
+    shares: u32,
     /// Helpers that work on this slot's regions, for the others to choose by. Nothing is read on the
     /// strength of it, so it needs no order.
     pub(super) helpers: AtomicU32,
@@ -65,7 +72,8 @@ unsafe impl Sync for Slot {}
 unsafe impl Send for Slot {}
 
 impl Slot {
-    pub(super) fn new() -> Slot {
+    /// For the regions of a pool of so many threads.
+    pub(super) fn new(threads: usize) -> Slot {
         unsafe fn nothing(_: *const (), _: usize) {}
         Slot {
             left: AtomicU32::new(0),
@@ -75,6 +83,8 @@ impl Slot {
                 run: nothing,
                 tasks: 0,
             }),
+            // Two runs for each thread from what is left: a thread that is late still finds half of it.
+            shares: u32::try_from(2 * threads).unwrap_or(u32::MAX).max(1),
             helpers: AtomicU32::new(0),
             panicked: AtomicBool::new(false),
             panics: Mutex::new(Vec::new()),
@@ -83,7 +93,7 @@ impl Slot {
 
     /// Runs a region as its caller: opens it, calls `wake` for helpers that may be asleep, works on its tasks
     /// and returns when all have ended. Opening is sequentially consistent, which `wake` relies on. When the
-    /// pool is `crowded`, waiting for helpers gives way to other threads at once.
+    /// pool is `crowded`, tasks are taken one by one, and waiting for helpers gives way to other threads at once.
     ///
     /// # Safety
     /// No other thread runs a region in this slot before this one has returned, and what it did before this one
@@ -117,9 +127,11 @@ impl Slot {
         // Nothing from here to the end of the wait below unwinds: tasks that panic are caught.
         wake();
         let mut own = 0;
-        while let Some(left) = self.take() {
-            self.attempt(|| f((tasks - left) as usize));
-            own += 1;
+        while let Some(run) = self.take(crowded) {
+            own += run.len() as u32;
+            for left in run.rev() {
+                self.attempt(|| f((tasks - left) as usize));
+            }
         }
         let mut patience = Patience::new();
         while self.helped.load(Ordering::Acquire) != tasks - own {
@@ -143,32 +155,35 @@ impl Slot {
         self.left.load(Ordering::SeqCst) > 0
     }
 
-    /// Takes and runs one task as a helper; false when there is none.
-    pub(super) fn help(&self) -> bool {
-        let Some(left) = self.take() else {
+    /// Takes and runs some tasks as a helper, one where the pool is `crowded`; false when there is none.
+    pub(super) fn help(&self, crowded: bool) -> bool {
+        let Some(run) = self.take(crowded) else {
             return false;
         };
-        // SAFETY: this thread has taken a task and not finished it, so `job` is that of the task's region and
+        let taken = run.len() as u32;
+        // SAFETY: this thread has taken tasks and not finished them, so `job` is that of their region and
         // is not written (steps 2 and 3 of the module's comment).
         let job = unsafe { *self.job.get() };
-        let task = (job.tasks - left) as usize;
-        // SAFETY: `region` stored `body` and `run` as a pair, and waits until this task is finished.
-        self.attempt(|| unsafe { (job.run)(job.body, task) });
-        self.helped.fetch_add(1, Ordering::Release);
+        for left in run.rev() {
+            let task = (job.tasks - left) as usize;
+            // SAFETY: `region` stored `body` and `run` as a pair, and waits until this task is finished.
+            self.attempt(|| unsafe { (job.run)(job.body, task) });
+        }
+        self.helped.fetch_add(taken, Ordering::Release);
         true
     }
 
-    /// Takes a task; how many were left with it.
-    fn take(&self) -> Option<u32> {
+    /// Takes some tasks, or one where other regions want helpers too; how many were left with each, the first task's last.
+    fn take(&self, crowded: bool) -> Option<Range<u32>> {
         let mut left = self.left.load(Ordering::Relaxed);
         while left > 0 {
-            match self.left.compare_exchange_weak(
-                left,
-                left - 1,
-                Ordering::Acquire,
-                Ordering::Relaxed,
-            ) {
-                Ok(_) => return Some(left),
+            let run = if crowded { 1 } else { left / self.shares };
+            let rest = left - run.max(1);
+            match self
+                .left
+                .compare_exchange_weak(left, rest, Ordering::Acquire, Ordering::Relaxed)
+            {
+                Ok(_) => return Some(rest + 1..left + 1),
                 Err(now) => left = now,
             }
         }

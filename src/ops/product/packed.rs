@@ -150,9 +150,9 @@ pub fn multiply_all(jobs: &mut [Job<'_>], tokens: usize) {
                         match scale {
                             Some(s) => out.iter_mut().zip(tile).for_each(|(o, v)| *o = v * s),
                             None if out.len() == lanes => {
-                                // Whole lines of a known size, or each would be a call of memcpy.
-                                let lines = out.chunks_exact_mut(16).zip(tile.chunks_exact(16));
-                                lines.for_each(|(o, v)| o.copy_from_slice(v));
+                                // Lines of a size that the type knows, or each would be a call of memcpy.
+                                let lines = out.as_chunks_mut::<16>().0.iter_mut();
+                                lines.zip(tile.as_chunks().0).for_each(|(o, v)| *o = *v);
                             }
                             None => out.copy_from_slice(&tile[..rows.len()]),
                         }

@@ -2,6 +2,7 @@
 //! after each before the residual addition, and an RMS norm over all of q and all of k; OLMoE has norms before the halves
 //! again.
 
+use super::qwen::EXPERT_NAMES;
 use crate::arch::expert_parts::EXPERTS;
 use crate::arch::parts::{
     ATTN_NORM, ATTN_OUT, ATTN_POST_NORM, ENDS, FFN_NORM, FFN_POST_NORM, GATED_FFN, OUTPUT_OR_TIED,
@@ -10,7 +11,7 @@ use crate::arch::parts::{
 use crate::arch::rules::{
     Attention, ExpertRule, NormKind, Normalize, RopeRule, WindowRope, WindowRule,
 };
-use crate::arch::{Arch, Checkpoint, HeadDim};
+use crate::arch::{Arch, Checkpoint, Fixed, HeadDim, Tokenizer};
 
 /// `olmo`.
 pub const OLMO: Arch = Arch {
@@ -53,12 +54,12 @@ pub const OLMO2: Arch = Arch {
         ..WindowRule::every(4)
     }),
     gradients: true,
-    checkpoint: Some(&Checkpoint {
+    checkpoints: &[&Checkpoint {
         classes: &["Olmo2ForCausalLM"],
-        rms_eps: 1e-5,
+        rms_eps: Some(1e-5),
         head_dim: HeadDim::Implied,
         ..Checkpoint::USUAL
-    }),
+    }],
     ..Arch::DENSE
 };
 
@@ -80,5 +81,20 @@ pub const OLMOE: Arch = Arch {
         normalize: Normalize::Never,
         ..ExpertRule::USUAL
     },
+    checkpoints: &[&Checkpoint {
+        classes: &["OlmoeForCausalLM"],
+        names: EXPERT_NAMES,
+        head_dim: HeadDim::Implied,
+        context: 4096,
+        // llama.cpp's converter writes this one whatever config.json says
+        rms_eps: Some(1e-5),
+        fixed: &[
+            ("rms_norm_eps", Fixed::Number(1e-5)),
+            ("norm_topk_prob", Fixed::Unset),
+            ("clip_qkv", Fixed::Unset),
+        ],
+        tokenizer: Tokenizer::Json,
+        ..Checkpoint::USUAL
+    }],
     ..Arch::DENSE
 };

@@ -40,7 +40,7 @@ pub struct Checkpoint {
     pub width: Width,
     /// Names of the context length in `config.json`; the first that is there counts.
     pub context_names: &'static [&'static str],
-    /// Context length assumed.
+    /// Context length assumed; 0: the width of the residual stream.
     pub context: u32,
     /// Base of RoPE's frequencies assumed.
     pub rope_theta: f32,
@@ -177,8 +177,10 @@ pub enum Key {
     RmsEpsilon,
     /// `attention.layer_norm_epsilon`, where the class has one.
     LayerEpsilon,
-    /// `expert_count` and `expert_used_count`, where there are experts.
+    /// `expert_count`, where there are experts.
     Experts,
+    /// `expert_used_count`, where there are experts.
+    ExpertsUsed,
     /// `expert_feed_forward_length`, where `config.json` says it.
     ExpertWidth,
     /// `expert_shared_feed_forward_length`, where there is such an expert.
@@ -191,6 +193,9 @@ pub enum Key {
     VocabSize,
     /// `attention.sliding_window`: `sliding_window`, or this number; not where `sliding_window_pattern` is 1.
     Window(u32),
+    /// `attention.sliding_window_pattern`: which layers have a window, as `layer_types` says; all but every fourth where it
+    /// says nothing.
+    WindowLayers,
     /// A number of `config.json`, the key that takes it, and what is assumed; a 0 is not written.
     Number(&'static str, &'static str, f32),
     /// The same for truth, which is always written.
@@ -253,6 +258,7 @@ impl Key {
         Key::RmsEpsilon,
         Key::LayerEpsilon,
         Key::Experts,
+        Key::ExpertsUsed,
         Key::HeadSizes,
         Key::FileType,
     ];

@@ -81,7 +81,8 @@ fn checkpoints_have_names_for_all_tensors() {
         assert!(!fused || own(&"attn_qkv.weight"), "{}", arch.name);
         for t in arch.end_tensors().chain(arch.block_tensors(experts)) {
             let apart = fused && parts::QKV.iter().any(|q| q.gguf == t.gguf);
-            let named = !t.hf.is_empty() || own(&t.gguf) || apart || !t.required;
+            let gainless = t.role == Role::PlainNorm;
+            let named = !t.hf.is_empty() || own(&t.gguf) || apart || gainless || !t.required;
             assert!(named, "{}: {}", arch.name, t.gguf);
         }
         for (name, to) in checkpoint.names {

@@ -1,6 +1,6 @@
 //! Hyper-parameters as metadata, in the order of the reference converter.
 
-use trine_formats::gguf::{Metadata, Value};
+use trine_formats::gguf::{Array, Metadata, Value};
 
 use super::error::ConvertError;
 use super::hparams::HParams;
@@ -78,15 +78,18 @@ impl Keys<'_> {
                 self.epsilon(key, &["rms_norm_eps"], source.checkpoint.rms_eps)?;
             }
             Key::LayerEpsilon => {
-                let stated = &["layer_norm_eps", "layer_norm_epsilon", "norm_epsilon"];
+                let stated = &[
+                    "layer_norm_eps",
+                    "layer_norm_epsilon",
+                    "norm_epsilon",
+                    "norm_eps",
+                ];
                 let key = "attention.layer_norm_epsilon";
                 self.epsilon(key, stated, source.checkpoint.layer_eps)?;
             }
-            Key::Experts if sizes.experts > 0 => {
-                self.size("expert_count", sizes.experts);
-                self.size("expert_used_count", source.experts_used.into());
-            }
-            Key::Experts => {}
+            Key::Experts | Key::ExpertsUsed if sizes.experts == 0 => {}
+            Key::Experts => self.size("expert_count", sizes.experts),
+            Key::ExpertsUsed => self.size("expert_used_count", source.experts_used.into()),
             Key::ExpertWidth => self.size("expert_feed_forward_length", sizes.expert_ff),
             Key::SharedWidth => {
                 if let Some(width) = h.find(SHARED_WIDTH)?.filter(|w| *w > 0) {
@@ -110,6 +113,10 @@ impl Keys<'_> {
                     let window = h.u32("sliding_window")?.unwrap_or(assumed);
                     self.size("attention.sliding_window", window.into());
                 }
+            }
+            Key::WindowLayers => {
+                let layers = Value::Array(Array::Bool(self.window_layers()?));
+                self.set("attention.sliding_window_pattern", layers);
             }
             Key::Number(stated, key, assumed) => {
                 let number = h.f32(stated)?.unwrap_or(assumed);
@@ -149,6 +156,22 @@ impl Keys<'_> {
         let eps = found.map_or(Ok(None), |k| self.h.f32(k))?;
         self.set(key, Value::F32(eps.unwrap_or(assumed)));
         Ok(())
+    }
+
+    /// Which layers have a window.
+    fn window_layers(&self) -> Result<Vec<bool>, ConvertError> {
+        let layers = self.source.layers;
+        let Some(types) = self.h.get("layer_types") else {
+            return Ok((1..=layers).map(|n| !n.is_multiple_of(4)).collect());
+        };
+        let types = types.as_array().map_or(&[][..], Vec::as_slice);
+        if types.len() != layers as usize {
+            return Err(ConvertError::Config(format!(
+                "'layer_types' has {} entries, and there are {layers} layers",
+                types.len()
+            )));
+        }
+        Ok(types.iter().map(|t| t == "sliding_attention").collect())
     }
 
     fn rope_scaling(&mut self) {

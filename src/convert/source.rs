@@ -59,7 +59,7 @@ impl Source {
     pub fn new(h: &HParams) -> Result<Source, ConvertError> {
         let (arch, checkpoint) = architecture(h)?;
         let notes = fixed(h, arch, checkpoint)?;
-        let embd = h.size(&["hidden_size", "n_embd"], None, MAX_WIDTH)?;
+        let embd = h.size(&["hidden_size", "n_embd", "n_embed"], None, MAX_WIDTH)?;
         let heads = h.size(
             &["num_attention_heads", "n_head"],
             checkpoint.heads,
@@ -86,6 +86,10 @@ impl Source {
             )));
         }
         let context = h.find(checkpoint.context_names)?;
+        let assumed = match checkpoint.context {
+            0 => embd,
+            n => n,
+        };
         let mut sizes = Sizes {
             vocab: vocab.into(),
             embd: embd.into(),
@@ -94,7 +98,7 @@ impl Source {
             kv_heads: kv_heads.into(),
             head_dim: head_dim.into(),
             rope_dim: rope_dim(h, checkpoint, embd, heads, head_dim)?,
-            context: context.unwrap_or(checkpoint.context).into(),
+            context: context.unwrap_or(assumed).into(),
             ..Sizes::default()
         };
         let experts_used = experts(h, arch, checkpoint, &mut sizes)?;

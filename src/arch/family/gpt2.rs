@@ -119,7 +119,46 @@ pub const STARCODER: Arch = Arch {
 /// `bloom`: a norm of the embeddings.
 pub const BLOOM: Arch = Arch {
     name: "bloom",
-    checkpoints: &[],
+    checkpoints: &[&Checkpoint {
+        classes: &["BloomForCausalLM"],
+        names: &[
+            ("word_embeddings.weight", &["token_embd.weight"]),
+            (
+                "word_embeddings_layernorm.weight",
+                &["token_embd_norm.weight"],
+            ),
+            ("word_embeddings_layernorm.bias", &["token_embd_norm.bias"]),
+            ("ln_f.weight", &["output_norm.weight"]),
+            ("ln_f.bias", &["output_norm.bias"]),
+            (
+                "self_attention.query_key_value.weight",
+                &["attn_qkv.weight"],
+            ),
+            ("self_attention.query_key_value.bias", &["attn_qkv.bias"]),
+            ("self_attention.dense.weight", &["attn_output.weight"]),
+            ("self_attention.dense.bias", &["attn_output.bias"]),
+            ("mlp.dense_h_to_4h.weight", &["ffn_up.weight"]),
+            ("mlp.dense_h_to_4h.bias", &["ffn_up.bias"]),
+            ("mlp.dense_4h_to_h.weight", &["ffn_down.weight"]),
+            ("mlp.dense_4h_to_h.bias", &["ffn_down.bias"]),
+        ],
+        fused: Some(Fused::ByKeyHead),
+        kv_heads: KvHeads::Queries,
+        context_names: &["seq_length"],
+        context: 0,
+        fixed: &[("apply_residual_connection_post_layernorm", Fixed::Unset)],
+        keys: &[
+            Key::Context,
+            Key::Embedding,
+            Key::FeedForward,
+            Key::Blocks,
+            Key::Heads,
+            Key::KvHeads,
+            Key::LayerEpsilon,
+            Key::FileType,
+        ],
+        ..CHECKPOINT
+    }],
     models: "BLOOM",
     ends: &[ENDS, TOKEN_NORM, OUTPUT_NORM_BIAS, OUTPUT_OR_TIED],
     attention: Attention {

@@ -82,7 +82,8 @@ pub const CHECKPOINT: Checkpoint = Checkpoint {
     ..Checkpoint::USUAL
 };
 
-const MIXTRAL: &[Name] = &[
+/// A matrix per expert under the names of Mixtral.
+pub const MIXTRAL: &[Name] = &[
     ("block_sparse_moe.gate.weight", &["ffn_gate_inp.weight"]),
     (
         "block_sparse_moe.experts.*.w1.weight",

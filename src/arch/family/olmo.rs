@@ -11,7 +11,7 @@ use crate::arch::parts::{
 use crate::arch::rules::{
     Attention, ExpertRule, NormKind, Normalize, RopeRule, WindowRope, WindowRule,
 };
-use crate::arch::{Arch, Checkpoint, Fixed, HeadDim, Tokenizer};
+use crate::arch::{Arch, Checkpoint, Fixed, HeadDim, Key, Tokenizer};
 
 /// `olmo`.
 pub const OLMO: Arch = Arch {
@@ -32,6 +32,17 @@ pub const OLMO: Arch = Arch {
         ..Attention::USUAL
     },
     rope: RopeRule::ADJACENT,
+    checkpoints: &[&Checkpoint {
+        classes: &["OlmoForCausalLM"],
+        head_dim: HeadDim::Implied,
+        rms_eps: None,
+        more_keys: &[
+            Key::Number("layer_norm_eps", "attention.layer_norm_epsilon", 1e-5),
+            Key::Number("clip_qkv", "attention.clamp_kqv", 0.0),
+        ],
+        tokenizer: Tokenizer::Json,
+        ..Checkpoint::USUAL
+    }],
     ..Arch::DENSE
 };
 
@@ -54,13 +65,25 @@ pub const OLMO2: Arch = Arch {
         ..WindowRule::every(4)
     }),
     gradients: true,
-    checkpoints: &[&Checkpoint {
-        classes: &["Olmo2ForCausalLM"],
-        rms_eps: Some(1e-5),
-        head_dim: HeadDim::Implied,
-        ..Checkpoint::USUAL
-    }],
+    checkpoints: &[
+        &Checkpoint {
+            classes: &["Olmo2ForCausalLM"],
+            ..OLMO2_CHECKPOINT
+        },
+        &Checkpoint {
+            classes: &["Olmo3ForCausalLM"],
+            more_keys: &[Key::Window(4096), Key::WindowLayers],
+            ..OLMO2_CHECKPOINT
+        },
+    ],
     ..Arch::DENSE
+};
+
+/// What OLMo 2 and 3 have in common.
+const OLMO2_CHECKPOINT: Checkpoint = Checkpoint {
+    rms_eps: Some(1e-5),
+    head_dim: HeadDim::Implied,
+    ..Checkpoint::USUAL
 };
 
 /// `olmoe`.

@@ -1,6 +1,7 @@
 //! Phi 2 (both halves see one layer norm), Phi 3 (gate and up projection in one matrix, RoPE factors by context) and its
 //! mixture of experts.
 
+use super::llama::MIXTRAL;
 use crate::arch::expert_parts::EXPERTS;
 use crate::arch::parts::{
     ATTN_NORM, ATTN_NORM_BIAS, ATTN_OUT, ATTN_OUT_BIAS, ENDS, FFN_NORM, FFN_NORM_BIAS, FUSED_FFN,
@@ -97,38 +98,40 @@ pub const PHI3: Arch = Arch {
     ],
     attention: ATTENTION,
     rope: RopeRule::PARTIAL,
-    checkpoints: &[&Checkpoint {
-        classes: &["Phi3ForCausalLM"],
-        names: &[
-            ("self_attn.qkv_proj.weight", &["attn_qkv.weight"]),
-            ("self_attn.qkv_proj.bias", &["attn_qkv.bias"]),
-            ("mlp.gate_up_proj.weight", &["ffn_up.weight"]),
-        ],
-        fused: Some(Fused::InOrder),
-        head_dim: HeadDim::Implied,
-        context: 4096,
-        rms_eps: Some(1e-5),
-        rotary: Rotary::OfWidth(1.0),
-        rope_scaling: RopeScaling::ByContext,
-        keys: &[
-            Key::Context,
-            Key::OriginalContext,
-            Key::Embedding,
-            Key::FeedForward,
-            Key::Blocks,
-            Key::Heads,
-            Key::KvHeads,
-            Key::RmsEpsilon,
-            Key::RopeDimensions,
-            Key::RopeBase,
-            Key::FileType,
-            // 0 tells Phi 4 from the others
-            Key::Window(0),
-        ],
-        tokenizer: Tokenizer::Phi,
-        ..Checkpoint::USUAL
-    }],
+    checkpoints: &[&PHI3_CHECKPOINT],
     ..Arch::DENSE
+};
+
+const PHI3_CHECKPOINT: Checkpoint = Checkpoint {
+    classes: &["Phi3ForCausalLM"],
+    names: &[
+        ("self_attn.qkv_proj.weight", &["attn_qkv.weight"]),
+        ("self_attn.qkv_proj.bias", &["attn_qkv.bias"]),
+        ("mlp.gate_up_proj.weight", &["ffn_up.weight"]),
+    ],
+    fused: Some(Fused::InOrder),
+    head_dim: HeadDim::Implied,
+    context: 4096,
+    rms_eps: Some(1e-5),
+    rotary: Rotary::OfWidth(1.0),
+    rope_scaling: RopeScaling::ByContext,
+    keys: &[
+        Key::Context,
+        Key::OriginalContext,
+        Key::Embedding,
+        Key::FeedForward,
+        Key::Blocks,
+        Key::Heads,
+        Key::KvHeads,
+        Key::RmsEpsilon,
+        Key::RopeDimensions,
+        Key::RopeBase,
+        Key::FileType,
+        // 0 tells Phi 4 from the others
+        Key::Window(0),
+    ],
+    tokenizer: Tokenizer::Phi,
+    ..Checkpoint::USUAL
 };
 
 /// `phimoe`: biases on every norm.
@@ -154,6 +157,15 @@ pub const PHIMOE: Arch = Arch {
         EXPERTS,
         QKV_BIAS_OPTIONAL,
     ],
-    checkpoints: &[],
+    checkpoints: &[&Checkpoint {
+        classes: &["PhimoeForCausalLM", "PhiMoEForCausalLM"],
+        names: MIXTRAL,
+        fused: None,
+        kv_heads: KvHeads::StatedOr(8),
+        context: 131_072,
+        rope_theta: 1_000_000.0,
+        more_keys: &[Key::ExpertsUsed, Key::Experts],
+        ..PHI3_CHECKPOINT
+    }],
     ..PHI3
 };

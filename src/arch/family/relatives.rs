@@ -9,7 +9,7 @@ use crate::arch::parts::{
 use crate::arch::rules::{
     Alibi, Attention, ExpertRule, FeedForward, QkNorms, RopeLayers, RopeRule,
 };
-use crate::arch::{Arch, Checkpoint, Fixed, HeadDim, KvHeads};
+use crate::arch::{Arch, Checkpoint, Fixed, HeadDim, KvHeads, Tokenizer};
 use crate::ops::activation::Activation;
 
 /// LLaMA's graph without biases on the output projection and the feed-forward network.
@@ -47,6 +47,13 @@ pub const ARCEE: Arch = Arch {
         activation: Activation::SquaredRelu,
         ..RELATIVE.feed_forward
     },
+    checkpoints: &[&Checkpoint {
+        classes: &["ArceeForCausalLM"],
+        activations: &["relu2"],
+        context: 4096,
+        rms_eps: Some(1e-5),
+        ..llama::CHECKPOINT
+    }],
     ..RELATIVE
 };
 
@@ -191,6 +198,18 @@ pub const SEED_OSS: Arch = Arch {
         QKV_BIAS_OPTIONAL,
     ],
     rope: RopeRule::HALVES,
+    checkpoints: &[&Checkpoint {
+        classes: &["SeedOssForCausalLM"],
+        names: &[(
+            "post_attention_layernorm.weight",
+            &["post_attention_norm.weight"],
+        )],
+        kv_heads: KvHeads::StatedOr(8),
+        head_dim: HeadDim::Fixed(128),
+        context: 524_288,
+        tokenizer: Tokenizer::Json,
+        ..Checkpoint::USUAL
+    }],
     ..RELATIVE
 };
 

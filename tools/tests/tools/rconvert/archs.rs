@@ -377,6 +377,78 @@ fn granite_moe_shared() -> Checkpoint {
     )
 }
 
+fn olmo() -> Checkpoint {
+    let config = config(
+        "OlmoForCausalLM",
+        "olmo",
+        json!({"clip_qkv": 8.0, "tie_word_embeddings": true}),
+    );
+    llama_like(
+        config,
+        &[ATTENTION, GATED],
+        &["model.embed_tokens.weight 12 64"],
+    )
+}
+
+fn olmo3() -> Checkpoint {
+    let more = json!({"sliding_window": 32, "layer_types": ["sliding_attention", "full_attention"],
+        "rms_norm_eps": 1e-6});
+    let norms = "post_attention_layernorm.weight 64; post_feedforward_layernorm.weight 64;
+        self_attn.q_norm.weight 64; self_attn.k_norm.weight 32";
+    let config = config("Olmo3ForCausalLM", "olmo3", more);
+    llama_like(config, &[norms, ATTENTION, GATED], &[ENDS, HEAD])
+}
+
+fn seed_oss() -> Checkpoint {
+    let config = config(
+        "SeedOssForCausalLM",
+        "seed_oss",
+        json!({"head_dim": 32, "rope_theta": 1e7}),
+    );
+    let biases = "self_attn.q_proj.bias 128; self_attn.k_proj.bias 64; self_attn.v_proj.bias 64";
+    llama_like(
+        config,
+        &[NORMS, WIDE_ATTENTION, biases, GATED],
+        &[ENDS, HEAD],
+    )
+}
+
+fn arcee() -> Checkpoint {
+    let config = config(
+        "ArceeForCausalLM",
+        "arcee",
+        json!({"hidden_act": "relu2", "rms_norm_eps": 1e-5}),
+    );
+    let mlp = "mlp.up_proj.weight 96 64; mlp.down_proj.weight 64 96";
+    llama_like(config, &[NORMS, ATTENTION, mlp], &[ENDS, HEAD])
+}
+
+fn bloom() -> Checkpoint {
+    let config = json!({"architectures": ["BloomForCausalLM"], "model_type": "bloom", "hidden_size": 64,
+        "n_layer": 2, "n_head": 4, "vocab_size": 12, "layer_norm_epsilon": 1e-5, "bos_token_id": 6,
+        "eos_token_id": 6, "apply_residual_connection_post_layernorm": false});
+    let block = "self_attention.query_key_value.weight 192 64; self_attention.query_key_value.bias 192;
+        self_attention.dense.weight 64 64; self_attention.dense.bias 64; mlp.dense_h_to_4h.weight 256 64;
+        mlp.dense_h_to_4h.bias 256; mlp.dense_4h_to_h.weight 64 256; mlp.dense_4h_to_h.bias 64";
+    let ends = "word_embeddings.weight 12 64; word_embeddings_layernorm.weight 64;
+        word_embeddings_layernorm.bias 64; ln_f.weight 64; ln_f.bias 64";
+    model(config, "h.", &[NORMS, NORM_BIASES, block], &[ends])
+}
+
+fn phimoe() -> Checkpoint {
+    let more = json!({"num_local_experts": 4, "num_experts_per_tok": 2, "intermediate_size": 48,
+        "rms_norm_eps": 1e-5, "attention_bias": true, "lm_head_bias": true, "sliding_window": 64,
+        "rope_scaling": {"type": "longrope", "short_factor": vec![1.25; 8], "long_factor": vec![2.5; 8],
+            "short_mscale": 1.25, "long_mscale": 1.25, "original_max_position_embeddings": 64}});
+    let experts = "block_sparse_moe.gate.weight 4 64; block_sparse_moe.experts.0-3.w1.weight 48 64;
+        block_sparse_moe.experts.0-3.w2.weight 64 48; block_sparse_moe.experts.0-3.w3.weight 48 64;
+        self_attn.o_proj.bias 64";
+    let config = config("PhiMoEForCausalLM", "phimoe", more);
+    let block = [NORMS, NORM_BIASES, ATTENTION, QKV_BIASES, experts];
+    let bias = "lm_head.bias 12";
+    llama_like(config, &block, &[ENDS, LAYER_NORM_END, HEAD, bias]).pieces()
+}
+
 /// The checkpoint, the folder's name, the type, the hash of the reference's file.
 type Recorded = (fn() -> Checkpoint, &'static str, &'static str, &'static str);
 
@@ -405,6 +477,12 @@ const RECORDED: &[Recorded] = &[
     (cohere2, "c4ai-command-r7b-12-2024", "auto", "9e22b13f29cef2ead256b645285ddb6e354cf21a42ec1b1e44be99f3c684f224"),
     (granite_moe, "granite-3.0-1b-a400m", "auto", "d8d65dd9eeedb55ea79b5389f6b8262e9cc53d8704a8c3dbc2791d0d739d96c3"),
     (granite_moe_shared, "granite-4.0-tiny-preview", "f16", "33764d2986a46349b11b5521c0c32e80c7082625e4da9748ec5cde54bf81824b"),
+    (olmo, "OLMo-1.7-7B-hf", "auto", "80810a3c2294dffda52e8131b9cfb4afb25f7374050a002bd0bb9b56916669fe"),
+    (olmo3, "Olmo-3-7B-Instruct", "auto", "b1d6df9e701e4521208731954ea372ae0455244428be6e36bdde1a0c4e9aebe6"),
+    (seed_oss, "Seed-OSS-36B-Instruct", "f16", "a19ff555cf3f120257ae3af1554be089f4e479a2f768e2fd2913e4fc376d1999"),
+    (arcee, "AFM-4.5B", "auto", "e0c57dcd2735f1a4e6b59029e763c84a7b0059070f004fea87cf9a93065d2f59"),
+    (bloom, "bloom-560m", "auto", "c3bc1d2a8f139da296764686a4d688981d1443cae0b182a0a7109bd279c6e3b2"),
+    (phimoe, "Phi-3.5-MoE-instruct", "auto", "82caf71f5f8e4b9d3141f8e424ad0631f758098fd42169c6315f01b2afd7411b"),
 ];
 
 /// Masks that old checkpoints of GPT-2 store are passed over.

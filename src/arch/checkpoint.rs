@@ -16,32 +16,83 @@ pub struct Checkpoint {
     pub latent: bool,
     /// The output matrix is the embedding unless `tie_word_embeddings` says otherwise.
     pub tied: bool,
-    /// Other names for the same tensors of a block, and the usual ones.
-    pub aliases: &'static [(&'static str, &'static str)],
+    /// What names of tensors begin with, unless they are saved without: `model`.
+    pub root: &'static str,
+    /// What the list of blocks is called in it: `layers`.
+    pub blocks: &'static str,
+    /// Names of this class's own, and what they become.
+    pub names: &'static [Name],
+    /// How the rows of queries, keys and values stand in the one matrix that holds all of them; `None` where there are three.
+    pub fused: Option<Fused>,
+    /// Matrices of blocks have a row per input, not per output (GPT-2's `Conv1D`).
+    pub transposed: bool,
+    /// Whether the elements of a head that RoPE turns together are neighbours in the checkpoint already.
+    pub neighbours: bool,
     /// Tokens of the vocabulary assumed; `None` where `config.json` has to say.
     pub vocab: Option<u32>,
     /// Query heads assumed; `None` where `config.json` has to say.
     pub heads: Option<u32>,
-    /// Key and value heads assumed; `None`: as many as query heads.
-    pub kv_heads: Option<u32>,
+    /// Key and value heads.
+    pub kv_heads: KvHeads,
     /// Head size assumed.
     pub head_dim: HeadDim,
-    /// Context length assumed.
+    /// Width of the feed-forward network.
+    pub width: Width,
+    /// Names of the context length in `config.json`; the first that is there counts.
+    pub context_names: &'static [&'static str],
+    /// Context length assumed; 0: the width of the residual stream.
     pub context: u32,
     /// Base of RoPE's frequencies assumed.
     pub rope_theta: f32,
-    /// Epsilon of the norms assumed.
-    pub rms_eps: f32,
-    /// Sliding window assumed; `None` where the file states none.
-    pub window: Option<u32>,
+    /// Elements of a head that RoPE turns.
+    pub rotary: Rotary,
+    /// Epsilon of the RMS norms assumed; `None` where the class has none.
+    pub rms_eps: Option<f32>,
+    /// Epsilon of the layer norms assumed; `None` where the class has none.
+    pub layer_eps: Option<f32>,
     /// Whether positions may be scaled.
     pub rope_scaling: RopeScaling,
-    /// The file states `vocab_size` and `rope.dimension_count`.
-    pub states_sizes: bool,
-    /// Numbers of `config.json`, the keys of the file that take them, and what is assumed; a 0 is not written.
-    pub numbers: &'static [(&'static str, &'static str, f32)],
+    /// Keys of `config.json` that the file cannot repeat, with the one value that it means.
+    pub fixed: &'static [(&'static str, Fixed)],
+    /// Keys of the file, in its order.
+    pub keys: &'static [Key],
+    /// Keys that follow them.
+    pub more_keys: &'static [Key],
+    /// Which of the tokenizer's files count.
+    pub tokenizer: Tokenizer,
+    /// Keys of the tokenizer that follow from the size of the vocabulary, or from nothing.
+    pub token_rules: &'static [TokenRule],
     /// Whether texts begin with a space.
     pub space_prefix: SpacePrefix,
+}
+
+/// A name in a checkpoint and what becomes of its tensor: one tensor of the model, or two that share its rows by halves
+/// (with experts: the rows of each). A `*` is a number: the tensors of all numbers are stacked in their order. For those
+/// of a block both are without what names the block.
+pub type Name = (&'static str, &'static [&'static str]);
+
+/// How the rows of queries, keys and values stand in the one matrix that holds all of them.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Fused {
+    /// All queries, all keys, all values.
+    InOrder,
+    /// For every key head the queries that it serves, the key, the value.
+    ByKeyHead,
+}
+
+/// Key and value heads.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum KvHeads {
+    /// `num_key_value_heads`, or as many as query heads.
+    Stated,
+    /// The same, or this number.
+    StatedOr(u32),
+    /// As many as query heads.
+    Queries,
+    /// One.
+    One,
+    /// Falcon: `num_kv_heads` in the new decoder architecture; before that one with `multi_query`, else as many as query heads.
+    Falcon,
 }
 
 /// What `head_dim` is where `config.json` does not say.
@@ -55,15 +106,131 @@ pub enum HeadDim {
     Fixed(u32),
 }
 
+/// Width of the feed-forward network.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Width {
+    /// `intermediate_size`.
+    Stated,
+    /// Four times the width of the residual stream.
+    Fourfold,
+}
+
+/// Elements of a head that RoPE turns: all, or the part that `partial_rotary_factor` says, with what is assumed.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub enum Rotary {
+    /// All; a part is refused.
+    Whole,
+    /// The part of a head, as a whole number.
+    OfHead(f64),
+    /// The part of the width of the residual stream, as a whole number, divided by the heads.
+    OfWidth(f64),
+}
+
 /// Whether `rope_scaling` of `config.json` is allowed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum RopeScaling {
     /// Yes.
     Any,
+    /// Two sets of divisors of the frequencies, for short contexts and long ones.
+    ByContext,
     /// No.
     None,
-    /// No, and the file states a linear factor of 1, which llama.cpp's loader asks for.
-    One,
+}
+
+/// The one value that a key of `config.json` can have.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub enum Fixed {
+    /// Absent, or false, 0, null or empty.
+    Unset,
+    /// True, or absent.
+    True,
+    /// The same; other values are noted, not refused, as what models of the class have that nobody trained.
+    TrueNoted,
+    /// This number, or absent.
+    Number(f64),
+}
+
+/// What a file states, in the words of [`Checkpoint::keys`]. Names of keys stand without the architecture in front.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub enum Key {
+    /// `block_count`.
+    Blocks,
+    /// `context_length`.
+    Context,
+    /// `embedding_length`.
+    Embedding,
+    /// `feed_forward_length`.
+    FeedForward,
+    /// `attention.head_count`.
+    Heads,
+    /// `attention.head_count_kv`.
+    KvHeads,
+    /// `rope.scaling.*`, where positions are scaled by a rule.
+    RopeScaling,
+    /// `rope.scaling.original_context_length`.
+    OriginalContext,
+    /// `rope.freq_base`, and the base in layers with a window where there is one.
+    RopeBase,
+    /// `rope.dimension_count`.
+    RopeDimensions,
+    /// `attention.layer_norm_rms_epsilon`, where the class has one.
+    RmsEpsilon,
+    /// `attention.layer_norm_epsilon`, where the class has one.
+    LayerEpsilon,
+    /// `expert_count`, where there are experts.
+    Experts,
+    /// `expert_used_count`, where there are experts.
+    ExpertsUsed,
+    /// `expert_feed_forward_length`, where `config.json` says it.
+    ExpertWidth,
+    /// `expert_shared_feed_forward_length`, where there is such an expert.
+    SharedWidth,
+    /// `attention.key_length` and `attention.value_length`, where they are said or the class has a rule for them.
+    HeadSizes,
+    /// `general.file_type`.
+    FileType,
+    /// `vocab_size`.
+    VocabSize,
+    /// `attention.sliding_window`: `sliding_window`, or this number; not where `sliding_window_pattern` is 1.
+    Window(u32),
+    /// `attention.sliding_window_pattern`: which layers have a window, as `layer_types` says; all but every fourth where it
+    /// says nothing.
+    WindowLayers,
+    /// A number of `config.json`, the key that takes it, and what is assumed; a 0 is not written.
+    Number(&'static str, &'static str, f32),
+    /// The same for truth, which is always written.
+    Flag(&'static str, &'static str, bool),
+    /// A key and its number.
+    Constant(&'static str, u32),
+    /// A key and its text.
+    Text(&'static str, &'static str),
+    /// A linear scaling of positions by 1, which llama.cpp's loader asks for.
+    UnitScaling,
+    /// `tokenizer.ggml.add_bos_token`: no.
+    NoBos,
+}
+
+/// Which of the tokenizer's files count.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Tokenizer {
+    /// `tokenizer.model`, or `tokenizer.json` where that is absent.
+    Any,
+    /// `tokenizer.json`, or `tokenizer.model` where that is absent.
+    Json,
+    /// As `Any`, but a `GPT2Tokenizer` is read from `tokenizer.json`, which else adds its tokens to those of
+    /// `tokenizer.model`; added tokens are taken as they are.
+    Phi,
+}
+
+/// Keys of the tokenizer that follow from the size of the vocabulary, or from nothing.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct TokenRule {
+    /// The vocabulary that they are for; `None`: all.
+    pub vocab: Option<u32>,
+    /// Id of the token that ends a turn.
+    pub eot: Option<u32>,
+    /// Whether texts begin with a token.
+    pub add_bos: Option<bool>,
 }
 
 /// Where the file's `add_space_prefix` comes from.
@@ -77,6 +244,26 @@ pub enum SpacePrefix {
     Never,
 }
 
+impl Key {
+    /// What llama.cpp's converter writes of most classes.
+    pub(super) const USUAL: &'static [Key] = &[
+        Key::Blocks,
+        Key::Context,
+        Key::Embedding,
+        Key::FeedForward,
+        Key::Heads,
+        Key::KvHeads,
+        Key::RopeScaling,
+        Key::RopeBase,
+        Key::RmsEpsilon,
+        Key::LayerEpsilon,
+        Key::Experts,
+        Key::ExpertsUsed,
+        Key::HeadSizes,
+        Key::FileType,
+    ];
+}
+
 impl Checkpoint {
     /// What most classes assume.
     pub(super) const USUAL: Checkpoint = Checkpoint {
@@ -86,20 +273,53 @@ impl Checkpoint {
         padded_embedding: false,
         latent: false,
         tied: false,
-        aliases: &[],
+        root: "model",
+        blocks: "layers",
+        names: &[],
+        fused: None,
+        transposed: false,
+        neighbours: false,
         vocab: None,
         heads: None,
-        kv_heads: None,
+        kv_heads: KvHeads::Stated,
         head_dim: HeadDim::Quotient,
+        width: Width::Stated,
+        context_names: &["max_position_embeddings", "n_ctx", "n_positions"],
         context: 2048,
         rope_theta: 10000.0,
-        rms_eps: 1e-6,
-        window: None,
+        rotary: Rotary::Whole,
+        rms_eps: Some(1e-6),
+        layer_eps: None,
         rope_scaling: RopeScaling::Any,
-        states_sizes: false,
-        numbers: &[],
+        fixed: &[],
+        keys: Key::USUAL,
+        more_keys: &[],
+        tokenizer: Tokenizer::Any,
+        token_rules: &[],
         space_prefix: SpacePrefix::Tokenizer,
     };
+
+    /// The same with layer norms.
+    pub(super) const LAYER_NORMS: Checkpoint = Checkpoint {
+        rms_eps: None,
+        layer_eps: Some(1e-5),
+        head_dim: HeadDim::Implied,
+        tokenizer: Tokenizer::Json,
+        ..Checkpoint::USUAL
+    };
+
+    /// The checkpoint's own name, in full, of the tensor that [`Checkpoint::names`] or the description calls `name`; of
+    /// block `block`, if of one.
+    pub(crate) fn full_name(&self, block: Option<u32>, name: &str) -> String {
+        let root = self.root;
+        match block {
+            Some(n) => format!("{root}.{}.{n}.{name}", self.blocks),
+            None if name.starts_with("lm_head.") || name.starts_with("embed_out.") => {
+                name.to_owned()
+            }
+            None => format!("{root}.{name}"),
+        }
+    }
 }
 
 /// The row of the checkpoint that becomes row `r` of the model where the halves of heads of `head` rows are interleaved

@@ -26,9 +26,13 @@ use crate::ops::activation::Activation;
 use crate::ops::rope::Pairing;
 
 pub(crate) use checkpoint::source_row;
-pub use checkpoint::{Checkpoint, HeadDim, RopeScaling, SpacePrefix};
+pub use checkpoint::{
+    Checkpoint, Fixed, Fused, HeadDim, Key, KvHeads, Name, RopeScaling, Rotary, SpacePrefix,
+    TokenRule, Tokenizer, Width,
+};
 pub use family::ARCHITECTURES;
 pub use missing::{MISSING, Missing};
+pub(crate) use parts::FUSED_QKV;
 pub use parts::Group;
 use rules::{
     Attention, EmbeddingScale, ExpertRule, FeedForward, GateClamp, LogitCap, LogitScale, Mixing,
@@ -89,8 +93,8 @@ pub struct Arch {
     pub steered: bool,
     /// Whether the backward pass behind `rimatrix --fisher` has all of its operations.
     pub gradients: bool,
-    /// How Hugging Face checkpoints of it are read; `None` where the converter cannot yet.
-    pub checkpoint: Option<&'static Checkpoint>,
+    /// How Hugging Face checkpoints of it are read, one for every family of classes; none where the converter cannot yet.
+    pub checkpoints: &'static [&'static Checkpoint],
 }
 
 impl Arch {
@@ -127,7 +131,7 @@ impl Arch {
         fixed_keys: &[],
         steered: true,
         gradients: false,
-        checkpoint: None,
+        checkpoints: &[],
     };
 
     /// The architecture that `general.architecture` names.

@@ -4,8 +4,8 @@
 //! listed is not computed, a bias that is not listed is an error in the file.
 
 use super::tensor::Extent::{
-    Context, Embd, Ff, HalfFf, Head, Heads, Kv, KvHeads, One, Q, QAndGates, RopePairs, TwiceFf,
-    Vocab,
+    Context, Embd, Ff, HalfFf, Head, Heads, Kv, KvHeads, One, Q, QAndGates, QueriesKeysValues,
+    RopePairs, TwiceFf, Vocab,
 };
 use super::tensor::Role::{
     Bias, ByColumns, ByRows, Embedding, Norm, Output, PlainNorm, Positions, RopeFactors, Vector,
@@ -134,7 +134,7 @@ pub type Group = &'static [Tensor];
 
 const TOKEN_EMBD: Tensor = tensor(
     "token_embd.weight",
-    "model.embed_tokens.weight",
+    "embed_tokens.weight",
     &[Vocab, Embd],
     Embedding,
 );
@@ -146,7 +146,7 @@ pub const END_NORM_AS_TOKENS: Group =
 /// Token embeddings and the last norm.
 pub const ENDS: Group = &[
     TOKEN_EMBD,
-    tensor("output_norm.weight", "model.norm.weight", &[Embd], Norm),
+    tensor("output_norm.weight", "norm.weight", &[Embd], Norm),
 ];
 /// Token embeddings, and a last norm without gains.
 pub const PLAIN_ENDS: Group = &[
@@ -156,7 +156,7 @@ pub const PLAIN_ENDS: Group = &[
 /// What the low stack of blocks that run in cycles begins with.
 pub const LOW_STATE: Group = &[unnamed("hrm.z_l_init", &[Embd], Vector)];
 /// The bias of the last norm.
-pub const OUTPUT_NORM_BIAS: Group = &[unnamed("output_norm.bias", &[Embd], Bias)];
+pub const OUTPUT_NORM_BIAS: Group = &[tensor("output_norm.bias", "norm.bias", &[Embd], Bias)];
 /// The same, which some models have.
 pub const OUTPUT_NORM_BIAS_OPTIONAL: Group =
     &[unnamed("output_norm.bias", &[Embd], Bias).optional()];
@@ -201,7 +201,12 @@ pub const ATTN_NORM: Group = &[tensor(
     Norm,
 )];
 /// Its bias.
-pub const ATTN_NORM_BIAS: Group = &[unnamed("attn_norm.bias", &[Embd], Bias)];
+pub const ATTN_NORM_BIAS: Group = &[tensor(
+    "attn_norm.bias",
+    "input_layernorm.bias",
+    &[Embd],
+    Bias,
+)];
 /// The same, which some models have.
 pub const ATTN_NORM_BIAS_OPTIONAL: Group = &[unnamed("attn_norm.bias", &[Embd], Bias).optional()];
 /// A norm before attention without gains.
@@ -235,7 +240,14 @@ pub const QKV: Group = &[
     ),
 ];
 
-/// The same, where the query projection gives gates on the heads' outputs too.
+/// Query, key and value projections as rows of one matrix, for checkpoints that have them so. Descriptions list [`QKV`],
+/// for which a file may have this.
+pub const FUSED_QKV: Group = &[
+    unnamed("attn_qkv.weight", &[QueriesKeysValues, Embd], ByRows),
+    unnamed("attn_qkv.bias", &[QueriesKeysValues], Bias).optional(),
+];
+
+/// The same as [`QKV`], where the query projection gives gates on the heads' outputs too.
 pub const GATED_QKV: Group = &[
     unnamed("attn_q.weight", &[QAndGates, Embd], ByRows),
     QKV[1],
@@ -284,8 +296,20 @@ pub const HEAD_NORMS_OPTIONAL: Group = &[
 ];
 /// Norms of every head with gains of its own, which some models have.
 pub const OWN_HEAD_NORMS_OPTIONAL: Group = &[
-    unnamed("attn_q_norm.weight", &[Heads, Head], Norm).optional(),
-    unnamed("attn_k_norm.weight", &[KvHeads, Head], Norm).optional(),
+    tensor(
+        "attn_q_norm.weight",
+        "self_attn.q_norm.weight",
+        &[Heads, Head],
+        Norm,
+    )
+    .optional(),
+    tensor(
+        "attn_k_norm.weight",
+        "self_attn.k_norm.weight",
+        &[KvHeads, Head],
+        Norm,
+    )
+    .optional(),
 ];
 /// The same, which have to be there.
 pub const OWN_HEAD_NORMS: Group = &[
@@ -332,7 +356,12 @@ pub const ATTN_OUT: Group = &[tensor(
     ByColumns,
 )];
 /// The bias of the output projection.
-pub const ATTN_OUT_BIAS: Group = &[unnamed("attn_output.bias", &[Embd], Bias)];
+pub const ATTN_OUT_BIAS: Group = &[tensor(
+    "attn_output.bias",
+    "self_attn.o_proj.bias",
+    &[Embd],
+    Bias,
+)];
 /// The norm of what attention adds to the residual stream, under the name that Grok's files give it.
 pub const ATTN_OUT_NORM: Group =
     &[unnamed("attn_output_norm.weight", &[Embd], Norm).stands_for("post_attention_norm.weight")];
@@ -355,14 +384,17 @@ pub const FFN_NORM: Group = &[tensor(
     Norm,
 )];
 /// Its bias.
-pub const FFN_NORM_BIAS: Group = &[unnamed("ffn_norm.bias", &[Embd], Bias)];
+pub const FFN_NORM_BIAS: Group = &[NORM_BIAS];
+const NORM_BIAS: Tensor = tensor(
+    "ffn_norm.bias",
+    "post_attention_layernorm.bias",
+    &[Embd],
+    Bias,
+);
 /// The same, which some models have.
-pub const FFN_NORM_BIAS_OPTIONAL: Group = &[unnamed("ffn_norm.bias", &[Embd], Bias).optional()];
+pub const FFN_NORM_BIAS_OPTIONAL: Group = &[NORM_BIAS.optional()];
 /// A norm before the feed-forward network that some models have, with its bias.
-pub const FFN_NORM_OPTIONAL: Group = &[
-    unnamed("ffn_norm.weight", &[Embd], Norm).optional(),
-    unnamed("ffn_norm.bias", &[Embd], Bias).optional(),
-];
+pub const FFN_NORM_OPTIONAL: Group = &[FFN_NORM[0].optional(), NORM_BIAS.optional()];
 /// A norm before the feed-forward network without gains.
 pub const PLAIN_FFN_NORM: Group = &[unnamed("ffn_norm.weight", &[Embd], PlainNorm)];
 /// The norm before the feed-forward network, called after what stands before it.
@@ -397,8 +429,8 @@ pub const GATED_FFN: Group = &[
         ByColumns,
     ),
 ];
-const UP: Tensor = unnamed("ffn_up.weight", &[Ff, Embd], ByRows);
-const DOWN: Tensor = unnamed("ffn_down.weight", &[Embd, Ff], ByColumns);
+const UP: Tensor = GATED_FFN[1];
+const DOWN: Tensor = GATED_FFN[2];
 /// Up and down projection without a gate.
 pub const PLAIN_FFN: Group = &[UP, DOWN];
 /// Gate and up projection in one matrix, and down projection.
@@ -421,9 +453,9 @@ pub const SQUARE_FFN: Group = &[
     unnamed("ffn_up.weight", &[Embd, Embd], ByRows),
     unnamed("ffn_down.weight", &[Embd, Embd], ByColumns),
 ];
-const GATE_BIAS: Tensor = unnamed("ffn_gate.bias", &[Ff], Bias);
-const UP_BIAS: Tensor = unnamed("ffn_up.bias", &[Ff], Bias);
-const DOWN_BIAS: Tensor = unnamed("ffn_down.bias", &[Embd], Bias);
+const GATE_BIAS: Tensor = tensor("ffn_gate.bias", "mlp.gate_proj.bias", &[Ff], Bias);
+const UP_BIAS: Tensor = tensor("ffn_up.bias", "mlp.up_proj.bias", &[Ff], Bias);
+const DOWN_BIAS: Tensor = tensor("ffn_down.bias", "mlp.down_proj.bias", &[Embd], Bias);
 /// Biases of up and down projection.
 pub const PLAIN_FFN_BIAS: Group = &[UP_BIAS, DOWN_BIAS];
 /// The same, which some models have.
@@ -436,9 +468,9 @@ pub const ACTIVATION_SCALES: Group = &[unnamed("ffn.act.scales", &[Ff], Vector).
 pub const BLOCK_SKIP: Group = &[unnamed("layer_output_scale.weight", &[One], Vector)];
 /// Biases of the three that some models have.
 pub const FFN_BIAS_OPTIONAL: Group = &[
-    tensor("ffn_gate.bias", "mlp.gate_proj.bias", &[Ff], Bias).optional(),
-    tensor("ffn_up.bias", "mlp.up_proj.bias", &[Ff], Bias).optional(),
-    tensor("ffn_down.bias", "mlp.down_proj.bias", &[Embd], Bias).optional(),
+    GATE_BIAS.optional(),
+    UP_BIAS.optional(),
+    DOWN_BIAS.optional(),
 ];
 /// BitNet's norm of the gated activations.
 pub const FFN_SUB_NORM: Group = &[tensor(

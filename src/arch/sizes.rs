@@ -118,6 +118,10 @@ impl Sizes {
             Extent::Q => self.heads.saturating_mul(self.head_dim),
             Extent::QAndGates => self.heads.saturating_mul(2 * self.head_dim),
             Extent::Kv => self.kv_heads.saturating_mul(self.head_dim),
+            Extent::QueriesKeysValues => {
+                let heads = self.heads.saturating_add(self.kv_heads.saturating_mul(2));
+                heads.saturating_mul(self.head_dim)
+            }
             Extent::Head => self.head_dim,
             Extent::Heads => self.heads,
             Extent::KvHeads => self.kv_heads,

@@ -20,6 +20,8 @@ pub enum Extent {
     QAndGates,
     /// All key or value heads.
     Kv,
+    /// All heads of queries, keys and values.
+    QueriesKeysValues,
     /// One head.
     Head,
     /// Query heads by number.
@@ -134,8 +136,9 @@ impl Role {
 pub struct Tensor {
     /// Name in GGUF, for those of a block without `blk.N.`.
     pub gguf: &'static str,
-    /// Name in a Hugging Face checkpoint, for those of a block without `model.layers.N.`; empty where a checkpoint has no
-    /// such tensor.
+    /// Name in a Hugging Face checkpoint of LLaMA's kind without `model.`, for those of a block without `model.layers.N.`;
+    /// empty where such a checkpoint has no such tensor. Classes may have names of their own
+    /// ([`Checkpoint::names`](super::Checkpoint::names)).
     pub hf: &'static str,
     /// Extents, outermost first: rows and columns, or the length.
     pub shape: &'static [Extent],

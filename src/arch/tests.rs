@@ -50,11 +50,11 @@ fn checkpoints_are_told_apart_by_class_and_activation() {
     let all = || {
         ARCHITECTURES
             .iter()
-            .filter_map(|a| Some((a.name, a.checkpoint?)))
+            .flat_map(|a| a.checkpoints.iter().map(|c| (a.name, *c)))
     };
-    for (name, checkpoint) in all() {
+    for (i, (name, checkpoint)) in all().enumerate() {
         assert!(!checkpoint.classes.is_empty() && !checkpoint.activations.is_empty());
-        for (other, c) in all().filter(|(n, _)| *n != name) {
+        for (_, (other, c)) in all().enumerate().filter(|(n, _)| *n != i) {
             let class = c.classes.iter().any(|x| checkpoint.classes.contains(x));
             let same = c
                 .activations
@@ -64,6 +64,35 @@ fn checkpoints_are_told_apart_by_class_and_activation() {
                 !(class && same),
                 "{name} and {other} read the same checkpoints"
             );
+        }
+    }
+}
+
+/// Else a tensor that a model has to have would never be missed.
+#[test]
+fn checkpoints_have_names_for_all_tensors() {
+    let all = ARCHITECTURES
+        .iter()
+        .flat_map(|a| a.checkpoints.iter().map(move |c| (a, c)));
+    for (arch, checkpoint) in all {
+        let own = |gguf: &&str| checkpoint.names.iter().any(|(_, to)| to.contains(gguf));
+        let experts = own(&"ffn_gate_inp.weight");
+        let fused = checkpoint.fused.is_some();
+        assert!(!fused || own(&"attn_qkv.weight"), "{}", arch.name);
+        for t in arch.end_tensors().chain(arch.block_tensors(experts)) {
+            let apart = fused && parts::QKV.iter().any(|q| q.gguf == t.gguf);
+            let gainless = t.role == Role::PlainNorm;
+            let named = !t.hf.is_empty() || own(&t.gguf) || apart || gainless || !t.required;
+            assert!(named, "{}: {}", arch.name, t.gguf);
+        }
+        for (name, to) in checkpoint.names {
+            for gguf in *to {
+                let own = arch
+                    .tensor(true, experts, gguf)
+                    .or(arch.tensor(false, experts, gguf));
+                let qkv = fused && gguf.starts_with("attn_qkv.");
+                assert!(own.is_some() || qkv || !experts || to.len() == 1, "{name}");
+            }
         }
     }
 }

@@ -7,7 +7,7 @@ use super::card::Card;
 use super::error::ConvertError;
 use super::folder::Folder;
 use super::name::{self, Parts};
-use crate::arch::Arch;
+use super::row::Size;
 
 /// Keys of `generation_config.json` and what they are called in GGUF; the last says whether it is whole.
 const SAMPLING: &[(&[&str], &str, bool)] = &[
@@ -28,16 +28,15 @@ const SAMPLING: &[(&[&str], &str, bool)] = &[
     (&["mirostat_eta"], "mirostat_eta", false),
 ];
 
-/// Sets the keys, architecture first. `parameters` is the number of weights, 0 when there are none.
+/// Sets the keys that follow the architecture.
 pub(super) fn write(
     meta: &mut Metadata,
     folder: &Folder,
     config: &Json,
-    arch: &Arch,
-    parameters: u64,
+    size: &Size,
     model_name: Option<&str>,
 ) -> Result<(), ConvertError> {
-    meta.set("general.architecture", Value::str(arch.name));
+    let parameters = size.all;
     meta.set("general.type", Value::str("model"));
     // a file that cannot be read as JSON is no reason to refuse the weights
     if let Ok(Some(generation)) = folder.json("generation_config.json") {
@@ -70,7 +69,7 @@ pub(super) fn write(
         .map(str::to_owned)
         .or(title.filter(|t| !t.is_empty()))
         .unwrap_or_else(|| "model".into());
-    let computed = (parameters > 0).then(|| name::size_label(parameters));
+    let computed = (parameters > 0).then(|| name::size_class(size));
     let keys = [
         ("name", Some(general_name)),
         (

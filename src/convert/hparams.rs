@@ -56,6 +56,26 @@ impl HParams {
         })
     }
 
+    /// The number of the first of these names that is there.
+    pub fn find(&self, keys: &[&str]) -> Result<Option<u32>, ConvertError> {
+        let key = keys.iter().find(|k| self.get(k).is_some());
+        key.map_or(Ok(None), |k| self.u32(k))
+    }
+
+    /// The same, at least 1 and at most `max`; where `config.json` says nothing, `or` is taken.
+    pub fn size(&self, keys: &[&str], or: Option<u32>, max: u32) -> Result<u32, ConvertError> {
+        let stated = keys.iter().find(|k| self.get(k).is_some());
+        let n = match (stated, or) {
+            (None, Some(n)) => return Ok(n),
+            (Some(key), _) => self.need(key)?,
+            (None, None) => {
+                let names = keys.join("' or '");
+                return Err(wrong(format!("has no '{names}'")));
+            }
+        };
+        at_most(stated.map_or(keys[0], |k| k), n, max)
+    }
+
     /// A number that must be there and above 0.
     pub fn need(&self, key: &str) -> Result<u32, ConvertError> {
         match self.u32(key)? {
@@ -67,6 +87,16 @@ impl HParams {
 
     pub fn f32(&self, key: &str) -> Result<Option<f32>, ConvertError> {
         self.get(key).map(|v| number(key, v)).transpose()
+    }
+
+    pub fn f64(&self, key: &str) -> Result<Option<f64>, ConvertError> {
+        let Some(value) = self.get(key) else {
+            return Ok(None);
+        };
+        let finite = value.as_f64().filter(|v| v.is_finite());
+        finite
+            .map(Some)
+            .ok_or_else(|| wrong(format!("'{key}' is {value}, expected a number")))
     }
 
     pub fn bool(&self, key: &str) -> Result<Option<bool>, ConvertError> {
@@ -82,6 +112,16 @@ impl HParams {
     pub fn str(&self, key: &str) -> Option<&str> {
         self.get(key).and_then(Value::as_str)
     }
+}
+
+/// Refuses a number that no model has, before anything is made that size.
+pub(super) fn at_most(key: &str, n: u32, max: u32) -> Result<u32, ConvertError> {
+    if n <= max {
+        return Ok(n);
+    }
+    Err(wrong(format!(
+        "'{key}' is {n}, more than the {max} that a model can have here"
+    )))
 }
 
 /// A finite number as the f32 that the file will hold.

@@ -1,5 +1,7 @@
 //! What a model's name says: `Org/Base-7B-Instruct-v0.2` taken apart as llama.cpp's converter does.
 
+use super::row::Size;
+
 /// The parts of a name that were recognised.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(super) struct Parts {
@@ -244,6 +246,14 @@ pub(super) fn title(id: &str) -> String {
     };
     let words: Vec<String> = id.replace('-', " ").split_whitespace().map(word).collect();
     words.join(" ")
+}
+
+/// `135M`, with experts `8x7.2B`: so many, and the weights of a model with one of each.
+pub(super) fn size_class(size: &Size) -> String {
+    match size.experts {
+        0 => size_label(size.all),
+        n => format!("{n}x{}", size_label(size.shared + size.expert)),
+    }
 }
 
 /// `5.8M`, `135M`, `1.1B`: two digits at least.

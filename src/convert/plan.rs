@@ -1,12 +1,11 @@
 //! What a folder becomes: metadata and one row per tensor, decided before anything is written.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use serde_json::Value;
-use trine_formats::gguf::Metadata;
-use trine_formats::safetensors::{Dtype, Tensor};
+use trine_formats::gguf::{Metadata, Value as Meta};
 use trine_formats::types::TypeId;
 use trine_formats::widely::ARCHITECTURE;
 
@@ -14,13 +13,14 @@ use super::error::{ConvertError, Problems};
 use super::folder::{Files, Folder};
 use super::hparams::HParams;
 use super::outtype::OutType;
-use super::rope::RopeScaling;
-use super::row::{Content, Row};
-use super::source::{Place, Source};
+use super::pieces::{Piece, Pieces};
+use super::rope::{Kind, RopeScaling};
+use super::row::{Content, Row, Size};
+use super::rows::{Rows, Weights};
+use super::source::Source;
 use super::values::{Rule, Stored, is_float};
 use super::widely::{self, Widely};
 use super::{general, params, vocab};
-use crate::arch::{Role, Tensor as Described};
 use crate::isolate::Isolate;
 
 /// What the weights of attention and feed-forward matrices are.
@@ -134,7 +134,7 @@ pub fn plan(path: &Path, options: &Options) -> Result<Plan, ConvertError> {
     if !options.vocab_only {
         folder.find_tensors()?;
     }
-    let mut notes = Vec::new();
+    let mut notes = source.notes.clone();
     let (pre, elsewhere) = (options.pre.as_deref(), options.elsewhere.as_deref());
     let vocab = vocab::convert(&folder, &h, &source, pre, elsewhere, &mut notes)?;
     let outtype = options.outtype.unwrap_or_else(|| {
@@ -151,20 +151,25 @@ pub fn plan(path: &Path, options: &Options) -> Result<Plan, ConvertError> {
     };
     let mut rows = Vec::new();
     if !options.vocab_only {
-        if let Some(factors) = rope.factors() {
+        for (name, factors) in rope.factors() {
             rows.push(Row {
-                name: "rope_freqs.weight".into(),
+                name: (*name).into(),
                 source: "config.json".into(),
                 from: "F32",
                 shape: vec![factors.len() as u64],
                 ty: TypeId::F32,
-                content: Content::Computed(factors),
+                content: Content::Computed(factors.clone()),
             });
         }
         work.rows(&mut rows)?;
         work.prove_ternary(&mut rows)?;
     }
     let mut notes = work.notes;
+    if options.widely.is_some() && source.sizes.experts > 0 {
+        return Err(ConvertError::Config(
+            "models with experts cannot be made widely linear".into(),
+        ));
+    }
     let header = match &options.widely {
         Some(options) => Some(widely::replace(
             &mut rows,
@@ -174,20 +179,19 @@ pub fn plan(path: &Path, options: &Options) -> Result<Plan, ConvertError> {
         )?),
         None => None,
     };
-    let parameters = rows.iter().map(Row::parameters).sum();
     let mut meta = Metadata::default();
-    general::write(
-        &mut meta,
-        &folder,
-        &config,
-        source.arch,
-        parameters,
-        options.name.as_deref(),
-    )?;
+    let name = source.arch.name;
+    meta.set("general.architecture", Meta::str(name));
+    if let (Kind::ByContext { attention }, false) = (&rope.kind, options.vocab_only) {
+        let key = format!("{name}.rope.scaling.attn_factor");
+        meta.set(&key, Meta::F32(*attention));
+    }
+    let size = Size::of(&rows);
+    general::write(&mut meta, &folder, &config, &size, options.name.as_deref())?;
     params::write(&mut meta, &h, &source, &rope, outtype)?;
     vocab
         .into_iter()
-        .for_each(|(key, value)| meta.set(&key, value));
+        .for_each(|(key, value)| meta.put(&key, value));
     let inputs = folder.inputs();
     if let Some(header) = &header {
         meta = widely::metadata(&meta, source.arch, header);
@@ -212,85 +216,16 @@ struct Planner<'a> {
     notes: Vec<String>,
 }
 
-/// What the matrices of a checkpoint are.
-struct Weights {
-    rule: Ternary,
-    parts: u64,
-    multiply: bool,
-}
-
 impl Planner<'_> {
     fn rows(&mut self, rows: &mut Vec<Row>) -> Result<(), ConvertError> {
-        let folder = self.folder;
-        let arch = self.source.arch.name;
-        let mut problems = Problems::default();
-        let mut scales: BTreeMap<&str, usize> = BTreeMap::new();
-        for (i, s) in folder.tensors.iter().enumerate() {
-            if let Some(base) = s.tensor.name.strip_suffix("_scale")
-                && base.ends_with(".weight")
-            {
-                scales.insert(base, i);
-            }
-        }
-        let weights = self.weights(!scales.is_empty())?;
-        let files = &folder.shards;
-        let mut found = BTreeMap::new();
-        for s in &folder.tensors {
-            let t = &s.tensor;
-            let scale = t
-                .name
-                .strip_suffix("_scale")
-                .filter(|b| scales.contains_key(b));
-            if let Some(base) = scale {
-                if !folder.tensors.iter().any(|s| s.tensor.name == base) {
-                    problems.push(format!("'{}' has no '{base}'", t.name));
-                }
-                continue;
-            }
-            let (prefix, described) = match self.source.place(&t.name) {
-                Place::Ignored => continue,
-                Place::Unknown => {
-                    problems.push(format!(
-                        "'{}' has no place in a {} model of {} blocks",
-                        t.name, arch, self.source.layers
-                    ));
-                    continue;
-                }
-                Place::TiedOutput if self.source.tied => {
-                    self.notes
-                        .push("lm_head.weight left out: the embedding serves as output".into());
-                    continue;
-                }
-                Place::TiedOutput => {
-                    problems.push(format!(
-                        "'lm_head.weight' is separate, and {arch} models use the embedding as output"
-                    ));
-                    continue;
-                }
-                Place::End(tensor) => (String::new(), tensor),
-                Place::Block(n, tensor) => (format!("blk.{n}."), tensor),
-            };
-            let name = format!("{prefix}{}", described.gguf);
-            if let Some(other) = found.insert(name.clone(), t.name.clone()) {
-                problems.push(format!("'{other}' and '{}' are the same tensor", t.name));
-                continue;
-            }
-            let scale = match scales.get(t.name.as_str()) {
-                Some(&i) => match read_scale(folder, i, files)? {
-                    Ok(scale) => Some(scale),
-                    Err(what) => {
-                        problems.push(what);
-                        continue;
-                    }
-                },
-                None => None,
-            };
-            match self.stored(t, s.shard, described, &weights, scale) {
-                Ok(stored) => rows.push(self.row(name, t, described, stored)),
-                Err(problem) => problems.push(problem),
-            }
-        }
-        self.missing(&found, &mut problems);
+        let (scales, mut wrong) = self.scales()?;
+        let weights = self.weights(scales)?;
+        let from = (self.folder, self.source);
+        let mut work = Rows::new(from, &weights, self.outtype, &mut self.notes, rows);
+        // widely linear models keep the order of the checkpoint
+        work.keep_order = self.options.widely.is_some();
+        std::mem::swap(&mut work.problems, &mut wrong);
+        let problems = work.all();
         if problems.is_empty() {
             Ok(())
         } else {
@@ -298,31 +233,39 @@ impl Planner<'_> {
         }
     }
 
-    fn missing(&self, found: &BTreeMap<String, String>, problems: &mut Problems) {
-        let ends = self
-            .source
-            .ends()
-            .map(|t| (t, t.gguf.to_owned(), t.hf.to_owned()));
-        let blocks = (0..self.source.layers).flat_map(|n| {
-            self.source.block().map(move |t| {
-                let (gguf, hf) = (t.gguf, t.hf);
-                (
-                    t,
-                    format!("blk.{n}.{gguf}"),
-                    format!("model.layers.{n}.{hf}"),
-                )
-            })
-        });
-        for (t, gguf, hf) in ends.chain(blocks) {
-            let required = t.required || (t.role == Role::Output && !self.source.tied);
-            if required && !found.contains_key(&gguf) {
-                problems.push(format!("'{hf}' is missing"));
+    /// Scales of packed matrices, by the names of those.
+    fn scales(&self) -> Result<(BTreeMap<String, f32>, Problems), ConvertError> {
+        let mut scales = BTreeMap::new();
+        let mut problems = Problems::default();
+        let names: BTreeSet<&str> = self
+            .folder
+            .tensors
+            .iter()
+            .map(|s| &*s.tensor.name)
+            .collect();
+        for (i, s) in self.folder.tensors.iter().enumerate() {
+            let base = s.tensor.name.strip_suffix("_scale");
+            let Some(base) = base.filter(|b| b.ends_with(".weight")) else {
+                continue;
+            };
+            if !names.contains(base) {
+                problems.push(format!("'{}' has no '{base}'", s.tensor.name));
+            }
+            match read_scale(self.folder, i, &self.folder.shards)? {
+                Ok(scale) => {
+                    scales.insert(base.to_owned(), scale);
+                }
+                Err(what) => {
+                    problems.push(what);
+                    scales.insert(base.to_owned(), 1.0);
+                }
             }
         }
+        Ok((scales, problems))
     }
 
     /// Decides how matrices are read, and says so.
-    fn weights(&mut self, packed: bool) -> Result<Weights, ConvertError> {
+    fn weights(&mut self, scales: BTreeMap<String, f32>) -> Result<Weights, ConvertError> {
         let quant = self.h.get("quantization_config");
         let say = |key: &str| quant.and_then(|q| q.get(key)).and_then(Value::as_str);
         let method = say("quant_method");
@@ -353,7 +296,7 @@ impl Planner<'_> {
                 "'pretraining_model_parallel' is 0".into(),
             ));
         }
-        if packed {
+        if !scales.is_empty() {
             let verb = if multiply { "multiplied" } else { "divided" };
             self.notes.push(format!(
                 "packed ternary weights: digits are {verb} by weight_scale"
@@ -370,106 +313,8 @@ impl Planner<'_> {
             rule,
             parts: parts.into(),
             multiply,
+            scales,
         })
-    }
-
-    fn stored(
-        &self,
-        t: &Tensor,
-        shard: usize,
-        described: &Described,
-        weights: &Weights,
-        scale: Option<f32>,
-    ) -> Result<Stored, String> {
-        let name = &t.name;
-        let mut shape = t.shape.clone();
-        let matrix = matches!(described.role, Role::ByRows | Role::ByColumns);
-        let mut rule = Rule::Plain;
-        if t.dtype == Dtype::U8 && matrix {
-            let Some(scale) = scale else {
-                return Err(format!("'{name}' is packed and has no '{name}_scale'"));
-            };
-            let unit = if weights.multiply { scale } else { 1.0 / scale };
-            rule = Rule::Packed { unit };
-            if let Some(rows) = shape.first_mut() {
-                *rows = rows.saturating_mul(4);
-            }
-        } else if !is_float(t.dtype) {
-            return Err(format!(
-                "'{name}' is of type {}, expected floats",
-                t.dtype.name()
-            ));
-        } else if scale.is_some() {
-            return Err(format!(
-                "'{name}' has a weight_scale and is not packed (type {})",
-                t.dtype.name()
-            ));
-        } else if matrix {
-            let by_columns = described.role == Role::ByColumns;
-            rule = match weights.rule {
-                Ternary::Bitnet => Rule::Bitnet,
-                Ternary::Trilm => Rule::Trilm {
-                    parts: weights.parts,
-                    by_columns,
-                },
-                _ => Rule::Plain,
-            };
-            let extent = shape.get(usize::from(by_columns)).copied().unwrap_or(1);
-            if weights.rule == Ternary::Trilm && !extent.is_multiple_of(weights.parts) {
-                return Err(format!(
-                    "'{name}' of shape {shape:?} cannot be split into {} parts",
-                    weights.parts
-                ));
-            }
-        } else if described.role == Role::Norm && self.source.checkpoint.norms_plus_one {
-            rule = Rule::PlusOne;
-        }
-        let expected = self.source.sizes.shape(described);
-        let padded = described.role == Role::Embedding
-            && self.source.checkpoint.padded_embedding
-            && shape.len() == 2
-            && shape[1] == expected[1]
-            && shape[0] > expected[0];
-        if shape != expected && !padded {
-            return Err(format!(
-                "'{name}' has shape {shape:?}, config.json makes it {expected:?}"
-            ));
-        }
-        // widely linear models keep the order of the checkpoint
-        let pair_heads = self.source.paired_heads(described);
-        let pair_heads = pair_heads.filter(|_| self.options.widely.is_none());
-        let (rows, columns) = match (&expected[..], pair_heads) {
-            (&[rows, columns], _) => (rows, columns),
-            // elements that change places
-            (&[n], Some(_)) => (n, 1),
-            (&[n], None) => (1, n),
-            _ => return Err(format!("'{name}' is neither matrix nor vector")),
-        };
-        Ok(Stored {
-            shard,
-            offset: t.offset,
-            dtype: t.dtype,
-            rows,
-            columns,
-            pair_heads,
-            rule,
-        })
-    }
-
-    fn row(&self, name: String, t: &Tensor, described: &Described, stored: Stored) -> Row {
-        let ty = match described.role {
-            Role::Embedding | Role::Output => self.outtype.embedding,
-            Role::ByRows | Role::ByColumns => self.outtype.matrix,
-            _ => TypeId::F32,
-        };
-        Row {
-            name,
-            source: t.name.clone(),
-            from: t.dtype.name(),
-            shape: self.source.sizes.gguf_shape(described),
-            ty,
-            content: Content::Stored(stored),
-        }
     }
 
     /// For ternary types: that every matrix is held exactly, its scale rounded to f16 at most.
@@ -501,7 +346,7 @@ impl Planner<'_> {
                     )),
                     Rule::Plain => stored
                         .not_ternary(files, &mut |_| {})
-                        .map_err(|fault| fault.blame(&row.source))?
+                        .map_err(|fault| fault.blame(stored))?
                         .map(|(r, c)| {
                             format!(
                                 "'{}' is not ternary in row {r} from column {c} on",
@@ -547,9 +392,15 @@ fn read_scale(
             t.dtype.name()
         )));
     }
-    let stored = Stored {
+    let piece = Piece {
+        tensor: t.name.as_str().into(),
         shard: source.shard,
         offset: t.offset,
+        first: 0,
+        rows: 1,
+    };
+    let stored = Stored {
+        pieces: Pieces::new(vec![piece]),
         dtype: t.dtype,
         rows: 1,
         columns: 1,
@@ -559,7 +410,7 @@ fn read_scale(
     let (mut raw, mut out) = (Vec::new(), Vec::new());
     stored
         .fetch(files, 0..1, &mut raw, &mut out)
-        .map_err(|fault| fault.blame(&t.name))?;
+        .map_err(|fault| fault.blame(&stored))?;
     let scale = out[0];
     if scale > 0.0 && (1.0 / scale).is_finite() {
         Ok(Ok(scale))

@@ -8,7 +8,7 @@ use super::error::ConvertError;
 use super::hparams::{HParams, number};
 use super::source::Source;
 use crate::arch::rules::WindowRope;
-use crate::arch::{self, ARCHITECTURES, Arch, Role};
+use crate::arch::{self, ARCHITECTURES, Arch};
 use crate::math;
 
 /// How positions are scaled, and the base of the frequencies.
@@ -17,7 +17,9 @@ pub(super) struct RopeScaling {
     pub theta: f32,
     /// Base in the layers with a sliding window.
     pub theta_swa: Option<f32>,
-    factors: Option<Vec<f32>>,
+    /// Context length before positions were scaled, where the file states it in any case.
+    pub original: Option<u32>,
+    factors: Vec<(&'static str, Vec<f32>)>,
 }
 
 /// The kinds that GGUF metadata or a tensor of factors express.
@@ -33,6 +35,10 @@ pub(super) enum Kind {
     },
     /// Factors per frequency, in a tensor.
     Llama3,
+    /// Two sets of them, for short contexts and long ones, and a factor on sine and cosine.
+    ByContext {
+        attention: f32,
+    },
 }
 
 impl RopeScaling {
@@ -47,7 +53,10 @@ impl RopeScaling {
         let own_base = arch.window.is_some_and(|w| w.rope == WindowRope::OWN);
         let theta = match float("rope_theta")? {
             Some(theta) => theta,
-            None => h.f32("rope_theta")?.unwrap_or(source.checkpoint.rope_theta),
+            None => match h.f32("rope_theta")? {
+                Some(theta) => theta,
+                None => source.checkpoint.rope_theta,
+            },
         };
         let theta_swa = match local.and_then(|l| l.get("rope_theta")) {
             Some(v) => Some(number("rope_theta", v)?),
@@ -55,15 +64,6 @@ impl RopeScaling {
                 .f32("rope_local_base_freq")?
                 .or(own_base.then_some(10000.0)),
         };
-        if float("partial_rotary_factor")?
-            .or(h.f32("partial_rotary_factor")?)
-            .is_some_and(|f| f != 1.0)
-        {
-            return Err(wrong(format!(
-                "'partial_rotary_factor' is not supported for architecture '{}'",
-                arch.name
-            )));
-        }
         let name = get("rope_type")
             .or(get("type"))
             .and_then(Value::as_str)
@@ -77,7 +77,13 @@ impl RopeScaling {
                 .map_err(|_| wrong("'original_max_position_embeddings' is above 2^32".into())),
             None => h.need("original_max_position_embeddings"),
         };
-        let mut factors = None;
+        let original_or_assumed = || match get("original_max_position_embeddings") {
+            Some(_) => original(),
+            None => Ok(h
+                .u32("original_max_position_embeddings")?
+                .unwrap_or(source.checkpoint.context)),
+        };
+        let mut factors = Vec::new();
         let kind = match name {
             "default" => Kind::None,
             "linear" => Kind::Linear {
@@ -106,15 +112,28 @@ impl RopeScaling {
             }
             "llama3" if has_factors(arch) => {
                 let or = |key, default| Ok::<f32, ConvertError>(float(key)?.unwrap_or(default));
-                factors = Some(llama3(
+                let divisors = llama3(
                     theta,
                     source.sizes.rope_dim as u32,
                     or("factor", 8.0)?,
                     or("low_freq_factor", 1.0)?,
                     or("high_freq_factor", 4.0)?,
                     or("original_max_position_embeddings", 8192.0)?,
-                ));
+                );
+                factors.push(("rope_freqs.weight", divisors));
                 Kind::Llama3
+            }
+            "longrope" | "su" if source.checkpoint.rope_scaling == BY_CONTEXT => {
+                for (key, tensor) in [
+                    ("long_factor", "rope_factors_long.weight"),
+                    ("short_factor", "rope_factors_short.weight"),
+                ] {
+                    let pairs = source.sizes.rope_dim / 2;
+                    factors.push((tensor, divisors(get(key), key, pairs)?));
+                }
+                Kind::ByContext {
+                    attention: attention_factor(source.sizes.context, original_or_assumed()?),
+                }
             }
             other => {
                 let with_factors = ARCHITECTURES.iter().filter(|a| has_factors(a));
@@ -126,30 +145,65 @@ impl RopeScaling {
                 )));
             }
         };
-        let allowed = source.checkpoint.rope_scaling == arch::RopeScaling::Any;
-        if !allowed && !matches!(kind, Kind::None) {
+        let allowed = match source.checkpoint.rope_scaling {
+            arch::RopeScaling::Any => true,
+            arch::RopeScaling::ByContext => matches!(kind, Kind::None | Kind::ByContext { .. }),
+            arch::RopeScaling::None => matches!(kind, Kind::None),
+        };
+        if !allowed {
             return Err(wrong(format!(
-                "rope_scaling is not supported for architecture '{}'",
+                "rope_scaling of type '{name}' is not supported for architecture '{}'",
                 arch.name
             )));
         }
+        let original = match source.checkpoint.rope_scaling {
+            arch::RopeScaling::ByContext => Some(original_or_assumed()?),
+            _ => None,
+        };
         Ok(RopeScaling {
             kind,
             theta,
             theta_swa,
+            original,
             factors,
         })
     }
 
-    /// Divisors of the frequencies, for `rope_freqs.weight`.
-    pub fn factors(&self) -> Option<Vec<f32>> {
-        self.factors.clone()
+    /// Tensors with divisors of the frequencies, by their names in the file.
+    pub fn factors(&self) -> &[(&'static str, Vec<f32>)] {
+        &self.factors
     }
 }
 
-/// Whether files of the architecture can have factors per frequency.
+const BY_CONTEXT: arch::RopeScaling = arch::RopeScaling::ByContext;
+
+/// Whether files of the architecture can have one set of factors per frequency.
 fn has_factors(arch: &Arch) -> bool {
-    arch.end_tensors().any(|t| t.role == Role::RopeFactors)
+    arch.end_tensors().any(|t| t.gguf == "rope_freqs.weight")
+}
+
+/// A list of divisors, one for every pair of elements that RoPE turns.
+fn divisors(list: Option<&Value>, key: &str, pairs: u64) -> Result<Vec<f32>, ConvertError> {
+    let list = list
+        .and_then(Value::as_array)
+        .ok_or_else(|| ConvertError::Config(format!("rope_scaling has no list '{key}'")))?;
+    if list.len() as u64 != pairs {
+        return Err(ConvertError::Config(format!(
+            "'{key}' has {} numbers, and RoPE turns {pairs} pairs of elements",
+            list.len()
+        )));
+    }
+    list.iter().map(|v| number(key, v)).collect()
+}
+
+/// Phi 3's factor on sine and cosine for contexts of `context` positions, trained on `original`.
+fn attention_factor(context: u64, original: u32) -> f32 {
+    let scale = context as f64 / f64::from(original);
+    if scale > 1.0 {
+        (1.0 + math::log(scale) / math::log(f64::from(original))).sqrt() as f32
+    } else {
+        1.0
+    }
 }
 
 /// Llama 3.1's: low frequencies are divided by `factor`, high ones kept, those between blended.

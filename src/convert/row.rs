@@ -47,3 +47,39 @@ impl Row {
         }
     }
 }
+
+/// How large a model is, as its name says it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(super) struct Size {
+    /// All weights; 0 where there are none.
+    pub all: u64,
+    /// Weights that are no experts'.
+    pub shared: u64,
+    /// Weights of one expert of every block.
+    pub expert: u64,
+    /// Experts of a block.
+    pub experts: u64,
+}
+
+impl Size {
+    pub fn of(rows: &[Row]) -> Size {
+        let mut size = Size::default();
+        let (mut counts, mut stacks) = (0, 0);
+        for row in rows {
+            let n = row.parameters();
+            size.all += n;
+            match row.shape.last() {
+                Some(&experts) if row.name.contains("_exps.") && row.shape.len() > 2 => {
+                    size.expert += n / experts;
+                    counts += experts;
+                    stacks += 1;
+                }
+                _ => size.shared += n,
+            }
+        }
+        if stacks > 0 {
+            size.experts = counts / stacks;
+        }
+        size
+    }
+}

@@ -51,7 +51,7 @@ pub fn run(plan: &Plan, out: &Path, progress: &mut dyn Progress) -> Result<u64, 
             } => {
                 let what = (stored, rule, shape);
                 let done = &mut |bytes| progress.advance(bytes);
-                scales = widely::write(row, what, files, &mut writer, done)?;
+                scales = widely::write(what, files, &mut writer, done)?;
             }
             Content::Scales => {
                 let bytes: Vec<u8> = scales.drain(..).flat_map(f32::to_le_bytes).collect();
@@ -88,7 +88,7 @@ fn convert(
     writer: &mut Writer,
     progress: &mut dyn Progress,
 ) -> Result<(), ConvertError> {
-    let blame = |fault: Fault| fault.blame(&row.source);
+    let blame = |fault: Fault| fault.blame(stored);
     let scales = stored
         .scales(files, &mut |bytes| progress.advance(bytes))
         .map_err(blame)?;
@@ -111,7 +111,7 @@ fn convert(
             .map_err(blame)?;
         let n = rows.end - rows.start;
         bytes.resize((n * row_bytes) as usize, 0);
-        let faults: Vec<(u64, f32)> = bytes
+        let faults: Vec<(u64, usize, f32)> = bytes
             .par_chunks_mut(row_bytes as usize)
             .enumerate()
             .map_init(Vec::new, |scratch: &mut Vec<f32>, (i, bytes)| {
@@ -121,14 +121,15 @@ fn convert(
                 scratch.extend_from_slice(&values[at..at + columns]);
                 stored.apply(source, &scales, scratch);
                 encode(scratch, None, bytes);
-                too_large(row.ty, scratch).map(|v| (source, v))
+                too_large(row.ty, scratch).map(|(column, v)| (source, column, v))
             })
             .flatten()
             .collect();
-        if let Some(&(source, value)) = faults.first() {
+        if let Some(&(source, column, value)) = faults.first() {
+            let (tensor, row_there, _) = stored.pieces.origin(source, column as u64);
             return Err(ConvertError::Overflow {
-                tensor: row.source.clone(),
-                row: source,
+                tensor: tensor.to_owned(),
+                row: row_there,
                 value,
                 ty: row.ty.to_string(),
             });
@@ -139,13 +140,11 @@ fn convert(
     Ok(())
 }
 
-/// A value that f16 would make infinite, where f16 is what holds it.
-fn too_large(ty: TypeId, values: &[f32]) -> Option<f32> {
+/// A value that f16 would make infinite, and its column, where f16 is what holds it.
+fn too_large(ty: TypeId, values: &[f32]) -> Option<(usize, f32)> {
     if matches!(ty, TypeId::F32 | TypeId::BF16) {
         return None;
     }
-    values
-        .iter()
-        .copied()
-        .find(|v| !f16::from_f32(*v).is_finite())
+    let mut all = values.iter().copied().enumerate();
+    all.find(|(_, v)| !f16::from_f32(*v).is_finite())
 }

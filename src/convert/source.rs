@@ -1,19 +1,28 @@
-//! The model of a checkpoint: its architecture and sizes as `config.json` states them, and what its tensors are.
+//! The model of a checkpoint: its architecture and sizes as `config.json` states them.
+
+use serde_json::Value;
 
 use super::error::ConvertError;
-use super::hparams::HParams;
-use crate::arch::{ARCHITECTURES, Arch, Checkpoint, HeadDim, Role, Sizes, Tensor};
+use super::hparams::{HParams, at_most};
+use crate::arch::rules::{ExpertWidth, SharedWidth};
+use crate::arch::{
+    ARCHITECTURES, Arch, Checkpoint, Fixed, HeadDim, KvHeads, Rotary, Sizes, Tensor, Width,
+};
 
 /// An architecture and the sizes of one model of it.
 pub(super) struct Source {
     pub arch: &'static Arch,
-    /// How checkpoints of the architecture are read.
+    /// How checkpoints of the class are read.
     pub checkpoint: &'static Checkpoint,
     pub layers: u32,
-    /// Every one fits in 32 bits.
+    /// Every one fits in 32 bits. Without experts `experts` is 0.
     pub sizes: Sizes,
+    /// Experts that a token goes to.
+    pub experts_used: u32,
     /// Whether the embedding is the output matrix too.
     pub tied: bool,
+    /// What a file of the architecture does otherwise, a sentence each.
+    pub notes: Vec<String>,
 }
 
 /// Most blocks of a model; those of today have up to some hundred.
@@ -22,34 +31,14 @@ const MAX_LAYERS: u32 = 4096;
 const MAX_VOCAB: u32 = 1 << 20;
 /// Largest width of anything else: the hidden state, the feed-forward block, the heads and what they have together.
 const MAX_WIDTH: u32 = 1 << 20;
+/// Most experts of a block; the largest known have 512.
+const MAX_EXPERTS: u32 = 1 << 14;
 
-/// Refuses a number that no model has, before anything is made that size.
-fn at_most(key: &str, n: u32, max: u32) -> Result<u32, ConvertError> {
-    if n <= max {
-        return Ok(n);
-    }
-    Err(ConvertError::Config(format!(
-        "'{key}' is {n}, more than the {max} that a model can have here"
-    )))
-}
-
-/// Where a tensor's name leads.
-pub(super) enum Place {
-    /// Outside the blocks.
-    End(&'static Tensor),
-    Block(u32, &'static Tensor),
-    /// An output matrix, and the architecture always takes the embedding for it.
-    TiedOutput,
-    /// Is no weight of the text model, or is computed anew.
-    Ignored,
-    Unknown,
-}
-
-/// All architectures with checkpoints.
+/// All architectures with checkpoints, a line for every family of classes.
 fn readable() -> impl Iterator<Item = (&'static Arch, &'static Checkpoint)> {
     ARCHITECTURES
         .iter()
-        .filter_map(|a| Some((*a, a.checkpoint?)))
+        .flat_map(|a| a.checkpoints.iter().map(|c| (*a, *c)))
 }
 
 /// Names of the model classes that can be converted, with the architecture of each. A class whose activation decides
@@ -69,24 +58,14 @@ pub fn known_classes() -> Vec<(&'static str, &'static str)> {
 impl Source {
     pub fn new(h: &HParams) -> Result<Source, ConvertError> {
         let (arch, checkpoint) = architecture(h)?;
-        let embd = at_most("hidden_size", h.need("hidden_size")?, MAX_WIDTH)?;
-        let or = |key, default: Option<u32>| match (h.u32(key)?, default) {
-            (Some(n), _) if n > 0 => Ok(n),
-            (None, Some(n)) => Ok(n),
-            _ => h.need(key),
-        };
-        let heads = or("num_attention_heads", checkpoint.heads)?;
-        let heads = at_most("num_attention_heads", heads, MAX_WIDTH)?;
-        let head_dim = match (h.u32("head_dim")?, checkpoint.head_dim) {
-            (Some(n), _) if n > 0 => n,
-            (_, HeadDim::Fixed(n)) => n,
-            _ if !embd.is_multiple_of(heads) => {
-                return Err(ConvertError::Config(format!(
-                    "'hidden_size' {embd} is not a multiple of 'num_attention_heads' {heads}, and there is no 'head_dim'"
-                )));
-            }
-            _ => embd / heads,
-        };
+        let notes = fixed(h, arch, checkpoint)?;
+        let embd = h.size(&["hidden_size", "n_embd", "n_embed"], None, MAX_WIDTH)?;
+        let heads = h.size(
+            &["num_attention_heads", "n_head"],
+            checkpoint.heads,
+            MAX_WIDTH,
+        )?;
+        let head_dim = head_dim(h, checkpoint, embd, heads)?;
         let together = head_dim.saturating_mul(heads);
         at_most("head_dim x num_attention_heads", together, MAX_WIDTH)?;
         if !head_dim.is_multiple_of(2) {
@@ -94,96 +73,217 @@ impl Source {
                 "heads of {head_dim} elements cannot be turned in pairs by RoPE"
             )));
         }
-        let layers = at_most(
-            "num_hidden_layers",
-            h.need("num_hidden_layers")?,
-            MAX_LAYERS,
-        )?;
-        let vocab = at_most("vocab_size", or("vocab_size", checkpoint.vocab)?, MAX_VOCAB)?;
-        let ff = at_most("intermediate_size", h.need("intermediate_size")?, MAX_WIDTH)?;
-        let kv_heads = checkpoint.kv_heads.unwrap_or(heads);
-        let kv_heads = or("num_key_value_heads", Some(kv_heads))?;
+        let layers = h.size(&["num_hidden_layers", "n_layer"], None, MAX_LAYERS)?;
+        let vocab = h.size(&["vocab_size"], checkpoint.vocab, MAX_VOCAB)?;
+        let ff = match checkpoint.width {
+            Width::Stated => h.size(&["intermediate_size"], None, MAX_WIDTH)?,
+            Width::Fourfold => 4 * embd,
+        };
+        let kv_heads = kv_heads(h, checkpoint, heads)?;
         if !heads.is_multiple_of(kv_heads) {
             return Err(ConvertError::Config(format!(
                 "{heads} query heads cannot share {kv_heads} key-value heads"
             )));
         }
+        let context = h.find(checkpoint.context_names)?;
+        let assumed = match checkpoint.context {
+            0 => embd,
+            n => n,
+        };
+        let mut sizes = Sizes {
+            vocab: vocab.into(),
+            embd: embd.into(),
+            ff: ff.into(),
+            heads: heads.into(),
+            kv_heads: kv_heads.into(),
+            head_dim: head_dim.into(),
+            rope_dim: rope_dim(h, checkpoint, embd, heads, head_dim)?,
+            context: context.unwrap_or(assumed).into(),
+            ..Sizes::default()
+        };
+        let experts_used = experts(h, arch, checkpoint, &mut sizes)?;
         Ok(Source {
             arch,
             checkpoint,
             layers,
-            sizes: Sizes {
-                vocab: vocab.into(),
-                embd: embd.into(),
-                ff: ff.into(),
-                heads: heads.into(),
-                kv_heads: kv_heads.into(),
-                head_dim: head_dim.into(),
-                rope_dim: head_dim.into(),
-                ..Sizes::default()
-            },
+            sizes,
+            experts_used,
             tied: h.bool("tie_word_embeddings")?.unwrap_or(checkpoint.tied),
+            notes,
         })
-    }
-
-    /// Tensors outside the blocks that a checkpoint can have.
-    pub fn ends(&self) -> impl Iterator<Item = &'static Tensor> + use<> {
-        self.arch.end_tensors().filter(|t| !t.hf.is_empty())
-    }
-
-    /// Tensors of a block that a checkpoint can have.
-    pub fn block(&self) -> impl Iterator<Item = &'static Tensor> + use<> {
-        self.arch.block_tensors(false).filter(|t| !t.hf.is_empty())
     }
 
     /// Elements of the heads whose rows change places: halves in the checkpoint become neighbours where RoPE turns
     /// neighbours.
     pub fn paired_heads(&self, t: &Tensor) -> Option<u64> {
-        let paired = t.rope_rows && self.arch.interleaves_heads();
+        let paired = t.rope_rows && self.arch.interleaves_heads() && !self.checkpoint.neighbours;
         paired.then_some(self.sizes.head_dim)
     }
+}
 
-    /// What the tensor of this name is.
-    pub fn place(&self, name: &str) -> Place {
-        const IGNORED: &[&str] = &[
-            ".rotary_emb.inv_freq",
-            ".attention.masked_bias",
-            ".attention.bias",
-        ];
-        const OTHER_MODALITIES: &[&str] =
-            &["vision_", "vision.", "visual.", "audio_", "projector."];
-        if IGNORED.iter().any(|s| name.ends_with(s)) {
-            return Place::Ignored;
+fn head_dim(
+    h: &HParams,
+    checkpoint: &Checkpoint,
+    embd: u32,
+    heads: u32,
+) -> Result<u32, ConvertError> {
+    match (h.u32("head_dim")?, checkpoint.head_dim) {
+        (Some(n), _) if n > 0 => Ok(n),
+        (_, HeadDim::Fixed(n)) => Ok(n),
+        _ if !embd.is_multiple_of(heads) => Err(ConvertError::Config(format!(
+            "'hidden_size' {embd} is not a multiple of 'num_attention_heads' {heads}, and there is no 'head_dim'"
+        ))),
+        _ => Ok(embd / heads),
+    }
+}
+
+fn kv_heads(h: &HParams, checkpoint: &Checkpoint, heads: u32) -> Result<u32, ConvertError> {
+    let stated = |or| h.size(&["num_key_value_heads"], Some(or), MAX_WIDTH);
+    match checkpoint.kv_heads {
+        KvHeads::Stated => stated(heads),
+        KvHeads::StatedOr(n) => stated(n),
+        KvHeads::Queries => Ok(heads),
+        KvHeads::One => Ok(1),
+        KvHeads::Falcon => {
+            let grouped = h.bool("new_decoder_architecture")?.unwrap_or(false);
+            // the first checkpoints have the number under an old name, and no word for their architecture
+            let old = h.get("n_head_kv").is_some();
+            let shared = h.bool("multi_query")?.unwrap_or(true);
+            match (grouped || old, shared) {
+                (true, _) => h.size(&["num_kv_heads", "n_head_kv"], Some(heads), MAX_WIDTH),
+                (false, true) => Ok(1),
+                (false, false) => Ok(heads),
+            }
         }
-        let name = name.replace("language_model.", "");
-        if OTHER_MODALITIES.iter().any(|s| name.contains(s)) {
-            return Place::Ignored;
-        }
-        let name = if name.starts_with("model.") || name.starts_with("lm_head.") {
-            name
-        } else {
-            format!("model.{name}")
+    }
+}
+
+/// Elements of a head that RoPE turns, with the rounding of the reference.
+fn rope_dim(
+    h: &HParams,
+    checkpoint: &Checkpoint,
+    embd: u32,
+    heads: u32,
+    head_dim: u32,
+) -> Result<u64, ConvertError> {
+    let parameters = h.get("rope_parameters").or(h.get("rope_scaling"));
+    let within = parameters.and_then(|p| p.get("partial_rotary_factor")?.as_f64());
+    let mut part = within;
+    for key in ["partial_rotary_factor", "rotary_pct", "rope_pct"] {
+        part = part.or(h.f64(key)?);
+    }
+    let dim = match checkpoint.rotary {
+        Rotary::Whole => match part {
+            None | Some(1.0) => return Ok(head_dim.into()),
+            Some(_) => {
+                return Err(ConvertError::Config(
+                    "'partial_rotary_factor' is not supported for this class of models".into(),
+                ));
+            }
+        },
+        Rotary::OfHead(or) => (part.unwrap_or(or) * f64::from(head_dim)) as u64,
+        Rotary::OfWidth(or) => (part.unwrap_or(or) * f64::from(embd)) as u64 / u64::from(heads),
+    };
+    if dim == 0 || dim > head_dim.into() || !dim.is_multiple_of(2) {
+        return Err(ConvertError::Config(format!(
+            "'partial_rotary_factor' makes RoPE turn {dim} of the {head_dim} elements of a head"
+        )));
+    }
+    Ok(dim)
+}
+
+/// Fills in the sizes of experts; says to how many a token goes.
+fn experts(
+    h: &HParams,
+    arch: &Arch,
+    checkpoint: &Checkpoint,
+    sizes: &mut Sizes,
+) -> Result<u32, ConvertError> {
+    const COUNT: &[&str] = &["num_local_experts", "num_experts"];
+    let has_router = checkpoint
+        .names
+        .iter()
+        .any(|(_, to)| to.contains(&"ffn_gate_inp.weight"));
+    if !has_router {
+        return match h.find(COUNT)? {
+            None | Some(0) => Ok(0),
+            Some(n) => Err(ConvertError::Config(format!(
+                "there are {n} experts, and checkpoints of the class '{}' have none",
+                h.class()?
+            ))),
         };
-        if let Some(t) = self.ends().find(|t| t.hf == name) {
-            return Place::End(t);
+    }
+    let count = h.size(COUNT, None, MAX_EXPERTS)?;
+    let used = h.need("num_experts_per_tok")?;
+    if used > count {
+        return Err(ConvertError::Config(format!(
+            "'num_experts_per_tok' is {used}, and there are {count} experts"
+        )));
+    }
+    sizes.experts = count.into();
+    sizes.expert_ff = match arch.experts.width {
+        ExpertWidth::Full => sizes.ff,
+        _ => h.size(&["moe_intermediate_size"], None, MAX_WIDTH)?.into(),
+    };
+    sizes.shared_ff = match arch.experts.shared {
+        SharedWidth::None => 0,
+        _ => {
+            let width = h.find(SHARED_WIDTH)?.unwrap_or(0);
+            at_most(SHARED_WIDTH[0], width, MAX_WIDTH)?.into()
         }
-        if name == "lm_head.weight" && !self.ends().any(|t| t.role == Role::Output) {
-            return Place::TiedOutput;
-        }
-        let block = name
-            .strip_prefix("model.layers.")
-            .and_then(|rest| rest.split_once('.'))
-            .and_then(|(n, rest)| Some((n.parse().ok()?, rest)));
-        let Some((n, rest)) = block else {
-            return Place::Unknown;
+    };
+    if arch.experts.shared == SharedWidth::KeyOrFull && sizes.shared_ff == 0 {
+        sizes.shared_ff = sizes.ff;
+    }
+    Ok(used)
+}
+
+/// Names of the width of the expert that all tokens go to.
+pub(super) const SHARED_WIDTH: &[&str] = &[
+    "shared_expert_intermediate_size",
+    "shared_intermediate_size",
+];
+
+/// Refuses what a file cannot say: it would run and give nonsense. What the reference lets pass as well is noted.
+fn fixed(h: &HParams, arch: &Arch, checkpoint: &Checkpoint) -> Result<Vec<String>, ConvertError> {
+    let mut notes = Vec::new();
+    for (key, meant) in checkpoint.fixed {
+        // newer checkpoints have the numbers of RoPE in an object
+        let inner = h.get("rope_parameters").and_then(|p| p.get(key));
+        let Some(value) = h.get(key).or(inner) else {
+            continue;
         };
-        let aliases = self.checkpoint.aliases.iter();
-        let usual = aliases.copied().find(|(alias, _)| *alias == rest);
-        let rest = usual.map_or(rest, |(_, usual)| usual);
-        match self.block().find(|t| t.hf == rest) {
-            Some(t) if n < self.layers => Place::Block(n, t),
-            _ => Place::Unknown,
+        let (fits, meant) = match meant {
+            Fixed::Unset => (is_unset(value), "were not there".to_owned()),
+            Fixed::True | Fixed::TrueNoted => {
+                (value.as_bool() == Some(true), "were true".to_owned())
+            }
+            Fixed::Number(n) => (value.as_f64() == Some(*n), format!("were {n}")),
+        };
+        if fits {
+            continue;
         }
+        let what = format!(
+            "'{key}' is {value}, and a file of architecture '{}' runs as if it {meant}",
+            arch.name
+        );
+        let noted = checkpoint.fixed.contains(&(*key, Fixed::TrueNoted));
+        if !noted {
+            return Err(ConvertError::Config(what));
+        }
+        notes.push(what);
+    }
+    Ok(notes)
+}
+
+fn is_unset(value: &Value) -> bool {
+    match value {
+        Value::Bool(b) => !b,
+        Value::Number(n) => n.as_f64() == Some(0.0),
+        Value::String(s) => s.is_empty(),
+        Value::Array(a) => a.is_empty(),
+        Value::Null => true,
+        Value::Object(_) => false,
     }
 }
 
@@ -201,7 +301,13 @@ fn architecture(h: &HParams) -> Result<(&'static Arch, &'static Checkpoint), Con
             known: known.join(", "),
         });
     };
-    let Some(act) = h.str("hidden_activation").or(h.str("hidden_act")) else {
+    const NAMES: [&str; 4] = [
+        "hidden_activation",
+        "hidden_act",
+        "activation_function",
+        "activation",
+    ];
+    let Some(act) = NAMES.iter().find_map(|key| h.str(key)) else {
         return Ok(first);
     };
     let found = of_class.iter().find(|(_, c)| c.activations.contains(&act));

@@ -9,6 +9,7 @@ use trine_formats::safetensors::{Dtype, decode};
 use super::error::ConvertError;
 use super::folder::Files;
 use super::mean::AbsMean;
+use super::pieces::Pieces;
 use crate::arch::source_row;
 
 /// About so many values are in memory at once.
@@ -40,9 +41,7 @@ impl Rule {
 /// Where a tensor of the output comes from.
 #[derive(Clone, Debug)]
 pub(super) struct Stored {
-    pub shard: usize,
-    /// Of the data, in its file.
-    pub offset: u64,
+    pub pieces: Pieces,
     pub dtype: Dtype,
     /// Of the values, after unpacking.
     pub rows: u64,
@@ -60,19 +59,21 @@ pub(super) enum Fault {
 }
 
 impl Fault {
-    /// The error that names the tensor.
-    pub fn blame(self, tensor: &str) -> ConvertError {
-        let tensor = tensor.to_owned();
+    /// The error that names the tensor of the checkpoint and the place in it.
+    pub fn blame(self, stored: &Stored) -> ConvertError {
         match self {
             Fault::Read(e) => e,
-            Fault::NotFinite { row, column, value } => ConvertError::NotFinite {
-                tensor,
-                row,
-                column,
-                value,
-            },
+            Fault::NotFinite { row, column, value } => {
+                let (tensor, row, column) = stored.pieces.origin(row, column);
+                ConvertError::NotFinite {
+                    tensor: tensor.to_owned(),
+                    row,
+                    column,
+                    value,
+                }
+            }
             Fault::Code { row, column } => ConvertError::PackedCode {
-                tensor,
+                tensor: stored.pieces.origin(0, 0).0.to_owned(),
                 row,
                 column,
             },
@@ -129,8 +130,9 @@ impl Stored {
         } else {
             let size = self.dtype.bytes() as usize;
             raw.resize(out.len() * size, 0);
-            let offset = self.offset + rows.start * self.columns * self.dtype.bytes();
-            files.read(self.shard, offset, raw).map_err(Fault::Read)?;
+            let element = (self.columns, self.dtype.bytes());
+            let read = self.pieces.read(files, rows.clone(), element, raw);
+            read.map_err(Fault::Read)?;
             let chunk = 1 << 14;
             out.par_chunks_mut(chunk)
                 .zip(raw.par_chunks(chunk * size))
@@ -157,13 +159,14 @@ impl Stored {
     ) -> Result<(), Fault> {
         let columns = self.columns as usize;
         let quarter = self.rows / 4;
+        let (shard, start) = self.pieces.start();
         let mut row = rows.start;
         while row < rows.end {
             let (i, j) = (row / quarter, row % quarter);
             let n = (rows.end - row).min(quarter - j);
             raw.resize(n as usize * columns, 0);
-            let offset = self.offset + j * self.columns;
-            files.read(self.shard, offset, raw).map_err(Fault::Read)?;
+            let offset = start + j * self.columns;
+            files.read(shard, offset, raw).map_err(Fault::Read)?;
             let at = (row - rows.start) as usize * columns;
             let values = [-unit, 0.0, unit, f32::NAN];
             for (k, (v, byte)) in out[at..].iter_mut().zip(raw.iter()).enumerate() {
@@ -301,12 +304,19 @@ pub(super) fn is_float(dtype: Dtype) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use super::super::pieces::Piece;
     use super::*;
 
     fn stored(rows: u64, columns: u64, rule: Rule) -> Stored {
-        Stored {
+        let piece = Piece {
+            tensor: "w".into(),
             shard: 0,
             offset: 0,
+            first: 0,
+            rows,
+        };
+        Stored {
+            pieces: Pieces::new(vec![piece]),
             dtype: Dtype::F32,
             rows,
             columns,

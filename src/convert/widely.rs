@@ -158,7 +158,6 @@ pub(super) fn work(stored: &Stored, rule: &Rule) -> u64 {
 
 /// Rows of a checkpoint.
 struct Rows<'a> {
-    name: &'a str,
     stored: &'a Stored,
     files: &'a Files,
     raw: Vec<u8>,
@@ -170,20 +169,18 @@ impl Masters for Rows<'_> {
     fn read(&mut self, rows: Range<usize>, out: &mut Vec<f32>) -> Result<(), ConvertError> {
         let rows = rows.start as u64..rows.end as u64;
         let fetched = self.stored.fetch(self.files, rows, &mut self.raw, out);
-        fetched.map_err(|fault| fault.blame(self.name))
+        fetched.map_err(|fault| fault.blame(self.stored))
     }
 }
 
 /// Writes the words of a matrix and returns its scales; `done` is told the bytes that were read.
 pub(super) fn write(
-    row: &Row,
     (stored, rule, shape): (&Stored, &Rule, &Shape),
     files: &Files,
     writer: &mut Writer,
     done: &mut dyn FnMut(u64),
 ) -> Result<Vec<f32>, ConvertError> {
     let mut rows = Rows {
-        name: &row.source,
         stored,
         files,
         raw: Vec::new(),

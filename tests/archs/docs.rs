@@ -64,7 +64,7 @@ fn table() -> String {
             "| {} | {} | {experts} | {} | {} | {} |",
             arch.name,
             arch.models,
-            yes(arch.checkpoint.is_some()),
+            yes(!arch.checkpoints.is_empty()),
             yes(arch.gradients),
             models.join(", ")
         )

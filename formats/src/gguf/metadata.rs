@@ -184,6 +184,14 @@ impl Metadata {
         self.entries.push((key.to_owned(), value));
     }
 
+    /// Sets `key` in its place; at the end where it is new.
+    pub fn put(&mut self, key: &str, value: Value) {
+        match self.entries.iter_mut().find(|(k, _)| k == key) {
+            Some((_, old)) => *old = value,
+            None => self.entries.push((key.to_owned(), value)),
+        }
+    }
+
     /// Removes `key`; says whether it was there.
     pub fn remove(&mut self, key: &str) -> bool {
         let before = self.entries.len();

@@ -8,7 +8,7 @@ use crate::arch::parts::{
     ATTN_NORM, ATTN_OUT, ATTN_SUB_NORM, DENSE_SCALES, ENDS, FFN_NORM, FFN_SUB_NORM, GATED_FFN, QKV,
 };
 use crate::arch::rules::{FeedForward, RopeRule};
-use crate::arch::{Arch, Checkpoint, RopeScaling};
+use crate::arch::{Arch, Checkpoint, Key, RopeScaling};
 use crate::ops::activation::Activation;
 
 /// `bitnet`.
@@ -28,11 +28,11 @@ pub const BITNET: Arch = Arch {
     rope: RopeRule::PARTIAL,
     scaled: DENSE_SCALES,
     gradients: true,
-    checkpoint: Some(&Checkpoint {
+    checkpoints: &[&Checkpoint {
         activations: &["silu"],
-        rope_scaling: RopeScaling::One,
+        more_keys: &[Key::UnitScaling],
         ..CHECKPOINT
-    }),
+    }],
     ..Arch::DENSE
 };
 
@@ -41,7 +41,7 @@ pub const BITNET_25: Arch = Arch {
     name: "bitnet-25",
     models: "BitNet b1.58 2B-4T, first upload",
     feed_forward: SQUARED,
-    checkpoint: None,
+    checkpoints: &[],
     ..BITNET
 };
 
@@ -50,11 +50,11 @@ pub const BITNET_B158: Arch = Arch {
     name: "bitnet-b1.58",
     models: "BitNet b1.58 2B-4T",
     feed_forward: SQUARED,
-    checkpoint: Some(&Checkpoint {
+    checkpoints: &[&Checkpoint {
         activations: &["relu2"],
-        states_sizes: true,
+        more_keys: &[Key::VocabSize, Key::RopeDimensions],
         ..CHECKPOINT
-    }),
+    }],
     ..BITNET
 };
 
@@ -68,14 +68,11 @@ const CHECKPOINT: Checkpoint = Checkpoint {
     latent: true,
     tied: true,
     // names of the first checkpoints (1bitLLM)
-    aliases: &[
-        (
-            "self_attn.inner_attn_ln.weight",
-            "self_attn.attn_sub_norm.weight",
-        ),
-        ("mlp.ffn_layernorm.weight", "mlp.ffn_sub_norm.weight"),
+    names: &[
+        ("self_attn.inner_attn_ln.weight", &["attn_sub_norm.weight"]),
+        ("mlp.ffn_layernorm.weight", &["ffn_sub_norm.weight"]),
     ],
-    rms_eps: 1e-5,
+    rms_eps: Some(1e-5),
     rope_scaling: RopeScaling::None,
     ..Checkpoint::USUAL
 };

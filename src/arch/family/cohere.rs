@@ -1,7 +1,6 @@
 //! Command R and Cohere 2: both halves of a block see one layer norm without bias; from Cohere 2 on only layers with a
 //! window have RoPE.
 
-use crate::arch::Arch;
 use crate::arch::expert_parts::{EXPERTS_OR_FUSED, SHARED};
 use crate::arch::parts::{
     ALL_SCALES, ATTN_NORM, ATTN_OUT, DENSE_SCALES, ENDS, GATED_FFN, OUTPUT_OR_TIED,
@@ -11,6 +10,7 @@ use crate::arch::rules::{
     ExpertRule, ExpertWidth, LogitScale, NormKind, Output, Residual, RopeLayers, RopeRule,
     SharedWidth, Sum, WindowRule,
 };
+use crate::arch::{Arch, Checkpoint, HeadDim, Key, Rotary};
 use crate::ops::rope::Pairing;
 
 const ROPE: RopeRule = RopeRule {
@@ -38,7 +38,25 @@ pub const COMMAND_R: Arch = Arch {
         scale: LogitScale::MultiplyOr(0.0),
         ..Arch::DENSE.output
     },
+    checkpoints: &[&Checkpoint {
+        classes: &["CohereForCausalLM"],
+        more_keys: &[LOGIT_SCALE, NO_SCALING],
+        ..CHECKPOINT
+    }],
     ..Arch::DENSE
+};
+
+const LOGIT_SCALE: Key = Key::Number("logit_scale", "logit_scale", 0.0625);
+const NO_SCALING: Key = Key::Text("rope.scaling.type", "none");
+
+/// What both have in common.
+const CHECKPOINT: Checkpoint = Checkpoint {
+    tied: true,
+    neighbours: true,
+    // contexts are longer than config.json's other number says
+    context_names: &["model_max_length", "max_position_embeddings"],
+    context: 8192,
+    ..Checkpoint::LAYER_NORMS
 };
 
 /// `cohere2`.
@@ -56,6 +74,20 @@ pub const COHERE2: Arch = Arch {
         ..Arch::DENSE.output
     },
     scaled: DENSE_SCALES,
+    checkpoints: &[&Checkpoint {
+        classes: &["Cohere2ForCausalLM"],
+        head_dim: HeadDim::Quotient,
+        context_names: &["max_position_embeddings"],
+        rotary: Rotary::OfHead(1.0),
+        more_keys: &[
+            LOGIT_SCALE,
+            Key::Window(4096),
+            Key::VocabSize,
+            Key::RopeDimensions,
+            NO_SCALING,
+        ],
+        ..CHECKPOINT
+    }],
     ..COMMAND_R
 };
 
@@ -88,5 +120,6 @@ pub const COHERE2MOE: Arch = Arch {
         ..ExpertRule::KEYED
     },
     scaled: ALL_SCALES,
+    checkpoints: &[],
     ..COHERE2
 };

@@ -22,7 +22,7 @@ pub const DREAM: Arch = Arch {
     attention: BOTH_WAYS,
     ignored: &["output.bias"],
     gradients: false,
-    checkpoint: None,
+    checkpoints: &[],
     ..QWEN2
 };
 
@@ -50,7 +50,7 @@ pub const LLADA: Arch = Arch {
         "ffn_down.bias",
     ],
     gradients: false,
-    checkpoint: None,
+    checkpoints: &[],
     ..LLAMA
 };
 
@@ -60,6 +60,7 @@ pub const RND1: Arch = Arch {
     models: "RND1 30B-A3B",
     attention: BOTH_WAYS,
     scaled: ATTENTION_SCALES,
+    checkpoints: &[],
     ..QWEN3MOE
 };
 

@@ -12,7 +12,9 @@ use crate::arch::rules::{
     Attention, EmbeddingScale, FeedForward, LogitCap, Output, RopeRule, ScoreCap, ScoreScale,
     WindowRope, WindowRule, WindowSize,
 };
-use crate::arch::{Arch, Checkpoint, HeadDim, SpacePrefix};
+use crate::arch::{
+    Arch, Checkpoint, Fixed, HeadDim, Key, KvHeads, RopeScaling, SpacePrefix, TokenRule,
+};
 use crate::ops::activation::Activation;
 
 /// `gemma`.
@@ -38,8 +40,45 @@ pub const GEMMA: Arch = Arch {
         ..Arch::DENSE.feed_forward
     },
     embedding_scale: EmbeddingScale::RootOfWidth,
+    checkpoints: &[&Checkpoint {
+        classes: &["GemmaForCausalLM"],
+        activations: &["gelu_pytorch_tanh", "gelu"],
+        kv_heads: KvHeads::StatedOr(16),
+        keys: KEYS,
+        // meant for CodeGemma
+        token_rules: &[TokenRule {
+            vocab: None,
+            eot: Some(107),
+            add_bos: None,
+        }],
+        ..CHECKPOINT
+    }],
     ..Arch::DENSE
 };
+
+/// What the first two have in common.
+const CHECKPOINT: Checkpoint = Checkpoint {
+    activations: &["gelu_pytorch_tanh"],
+    norms_plus_one: true,
+    tied: true,
+    head_dim: HeadDim::Fixed(256),
+    context: 8192,
+    rope_scaling: RopeScaling::None,
+    space_prefix: SpacePrefix::Never,
+    ..Checkpoint::USUAL
+};
+
+const KEYS: &[Key] = &[
+    Key::Context,
+    Key::Embedding,
+    Key::Blocks,
+    Key::FeedForward,
+    Key::Heads,
+    Key::KvHeads,
+    Key::RmsEpsilon,
+    Key::HeadSizes,
+    Key::FileType,
+];
 
 /// `gemma2`.
 pub const GEMMA2: Arch = Arch {
@@ -69,6 +108,17 @@ pub const GEMMA2: Arch = Arch {
         softcap: LogitCap::KeyOr(30.0),
         ..Arch::DENSE.output
     },
+    checkpoints: &[&Checkpoint {
+        classes: &["Gemma2ForCausalLM"],
+        kv_heads: KvHeads::StatedOr(4),
+        keys: KEYS,
+        more_keys: &[
+            Key::Number("attn_logit_softcapping", "attn_logit_softcapping", 50.0),
+            Key::Number("final_logit_softcapping", "final_logit_softcapping", 30.0),
+            Key::Window(4096),
+        ],
+        ..CHECKPOINT
+    }],
     ..GEMMA
 };
 
@@ -107,7 +157,7 @@ pub const GEMMA3: Arch = Arch {
     // layers of embedding models
     ignored: &["dense_2.weight", "dense_3.weight"],
     gradients: true,
-    checkpoint: Some(&Checkpoint {
+    checkpoints: &[&Checkpoint {
         classes: &["Gemma3ForCausalLM", "Gemma3ForConditionalGeneration"],
         activations: &["gelu_pytorch_tanh"],
         norms_plus_one: true,
@@ -115,13 +165,17 @@ pub const GEMMA3: Arch = Arch {
         tied: true,
         vocab: Some(262_208),
         heads: Some(8),
-        kv_heads: Some(4),
+        kv_heads: KvHeads::StatedOr(4),
         head_dim: HeadDim::Fixed(256),
         context: 131_072,
         rope_theta: 1_000_000.0,
-        window: Some(4096),
+        fixed: &[("attn_logit_softcapping", Fixed::Unset)],
+        more_keys: &[
+            Key::Number("final_logit_softcapping", "final_logit_softcapping", 0.0),
+            Key::Window(4096),
+        ],
         space_prefix: SpacePrefix::Never,
         ..Checkpoint::USUAL
-    }),
+    }],
     ..GEMMA
 };

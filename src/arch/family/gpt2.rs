@@ -1,7 +1,6 @@
 //! GPT-2 and its kin without RoPE: learned positions (GPT-2, StarCoder) or ALiBi (BLOOM, MPT, Jais), layer norms with
 //! biases, biases on every projection.
 
-use crate::arch::Arch;
 use crate::arch::parts::{
     ACTIVATION_SCALES, ATTN_NORM, ATTN_NORM_BIAS, ATTN_NORM_BIAS_OPTIONAL, ATTN_OUT, ATTN_OUT_BIAS,
     ATTN_OUT_BIAS_OPTIONAL, ENDS, FFN_BIAS, FFN_NORM, FFN_NORM_BIAS, FFN_NORM_BIAS_OPTIONAL,
@@ -10,6 +9,7 @@ use crate::arch::parts::{
     QK_NORMS_OPTIONAL, QKV, QKV_BIAS_OPTIONAL, TOKEN_NORM,
 };
 use crate::arch::rules::{Alibi, Attention, FeedForward, NormKind, RopeRule, ScoreScale};
+use crate::arch::{Arch, Checkpoint, Fixed, Fused, Key, KvHeads, RopeScaling, Width};
 use crate::ops::activation::Activation;
 
 /// `gpt2`.
@@ -35,19 +35,130 @@ pub const GPT2: Arch = Arch {
         activation: Activation::Gelu,
         ..Arch::DENSE.feed_forward
     },
+    checkpoints: &[&Checkpoint {
+        classes: &["GPT2LMHeadModel"],
+        transposed: true,
+        kv_heads: KvHeads::Queries,
+        fixed: &[
+            ("scale_attn_by_inverse_layer_idx", Fixed::Unset),
+            ("scale_attn_weights", Fixed::True),
+        ],
+        keys: &[
+            Key::Blocks,
+            Key::Context,
+            Key::Embedding,
+            Key::FeedForward,
+            Key::Heads,
+            Key::LayerEpsilon,
+            Key::FileType,
+        ],
+        ..CHECKPOINT
+    }],
     ..Arch::DENSE
+};
+
+/// What checkpoints of GPT-2's kind have in common.
+const CHECKPOINT: Checkpoint = Checkpoint {
+    activations: &["gelu_new", "gelu_pytorch_tanh", "gelu", "gelu_fast"],
+    tied: true,
+    root: "transformer",
+    blocks: "h",
+    names: &[
+        ("wte.weight", &["token_embd.weight"]),
+        ("wpe.weight", &["position_embd.weight"]),
+        ("ln_f.weight", &["output_norm.weight"]),
+        ("ln_f.bias", &["output_norm.bias"]),
+        ("ln_1.weight", &["attn_norm.weight"]),
+        ("ln_1.bias", &["attn_norm.bias"]),
+        ("attn.c_attn.weight", &["attn_qkv.weight"]),
+        ("attn.c_attn.bias", &["attn_qkv.bias"]),
+        ("attn.c_proj.weight", &["attn_output.weight"]),
+        ("attn.c_proj.bias", &["attn_output.bias"]),
+        ("ln_2.weight", &["ffn_norm.weight"]),
+        ("ln_2.bias", &["ffn_norm.bias"]),
+        ("mlp.c_fc.weight", &["ffn_up.weight"]),
+        ("mlp.c_fc.bias", &["ffn_up.bias"]),
+        ("mlp.c_proj.weight", &["ffn_down.weight"]),
+        ("mlp.c_proj.bias", &["ffn_down.bias"]),
+    ],
+    fused: Some(Fused::InOrder),
+    width: Width::Fourfold,
+    context_names: &["n_ctx", "n_positions"],
+    context: 1024,
+    rope_scaling: RopeScaling::None,
+    ..Checkpoint::LAYER_NORMS
 };
 
 /// `starcoder`.
 pub const STARCODER: Arch = Arch {
     name: "starcoder",
     models: "StarCoder 1, SantaCoder",
+    checkpoints: &[&Checkpoint {
+        classes: &["GPTBigCodeForCausalLM"],
+        kv_heads: KvHeads::One,
+        context_names: &["n_positions"],
+        fixed: &[
+            ("multi_query", Fixed::True),
+            ("scale_attn_weights", Fixed::True),
+        ],
+        keys: &[
+            Key::Context,
+            Key::Embedding,
+            Key::FeedForward,
+            Key::Blocks,
+            Key::Heads,
+            Key::KvHeads,
+            Key::LayerEpsilon,
+            Key::FileType,
+        ],
+        ..CHECKPOINT
+    }],
     ..GPT2
 };
 
 /// `bloom`: a norm of the embeddings.
 pub const BLOOM: Arch = Arch {
     name: "bloom",
+    checkpoints: &[&Checkpoint {
+        classes: &["BloomForCausalLM"],
+        names: &[
+            ("word_embeddings.weight", &["token_embd.weight"]),
+            (
+                "word_embeddings_layernorm.weight",
+                &["token_embd_norm.weight"],
+            ),
+            ("word_embeddings_layernorm.bias", &["token_embd_norm.bias"]),
+            ("ln_f.weight", &["output_norm.weight"]),
+            ("ln_f.bias", &["output_norm.bias"]),
+            (
+                "self_attention.query_key_value.weight",
+                &["attn_qkv.weight"],
+            ),
+            ("self_attention.query_key_value.bias", &["attn_qkv.bias"]),
+            ("self_attention.dense.weight", &["attn_output.weight"]),
+            ("self_attention.dense.bias", &["attn_output.bias"]),
+            ("mlp.dense_h_to_4h.weight", &["ffn_up.weight"]),
+            ("mlp.dense_h_to_4h.bias", &["ffn_up.bias"]),
+            ("mlp.dense_4h_to_h.weight", &["ffn_down.weight"]),
+            ("mlp.dense_4h_to_h.bias", &["ffn_down.bias"]),
+        ],
+        fused: Some(Fused::ByKeyHead),
+        kv_heads: KvHeads::Queries,
+        context_names: &["seq_length"],
+        context: 0,
+        fixed: &[("apply_residual_connection_post_layernorm", Fixed::Unset)],
+        keys: &[
+            Key::Context,
+            Key::Embedding,
+            Key::FeedForward,
+            Key::Blocks,
+            Key::Heads,
+            Key::KvHeads,
+            Key::LayerEpsilon,
+            Key::FileType,
+        ],
+        ..CHECKPOINT
+    }],
     models: "BLOOM",
     ends: &[ENDS, TOKEN_NORM, OUTPUT_NORM_BIAS, OUTPUT_OR_TIED],
     attention: Attention {
@@ -60,6 +171,7 @@ pub const BLOOM: Arch = Arch {
 /// `mpt`: all biases are optional, and so are positions, norms of queries and keys and divisors of the activation.
 pub const MPT: Arch = Arch {
     name: "mpt",
+    checkpoints: &[],
     models: "MPT",
     ends: &[
         ENDS,
@@ -94,6 +206,7 @@ pub const MPT: Arch = Arch {
 /// `jais`: a gate, and scores divided by the head size.
 pub const JAIS: Arch = Arch {
     name: "jais",
+    checkpoints: &[],
     models: "Jais 13B, 30B",
     ends: &[ENDS, OUTPUT_NORM_BIAS, OUTPUT_REQUIRED],
     block: &[

@@ -1,7 +1,7 @@
 //! Granite: LLaMA with factors on the embeddings, the attention scores, what each half of a block adds, and the logits. A
 //! file states all of them; a checkpoint calls them multipliers. MiniCPM shares the graph and assumes some.
 
-use super::llama::LLAMA;
+use super::llama::{self, LLAMA};
 use crate::arch::expert_parts::{EXPERTS, EXPERTS_OR_FUSED, SHARED, SHARED_FUSED};
 use crate::arch::parts::{
     ATTENTION_SCALES, ATTN_NORM, ATTN_OUT, ATTN_OUT_BIAS_OPTIONAL, FFN_BIAS_OPTIONAL, FFN_NORM,
@@ -12,7 +12,7 @@ use crate::arch::rules::{
     Attention, EmbeddingScale, ExpertRule, LogitScale, Mixing, Output, Recurrence, ResidualScale,
     RopeLayers, RopeRule, ScoreScale, SharedWidth, WindowRule,
 };
-use crate::arch::{Arch, Checkpoint, HeadDim, SpacePrefix};
+use crate::arch::{Arch, Checkpoint, HeadDim, Key, Name};
 
 /// `granite`.
 pub const GRANITE: Arch = Arch {
@@ -48,28 +48,75 @@ pub const GRANITE: Arch = Arch {
         ..LLAMA.output
     },
     gradients: false,
-    checkpoint: Some(&Checkpoint {
+    checkpoints: &[&Checkpoint {
         classes: &["GraniteForCausalLM"],
-        head_dim: HeadDim::Implied,
-        states_sizes: true,
-        numbers: &[
-            ("attention_multiplier", "attention.scale", 1.0),
-            ("embedding_multiplier", "embedding_scale", 1.0),
-            ("residual_multiplier", "residual_scale", 1.0),
-            ("logits_scaling", "logit_scale", 1.0),
+        more_keys: &[
+            Key::VocabSize,
+            Key::RopeDimensions,
+            ATTENTION,
+            EMBEDDING,
+            RESIDUAL,
+            LOGITS,
         ],
-        space_prefix: SpacePrefix::Config,
-        ..Checkpoint::USUAL
-    }),
+        ..CHECKPOINT
+    }],
     ..LLAMA
 };
+
+const ATTENTION: Key = Key::Number("attention_multiplier", "attention.scale", 1.0);
+const EMBEDDING: Key = Key::Number("embedding_multiplier", "embedding_scale", 1.0);
+const RESIDUAL: Key = Key::Number("residual_multiplier", "residual_scale", 1.0);
+const LOGITS: Key = Key::Number("logits_scaling", "logit_scale", 1.0);
+
+/// What the classes have in common.
+const CHECKPOINT: Checkpoint = Checkpoint {
+    activations: &["silu"],
+    head_dim: HeadDim::Implied,
+    ..llama::CHECKPOINT
+};
+
+const MOE: &[Name] = &[
+    (
+        "block_sparse_moe.router.layer.weight",
+        &["ffn_gate_inp.weight"],
+    ),
+    (
+        "block_sparse_moe.input_linear.weight",
+        &["ffn_gate_exps.weight", "ffn_up_exps.weight"],
+    ),
+    (
+        "block_sparse_moe.output_linear.weight",
+        &["ffn_down_exps.weight"],
+    ),
+    (
+        "shared_mlp.input_linear.weight",
+        &["ffn_gate_shexp.weight", "ffn_up_shexp.weight"],
+    ),
+    (
+        "shared_mlp.output_linear.weight",
+        &["ffn_down_shexp.weight"],
+    ),
+];
 
 /// `granitemoe`.
 pub const GRANITEMOE: Arch = Arch {
     name: "granitemoe",
     models: "Granite 3 MoE",
     rope: RopeRule::ADJACENT,
-    checkpoint: None,
+    checkpoints: &[&Checkpoint {
+        classes: &["GraniteMoeForCausalLM", "GraniteMoeSharedForCausalLM"],
+        names: MOE,
+        more_keys: &[
+            Key::VocabSize,
+            Key::RopeDimensions,
+            ATTENTION,
+            EMBEDDING,
+            RESIDUAL,
+            LOGITS,
+            Key::SharedWidth,
+        ],
+        ..CHECKPOINT
+    }],
     ..GRANITE
 };
 
@@ -104,7 +151,7 @@ pub const GRANITE_SWA: Arch = Arch {
         ..RopeRule::ADJACENT
     },
     window: Some(WindowRule::every(1)),
-    checkpoint: None,
+    checkpoints: &[],
     ..GRANITE
 };
 
@@ -144,7 +191,7 @@ pub const GRANITEHYBRID: Arch = Arch {
         ..GRANITE.output
     },
     scaled: SSM_SCALES,
-    checkpoint: None,
+    checkpoints: &[],
     ..GRANITE
 };
 
@@ -162,6 +209,6 @@ pub const MINICPM: Arch = Arch {
         scale: LogitScale::DivideOrWidth(256.0),
         ..LLAMA.output
     },
-    checkpoint: None,
+    checkpoints: &[],
     ..GRANITE
 };

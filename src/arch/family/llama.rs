@@ -6,7 +6,7 @@ use crate::arch::parts::{
     GATED_FFN, OUTPUT_OR_TIED, QKV, QKV_BIAS_OPTIONAL, ROPE_FACTORS, ROPE_FACTORS_BY_CONTEXT,
 };
 use crate::arch::rules::{Attention, RopeRule, Temperature, YarnLog};
-use crate::arch::{Arch, Checkpoint, SpacePrefix};
+use crate::arch::{Arch, Checkpoint, HeadDim, Key, KvHeads, Name, SpacePrefix, TokenRule};
 
 /// `llama`.
 pub const LLAMA: Arch = Arch {
@@ -35,15 +35,69 @@ pub const LLAMA: Arch = Arch {
     rope: RopeRule::ADJACENT,
     scaled: EXPERT_SCALES,
     gradients: true,
-    checkpoint: Some(&Checkpoint {
-        classes: &["LlamaForCausalLM", "LLaMAForCausalLM", "MistralForCausalLM"],
-        activations: &["silu", "swish"],
-        states_sizes: true,
-        space_prefix: SpacePrefix::Config,
-        ..Checkpoint::USUAL
-    }),
+    checkpoints: &[
+        &Checkpoint {
+            classes: &["LlamaForCausalLM", "LLaMAForCausalLM"],
+            ..CHECKPOINT
+        },
+        &Checkpoint {
+            classes: &["MistralForCausalLM"],
+            head_dim: HeadDim::Implied,
+            kv_heads: KvHeads::StatedOr(8),
+            context: 131_072,
+            ..CHECKPOINT
+        },
+        &Checkpoint {
+            classes: &["MixtralForCausalLM"],
+            names: MIXTRAL,
+            head_dim: HeadDim::Implied,
+            kv_heads: KvHeads::StatedOr(8),
+            context: 131_072,
+            rope_theta: 1_000_000.0,
+            rms_eps: Some(1e-5),
+            ..CHECKPOINT
+        },
+    ],
     ..Arch::DENSE
 };
+
+/// What classes of LLaMA's kind have in common.
+pub const CHECKPOINT: Checkpoint = Checkpoint {
+    activations: &["silu", "swish"],
+    more_keys: &[Key::VocabSize, Key::RopeDimensions],
+    space_prefix: SpacePrefix::Config,
+    // Code Llama and the first Granite models are known by their vocabularies
+    token_rules: &[
+        TokenRule {
+            vocab: Some(32016),
+            eot: Some(32010),
+            add_bos: None,
+        },
+        TokenRule {
+            vocab: Some(49152),
+            eot: None,
+            add_bos: Some(false),
+        },
+    ],
+    ..Checkpoint::USUAL
+};
+
+/// A matrix per expert under the names of Mixtral.
+pub const MIXTRAL: &[Name] = &[
+    ("block_sparse_moe.gate.weight", &["ffn_gate_inp.weight"]),
+    (
+        "block_sparse_moe.experts.*.w1.weight",
+        &["ffn_gate_exps.weight"],
+    ),
+    (
+        "block_sparse_moe.experts.*.w2.weight",
+        &["ffn_down_exps.weight"],
+    ),
+    (
+        "block_sparse_moe.experts.*.w3.weight",
+        &["ffn_up_exps.weight"],
+    ),
+];
 
 /// `mistral3`: queries grow with the position.
 pub const MISTRAL3: Arch = Arch {
@@ -58,6 +112,6 @@ pub const MISTRAL3: Arch = Arch {
         ..RopeRule::ADJACENT
     },
     gradients: false,
-    checkpoint: None,
+    checkpoints: &[],
     ..LLAMA
 };

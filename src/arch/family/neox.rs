@@ -1,13 +1,13 @@
 //! GPT-NeoX and others with layer norms and RoPE, most of them with biases on every projection and without a gate.
 
 use super::gpt2::GPT2;
-use crate::arch::Arch;
 use crate::arch::parts::{
     ATTN_NORM, ATTN_NORM_BIAS, ATTN_OUT, ATTN_OUT_BIAS_OPTIONAL, ENDS, FFN_NORM, FFN_NORM_BIAS,
     FFN_NORM_OPTIONAL, GATED_FFN, OUTPUT_NORM_BIAS, OUTPUT_OR_TIED, OUTPUT_REQUIRED,
     OWN_HEAD_NORMS_OPTIONAL, PLAIN_FFN, PLAIN_FFN_BIAS_OPTIONAL, QKV, QKV_BIAS_OPTIONAL,
 };
 use crate::arch::rules::{FeedForward, Residual, RopeRule, Sum};
+use crate::arch::{Arch, Checkpoint, Fixed, Fused, Key, KvHeads, RopeScaling, Rotary};
 use crate::ops::activation::Activation;
 
 const SQUARED: FeedForward = FeedForward {
@@ -22,12 +22,52 @@ pub const GPTNEOX: Arch = Arch {
     ends: &[ENDS, OUTPUT_NORM_BIAS, OUTPUT_REQUIRED],
     rope: RopeRule::PARTIAL,
     residual: Residual::Key(Sum::FeedForwardFirst),
+    checkpoints: &[&Checkpoint {
+        classes: &["GPTNeoXForCausalLM"],
+        activations: GELU,
+        root: "gpt_neox",
+        names: &[
+            ("embed_in.weight", &["token_embd.weight"]),
+            ("final_layer_norm.weight", &["output_norm.weight"]),
+            ("final_layer_norm.bias", &["output_norm.bias"]),
+            ("embed_out.weight", &["output.weight"]),
+            ("attention.query_key_value.weight", &["attn_qkv.weight"]),
+            ("attention.query_key_value.bias", &["attn_qkv.bias"]),
+            ("attention.dense.weight", &["attn_output.weight"]),
+            ("attention.dense.bias", &["attn_output.bias"]),
+            ("mlp.dense_h_to_4h.weight", &["ffn_up.weight"]),
+            ("mlp.dense_h_to_4h.bias", &["ffn_up.bias"]),
+            ("mlp.dense_4h_to_h.weight", &["ffn_down.weight"]),
+            ("mlp.dense_4h_to_h.bias", &["ffn_down.bias"]),
+        ],
+        fused: Some(Fused::ByKeyHead),
+        kv_heads: KvHeads::Queries,
+        rotary: Rotary::OfHead(0.25),
+        rope_scaling: RopeScaling::None,
+        // the file has no base of RoPE
+        fixed: &[("rotary_emb_base", Fixed::Number(10000.0))],
+        keys: &[
+            Key::Context,
+            Key::Embedding,
+            Key::Blocks,
+            Key::FeedForward,
+            Key::RopeDimensions,
+            Key::Heads,
+            Key::Flag("use_parallel_residual", "use_parallel_residual", true),
+            Key::LayerEpsilon,
+        ],
+        ..Checkpoint::LAYER_NORMS
+    }],
     ..GPT2
 };
+
+/// What the only GELU of llama.cpp serves.
+const GELU: &[&str] = &["gelu", "gelu_new", "gelu_pytorch_tanh", "gelu_fast"];
 
 /// `codeshell`.
 pub const CODESHELL: Arch = Arch {
     name: "codeshell",
+    checkpoints: &[],
     models: "CodeShell",
     rope: RopeRule::HALVES,
     residual: Residual::Sequential,
@@ -39,12 +79,27 @@ pub const STARCODER2: Arch = Arch {
     name: "starcoder2",
     models: "StarCoder 2",
     ends: &[ENDS, OUTPUT_NORM_BIAS, OUTPUT_OR_TIED],
+    checkpoints: &[&Checkpoint {
+        classes: &["Starcoder2ForCausalLM"],
+        activations: GELU,
+        tied: true,
+        names: &[
+            ("mlp.c_fc.weight", &["ffn_up.weight"]),
+            ("mlp.c_fc.bias", &["ffn_up.bias"]),
+            ("mlp.c_proj.weight", &["ffn_down.weight"]),
+            ("mlp.c_proj.bias", &["ffn_down.bias"]),
+        ],
+        kv_heads: KvHeads::StatedOr(2),
+        context: 4096,
+        ..Checkpoint::LAYER_NORMS
+    }],
     ..CODESHELL
 };
 
 /// `jais2`.
 pub const JAIS2: Arch = Arch {
     name: "jais2",
+    checkpoints: &[],
     models: "Jais 2",
     feed_forward: SQUARED,
     ..STARCODER2
@@ -125,5 +180,37 @@ pub const STABLELM: Arch = Arch {
     rope: RopeRule::PARTIAL,
     feed_forward: Arch::DENSE.feed_forward,
     residual: Residual::ByNorm(Sum::AttentionFirst),
+    checkpoints: &[&Checkpoint {
+        classes: &["StableLmForCausalLM", "StableLMEpochForCausalLM"],
+        names: &[
+            (
+                "self_attn.q_layernorm.norms.*.weight",
+                &["attn_q_norm.weight"],
+            ),
+            (
+                "self_attn.k_layernorm.norms.*.weight",
+                &["attn_k_norm.weight"],
+            ),
+        ],
+        kv_heads: KvHeads::StatedOr(32),
+        context: 4096,
+        rotary: Rotary::OfHead(0.25),
+        rope_scaling: RopeScaling::None,
+        // the file has no base of RoPE
+        fixed: &[("rope_theta", Fixed::Number(10000.0))],
+        keys: &[
+            Key::Context,
+            Key::Embedding,
+            Key::Blocks,
+            Key::FeedForward,
+            Key::RopeDimensions,
+            Key::Heads,
+            Key::KvHeads,
+            Key::Flag("use_parallel_residual", "use_parallel_residual", false),
+            Key::LayerEpsilon,
+            Key::FileType,
+        ],
+        ..Checkpoint::LAYER_NORMS
+    }],
     ..GPTNEOX
 };

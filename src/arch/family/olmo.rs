@@ -2,6 +2,7 @@
 //! after each before the residual addition, and an RMS norm over all of q and all of k; OLMoE has norms before the halves
 //! again.
 
+use super::qwen::EXPERT_NAMES;
 use crate::arch::expert_parts::EXPERTS;
 use crate::arch::parts::{
     ATTN_NORM, ATTN_OUT, ATTN_POST_NORM, ENDS, FFN_NORM, FFN_POST_NORM, GATED_FFN, OUTPUT_OR_TIED,
@@ -10,7 +11,7 @@ use crate::arch::parts::{
 use crate::arch::rules::{
     Attention, ExpertRule, NormKind, Normalize, RopeRule, WindowRope, WindowRule,
 };
-use crate::arch::{Arch, Checkpoint, HeadDim};
+use crate::arch::{Arch, Checkpoint, Fixed, HeadDim, Key, Tokenizer};
 
 /// `olmo`.
 pub const OLMO: Arch = Arch {
@@ -31,6 +32,17 @@ pub const OLMO: Arch = Arch {
         ..Attention::USUAL
     },
     rope: RopeRule::ADJACENT,
+    checkpoints: &[&Checkpoint {
+        classes: &["OlmoForCausalLM"],
+        head_dim: HeadDim::Implied,
+        rms_eps: None,
+        more_keys: &[
+            Key::Number("layer_norm_eps", "attention.layer_norm_epsilon", 1e-5),
+            Key::Number("clip_qkv", "attention.clamp_kqv", 0.0),
+        ],
+        tokenizer: Tokenizer::Json,
+        ..Checkpoint::USUAL
+    }],
     ..Arch::DENSE
 };
 
@@ -53,13 +65,25 @@ pub const OLMO2: Arch = Arch {
         ..WindowRule::every(4)
     }),
     gradients: true,
-    checkpoint: Some(&Checkpoint {
-        classes: &["Olmo2ForCausalLM"],
-        rms_eps: 1e-5,
-        head_dim: HeadDim::Implied,
-        ..Checkpoint::USUAL
-    }),
+    checkpoints: &[
+        &Checkpoint {
+            classes: &["Olmo2ForCausalLM"],
+            ..OLMO2_CHECKPOINT
+        },
+        &Checkpoint {
+            classes: &["Olmo3ForCausalLM"],
+            more_keys: &[Key::Window(4096), Key::WindowLayers],
+            ..OLMO2_CHECKPOINT
+        },
+    ],
     ..Arch::DENSE
+};
+
+/// What OLMo 2 and 3 have in common.
+const OLMO2_CHECKPOINT: Checkpoint = Checkpoint {
+    rms_eps: Some(1e-5),
+    head_dim: HeadDim::Implied,
+    ..Checkpoint::USUAL
 };
 
 /// `olmoe`.
@@ -80,5 +104,20 @@ pub const OLMOE: Arch = Arch {
         normalize: Normalize::Never,
         ..ExpertRule::USUAL
     },
+    checkpoints: &[&Checkpoint {
+        classes: &["OlmoeForCausalLM"],
+        names: EXPERT_NAMES,
+        head_dim: HeadDim::Implied,
+        context: 4096,
+        // llama.cpp's converter writes this one whatever config.json says
+        rms_eps: Some(1e-5),
+        fixed: &[
+            ("rms_norm_eps", Fixed::Number(1e-5)),
+            ("norm_topk_prob", Fixed::Unset),
+            ("clip_qkv", Fixed::Unset),
+        ],
+        tokenizer: Tokenizer::Json,
+        ..Checkpoint::USUAL
+    }],
     ..Arch::DENSE
 };

@@ -8,7 +8,7 @@ use crate::arch::parts::{
     QKV_BIAS_OPTIONAL,
 };
 use crate::arch::rules::{ExpertRule, ExpertWidth, Normalize, RopeRule, Sections, SharedWidth};
-use crate::arch::{Arch, Checkpoint, HeadDim};
+use crate::arch::{Arch, Checkpoint, Fixed, HeadDim, Key, KvHeads, Name, Tokenizer};
 use crate::ops::experts::Claim;
 
 /// `qwen`.
@@ -42,12 +42,12 @@ pub const QWEN2: Arch = Arch {
         QKV_BIAS_OPTIONAL,
     ],
     gradients: true,
-    checkpoint: Some(&Checkpoint {
+    checkpoints: &[&Checkpoint {
         classes: &["Qwen2ForCausalLM"],
         context: 32768,
         head_dim: HeadDim::Implied,
         ..Checkpoint::USUAL
-    }),
+    }],
     ..Arch::DENSE
 };
 
@@ -62,7 +62,7 @@ pub const QWEN2VL: Arch = Arch {
     },
     ignored: &["output.bias"],
     gradients: false,
-    checkpoint: None,
+    checkpoints: &[],
     ..QWEN2
 };
 
@@ -87,8 +87,54 @@ pub const QWEN2MOE: Arch = Arch {
         shared: SharedWidth::KeyOrFull,
         ..ExpertRule::USUAL
     },
+    checkpoints: &[&Checkpoint {
+        classes: &["Qwen2MoeForCausalLM"],
+        kv_heads: KvHeads::StatedOr(16),
+        fixed: &[
+            ("norm_topk_prob", Fixed::Unset),
+            ("decoder_sparse_step", Fixed::Number(1.0)),
+            ("mlp_only_layers", Fixed::Unset),
+        ],
+        ..MOE_CHECKPOINT
+    }],
     ..Arch::DENSE
 };
+
+/// What checkpoints with experts have in common.
+const MOE_CHECKPOINT: Checkpoint = Checkpoint {
+    names: EXPERT_NAMES,
+    head_dim: HeadDim::Implied,
+    context: 32768,
+    more_keys: &[Key::ExpertWidth, Key::SharedWidth],
+    tokenizer: Tokenizer::Json,
+    ..Checkpoint::USUAL
+};
+
+/// A matrix per expert, or all of them in one as new checkpoints have it.
+pub const EXPERT_NAMES: &[Name] = &[
+    ("mlp.gate.weight", &["ffn_gate_inp.weight"]),
+    ("mlp.experts.*.down_proj.weight", &["ffn_down_exps.weight"]),
+    ("mlp.experts.*.gate_proj.weight", &["ffn_gate_exps.weight"]),
+    ("mlp.experts.*.up_proj.weight", &["ffn_up_exps.weight"]),
+    ("mlp.experts.down_proj", &["ffn_down_exps.weight"]),
+    (
+        "mlp.experts.gate_up_proj",
+        &["ffn_gate_exps.weight", "ffn_up_exps.weight"],
+    ),
+    (
+        "mlp.shared_expert_gate.weight",
+        &["ffn_gate_inp_shexp.weight"],
+    ),
+    (
+        "mlp.shared_expert.gate_proj.weight",
+        &["ffn_gate_shexp.weight"],
+    ),
+    ("mlp.shared_expert.up_proj.weight", &["ffn_up_shexp.weight"]),
+    (
+        "mlp.shared_expert.down_proj.weight",
+        &["ffn_down_shexp.weight"],
+    ),
+];
 
 /// `qwen3`.
 pub const QWEN3: Arch = Arch {
@@ -108,12 +154,12 @@ pub const QWEN3: Arch = Arch {
     // the head of rerankers
     ignored: &["cls.output.weight"],
     gradients: true,
-    checkpoint: Some(&Checkpoint {
+    checkpoints: &[&Checkpoint {
         classes: &["Qwen3ForCausalLM"],
         context: 32768,
         head_dim: HeadDim::Fixed(128),
         ..Checkpoint::USUAL
-    }),
+    }],
     ..Arch::DENSE
 };
 
@@ -135,6 +181,16 @@ pub const QWEN3MOE: Arch = Arch {
         ..ExpertRule::USUAL
     },
     scaled: EXPERT_SCALES,
+    checkpoints: &[&Checkpoint {
+        classes: &["Qwen3MoeForCausalLM"],
+        kv_heads: KvHeads::StatedOr(4),
+        fixed: &[
+            ("norm_topk_prob", Fixed::TrueNoted),
+            ("decoder_sparse_step", Fixed::Number(1.0)),
+            ("mlp_only_layers", Fixed::Unset),
+        ],
+        ..MOE_CHECKPOINT
+    }],
     ..Arch::DENSE
 };
 
@@ -158,6 +214,7 @@ pub const GROVEMOE: Arch = Arch {
         ..QWEN3MOE.experts
     },
     scaled: Arch::DENSE.scaled,
+    checkpoints: &[],
     ..QWEN3MOE
 };
 
@@ -195,6 +252,7 @@ pub const QWEN3VLMOE: Arch = Arch {
     models: "Qwen 3 VL MoE (text)",
     rope: QWEN3VL.rope,
     scaled: Arch::DENSE.scaled,
+    checkpoints: &[],
     ..QWEN3MOE
 };
 

@@ -1,7 +1,6 @@
 //! Dense relatives of LLaMA.
 
-use super::llama::LLAMA;
-use crate::arch::Arch;
+use super::llama::{self, LLAMA};
 use crate::arch::parts::{
     ATTENTION_SCALES, ATTN_NORM, ATTN_OUT, ATTN_OUT_BIAS, ATTN_OUT_BIAS_OPTIONAL, DENSE_SCALES,
     ENDS, FFN_BIAS_OPTIONAL, FFN_NORM, FFN_NORM_AFTER_ATTN, GATED_FFN, HEAD_NORMS, OUTPUT_OR_TIED,
@@ -10,6 +9,7 @@ use crate::arch::parts::{
 use crate::arch::rules::{
     Alibi, Attention, ExpertRule, FeedForward, QkNorms, RopeLayers, RopeRule,
 };
+use crate::arch::{Arch, Checkpoint, Fixed, HeadDim, KvHeads, Tokenizer};
 use crate::ops::activation::Activation;
 
 /// LLaMA's graph without biases on the output projection and the feed-forward network.
@@ -26,7 +26,7 @@ const RELATIVE: Arch = Arch {
     expert_block: &[],
     scaled: ATTENTION_SCALES,
     gradients: false,
-    checkpoint: None,
+    checkpoints: &[],
     ..LLAMA
 };
 
@@ -47,6 +47,13 @@ pub const ARCEE: Arch = Arch {
         activation: Activation::SquaredRelu,
         ..RELATIVE.feed_forward
     },
+    checkpoints: &[&Checkpoint {
+        classes: &["ArceeForCausalLM"],
+        activations: &["relu2"],
+        context: 4096,
+        rms_eps: Some(1e-5),
+        ..llama::CHECKPOINT
+    }],
     ..RELATIVE
 };
 
@@ -191,6 +198,18 @@ pub const SEED_OSS: Arch = Arch {
         QKV_BIAS_OPTIONAL,
     ],
     rope: RopeRule::HALVES,
+    checkpoints: &[&Checkpoint {
+        classes: &["SeedOssForCausalLM"],
+        names: &[(
+            "post_attention_layernorm.weight",
+            &["post_attention_norm.weight"],
+        )],
+        kv_heads: KvHeads::StatedOr(8),
+        head_dim: HeadDim::Fixed(128),
+        context: 524_288,
+        tokenizer: Tokenizer::Json,
+        ..Checkpoint::USUAL
+    }],
     ..RELATIVE
 };
 
@@ -202,6 +221,20 @@ pub const SMOLLM3: Arch = Arch {
         layers: RopeLayers::ButLastOf(4),
         ..RopeRule::ADJACENT
     },
+    checkpoints: &[&Checkpoint {
+        classes: &["SmolLM3ForCausalLM"],
+        activations: &["silu"],
+        tied: true,
+        head_dim: HeadDim::Implied,
+        kv_heads: KvHeads::StatedOr(4),
+        context: 32768,
+        rope_theta: 2_000_000.0,
+        fixed: &[
+            ("no_rope_layer_interval", Fixed::Number(4.0)),
+            ("use_sliding_window", Fixed::Unset),
+        ],
+        ..llama::CHECKPOINT
+    }],
     ..RELATIVE
 };
 

@@ -15,7 +15,7 @@ use super::error::ConvertError;
 use super::folder::Folder;
 use super::hparams::HParams;
 use super::source::Source;
-use crate::arch::SpacePrefix;
+use crate::arch::{SpacePrefix, Tokenizer};
 use crate::isolate::Isolate;
 
 pub use foreign::answer;
@@ -83,7 +83,15 @@ pub(super) fn convert(
     if let (SpacePrefix::Config, Some(prefix)) = (space, stated_prefix) {
         set("add_space_prefix", Value::Bool(prefix));
     }
+    let class = files.config.get("tokenizer_class").and_then(Json::as_str);
+    let json_alone = files.tokenizer.is_some()
+        && match source.checkpoint.tokenizer {
+            Tokenizer::Any => false,
+            Tokenizer::Json => true,
+            Tokenizer::Phi => class == Some("GPT2Tokenizer"),
+        };
     let model = match folder.read("tokenizer.model")? {
+        Some(_) if json_alone => None,
         Some(bytes) => {
             match proto::parse(&bytes) {
                 Ok(model) => Some(model),
@@ -100,13 +108,9 @@ pub(super) fn convert(
     let mut space_prefix = None;
     let (name, pre, vocab, merges) = if let Some(model) = model {
         space_prefix = model.space_prefix(stated_prefix);
-        let vocab = spm::vocab(
-            &model,
-            &files.config,
-            &folder.json("added_tokens.json")?,
-            n_vocab,
-            notes,
-        )?;
+        let added = folder.json("added_tokens.json")?;
+        let phi = source.checkpoint.tokenizer == Tokenizer::Phi;
+        let vocab = spm::vocab(&model, &files, &added, n_vocab, phi, notes)?;
         ("llama", "default".to_owned(), vocab, Vec::new())
     } else if let Some(tokenizer) = &files.tokenizer {
         if spm::is_spm_like(tokenizer) {
@@ -146,6 +150,15 @@ pub(super) fn convert(
     }
     let n_tokens = (name == "llama").then_some(vocab.tokens.len() as u64);
     keys.extend(special::keys(folder, &files, h, n_tokens)?);
+    for rule in source.checkpoint.token_rules {
+        if rule.vocab.is_some_and(|n| n != n_vocab) {
+            continue;
+        }
+        let eot = rule.eot.map(|id| ("eot_token_id", Value::U32(id)));
+        let bos = rule.add_bos.map(|add| ("add_bos_token", Value::Bool(add)));
+        let stated = eot.into_iter().chain(bos);
+        keys.extend(stated.map(|(key, value)| (format!("tokenizer.ggml.{key}"), value)));
+    }
     let prefix = match space {
         SpacePrefix::Never => Some(false),
         SpacePrefix::Config if stated_prefix.is_some() => None,

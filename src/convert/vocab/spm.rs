@@ -6,18 +6,20 @@ use serde_json::Value as Json;
 
 use super::super::error::ConvertError;
 use super::proto::Model;
-use super::{Kind, Vocab, bpe, looks_special, wrong};
+use super::{Kind, TokenizerFiles, Vocab, bpe, content, looks_special, wrong};
 
 const SPACE: char = '\u{2581}';
 /// Score of tokens that no merge makes.
 const ADDED: f32 = -1000.0;
 
-/// The vocabulary of `tokenizer.model`, added tokens included, padded to `n_vocab`.
+/// The vocabulary of `tokenizer.model`, added tokens included, padded to `n_vocab`. Of Phi's tokenizers those of
+/// `tokenizer.json` are added too, and all as they are.
 pub(super) fn vocab(
     model: &Model,
-    config: &Json,
+    files: &TokenizerFiles,
     added: &Option<Json>,
     n_vocab: u32,
+    phi: bool,
     notes: &mut Vec<String>,
 ) -> Result<Vocab, ConvertError> {
     let n = n_vocab as usize;
@@ -54,28 +56,48 @@ pub(super) fn vocab(
             .ok_or_else(|| wrong("added_tokens.json", format!("the id of '{token}' is {id}")))?;
         put(&mut v, id, token.clone(), Kind::UserDefined, notes);
     }
-    let decoder = config.get("added_tokens_decoder").and_then(Json::as_object);
+    let decoder = files.config.get("added_tokens_decoder");
+    let decoder = decoder.and_then(Json::as_object);
     for (id, entry) in decoder.into_iter().flatten() {
-        let token = entry.get("content").and_then(Json::as_str);
-        let (Ok(id), Some(token)) = (id.parse(), token) else {
+        let (Ok(id), Some(token)) = (id.parse(), content(entry)) else {
             return Err(wrong(
                 "tokenizer_config.json",
                 format!("added_tokens_decoder has an entry '{id}' without a number or content"),
             ));
         };
-        if entry.get("special").and_then(Json::as_bool) == Some(true) || looks_special(token) {
-            put(&mut v, id, token.to_owned(), Kind::Control, notes);
-        } else {
-            put(
-                &mut v,
-                id,
-                token.replace(SPACE, " "),
-                Kind::UserDefined,
-                notes,
-            );
-        }
+        put_added(&mut v, id, token, entry, phi, notes);
+    }
+    let listed = files.tokenizer.as_ref().filter(|_| phi);
+    let listed = listed.and_then(|t| t.get("added_tokens")?.as_array());
+    for entry in listed.into_iter().flatten() {
+        let (Some(id), Some(token)) = (entry.get("id").and_then(Json::as_u64), content(entry))
+        else {
+            return Err(wrong(
+                "tokenizer.json",
+                format!("added token {entry} has no id or no content"),
+            ));
+        };
+        put_added(&mut v, id, token, entry, phi, notes);
     }
     Ok(v)
+}
+
+/// Puts a token in its place that its entry may call special.
+fn put_added(
+    v: &mut Vocab,
+    id: u64,
+    token: &str,
+    entry: &Json,
+    as_it_is: bool,
+    notes: &mut Vec<String>,
+) {
+    let special = entry.get("special").and_then(Json::as_bool) == Some(true);
+    let (text, kind) = match special || (!as_it_is && looks_special(token)) {
+        true => (token.to_owned(), Kind::Control),
+        false if as_it_is => (token.to_owned(), Kind::UserDefined),
+        false => (token.replace(SPACE, " "), Kind::UserDefined),
+    };
+    put(v, id, text, kind, notes);
 }
 
 fn put(v: &mut Vocab, id: u64, token: String, kind: Kind, notes: &mut Vec<String>) {

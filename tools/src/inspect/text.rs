@@ -73,7 +73,10 @@ fn architecture(report: &Report<'_>, out: &mut dyn Write) -> io::Result<()> {
     let state = match (Arch::find(name), Missing::find(name)) {
         (Some(arch), _) => {
             let uses = [
-                (arch.checkpoint.is_some(), "rconvert reads its checkpoints"),
+                (
+                    !arch.checkpoints.is_empty(),
+                    "rconvert reads its checkpoints",
+                ),
                 (arch.gradients, "rimatrix --fisher has its gradients"),
             ];
             let uses = uses.iter().filter(|(has, _)| *has);

@@ -52,7 +52,7 @@ fn prepare(folder: &TempDir) {
     fs::write(dir.join("grammar.gbnf"), "root ::= [a-z ]+").expect("a grammar");
     let schema = json!({"type": "object", "properties": {"a": {"type": "integer"}}});
     fs::write(dir.join("schema.json"), schema.to_string()).expect("a schema");
-    Checkpoint::llama(json!({})).write(folder, "checkpoint");
+    Checkpoint::llama(json!({})).write(dir, "checkpoint");
     let template = format!("tokenizer.chat_template=str:{SHORT_TEMPLATE}");
     let args = [
         "model.gguf",

@@ -2,10 +2,9 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
-use tempfile::TempDir;
 
 /// A tensor of a checkpoint: element type, shape, bytes.
 pub type Tensor = (&'static str, Vec<u64>, Vec<u8>);
@@ -36,13 +35,18 @@ impl Checkpoint {
         for (k, v) in config.as_object().expect("an object") {
             all[k] = v.clone();
         }
+        Checkpoint::of(all)
+    }
+
+    /// A checkpoint with this `config.json` and no tensors yet.
+    pub fn of(config: Value) -> Checkpoint {
         let mut files = BTreeMap::new();
         files.insert("tokenizer.json", tokenizer().to_string().into_bytes());
-        let config = json!({"bos_token": "<s>", "chat_template": "{{ messages }}",
+        let tokenizer = json!({"bos_token": "<s>", "chat_template": "{{ messages }}",
             "tokenizer_class": "PreTrainedTokenizerFast"});
-        files.insert("tokenizer_config.json", config.to_string().into_bytes());
+        files.insert("tokenizer_config.json", tokenizer.to_string().into_bytes());
         Checkpoint {
-            config: all,
+            config,
             tensors: BTreeMap::new(),
             files,
             shards: 1,
@@ -112,13 +116,48 @@ impl Checkpoint {
         Checkpoint::new("LlamaForCausalLM", config).blocks("BF16", HEAD, &norms)
     }
 
+    /// Tensors from a list, `name rows columns`, in BF16. A name may have numbers, `experts.0-3.w1`, for as many tensors.
+    pub fn list(mut self, prefix: &str, list: &str) -> Checkpoint {
+        for line in list.split(';').map(str::trim).filter(|l| !l.is_empty()) {
+            let mut words = line.split_whitespace();
+            let name = words.next().expect("a name");
+            let shape: Vec<u64> = words.map(|w| w.parse().expect("an extent")).collect();
+            let parts: Vec<&str> = name.split('.').collect();
+            let range = parts.iter().find_map(|p| {
+                let (a, b) = p.split_once('-')?;
+                Some((*p, a.parse::<u64>().ok()?..=b.parse().ok()?))
+            });
+            let Some((range, numbers)) = range else {
+                self.add(&format!("{prefix}{name}"), "BF16", &shape);
+                continue;
+            };
+            for n in numbers {
+                let one = name.replace(range, &n.to_string());
+                self.add(&format!("{prefix}{one}"), "BF16", &shape);
+            }
+        }
+        self
+    }
+
+    /// A SentencePiece model in the place of `tokenizer.json`, with added tokens.
+    pub fn pieces(mut self) -> Checkpoint {
+        self.files.remove("tokenizer.json");
+        self.files.insert("tokenizer.model", sentencepiece());
+        let added = json!({"add_bos_token": true, "bos_token": "<s>", "tokenizer_class": "LlamaTokenizer",
+            "added_tokens_decoder": {"1": {"content": "<s>", "special": true},
+                "8": {"content": "x\u{2581}y", "special": false}}});
+        self.files
+            .insert("tokenizer_config.json", added.to_string().into_bytes());
+        self
+    }
+
     pub fn tensor(&self, name: &str) -> &Tensor {
         &self.tensors[name]
     }
 
     /// Writes the folder `name` and returns it.
-    pub fn write(&self, dir: &TempDir, name: &str) -> PathBuf {
-        let path = dir.path().join(name);
+    pub fn write(&self, dir: &Path, name: &str) -> PathBuf {
+        let path = dir.join(name);
         fs::create_dir(&path).unwrap();
         fs::write(path.join("config.json"), self.config.to_string()).unwrap();
         for (file, bytes) in &self.files {

@@ -1,5 +1,6 @@
 //! rconvert on small checkpoints that are built here.
 
+mod archs;
 pub mod checkpoint;
 mod refusals;
 
@@ -25,7 +26,7 @@ fn rconvert(args: &[&str], dir: &Path, out: &Path) -> assert_cmd::assert::Assert
 /// Converts and returns the bytes of the file.
 fn convert(checkpoint: &Checkpoint, name: &str, args: &[&str]) -> Vec<u8> {
     let dir = TempDir::new().unwrap();
-    let folder = checkpoint.write(&dir, name);
+    let folder = checkpoint.write(dir.path(), name);
     let out = dir.path().join("out.gguf");
     rconvert(args, &folder, &out).success();
     fs::read(out).unwrap()
@@ -34,7 +35,7 @@ fn convert(checkpoint: &Checkpoint, name: &str, args: &[&str]) -> Vec<u8> {
 /// Runs into an error, and returns its one line.
 fn refused(checkpoint: &Checkpoint, args: &[&str]) -> String {
     let dir = TempDir::new().unwrap();
-    let folder = checkpoint.write(&dir, "model");
+    let folder = checkpoint.write(dir.path(), "model");
     refused_folder(&dir, &folder, args)
 }
 
@@ -121,7 +122,7 @@ fn widely_linear_matrices_are_those_of_rquantize() {
         ),
     ] {
         let dir = TempDir::new().unwrap();
-        let folder = checkpoint.write(&dir, "model");
+        let folder = checkpoint.write(dir.path(), "model");
         let [dense, direct, both] = ["dense", "direct", "both"].map(|n| dir.path().join(n));
         let masters = &["--pre", "gpt-2", "--outtype", outtype][..];
         rconvert(masters, &folder, &dense).success();
@@ -148,7 +149,7 @@ fn widely_linear_matrices_are_those_of_rquantize() {
         }
     }
     let dir = TempDir::new().unwrap();
-    let folder = gemma3().write(&dir, "model");
+    let folder = gemma3().write(dir.path(), "model");
     let error = refused_folder(&dir, &folder, &["--pre", "gpt-2", "--fairy2i"]);
     assert!(
         error.contains("'gemma3' cannot be made widely linear"),
@@ -430,7 +431,7 @@ fn gains_of_gemma_are_one_more_and_its_padding_is_cut() {
 #[test]
 fn a_dry_run_says_what_would_be_written() {
     let dir = TempDir::new().unwrap();
-    let folder = llama3().write(&dir, "m");
+    let folder = llama3().write(dir.path(), "m");
     let mut cmd = Command::new(env!("CARGO_BIN_EXE_rconvert"));
     let result = cmd
         .arg(&folder)

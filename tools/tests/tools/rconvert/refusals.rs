@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 use trine_formats::types::TypeId;
 
+use super::archs;
 use super::checkpoint::{Checkpoint, EMBD, llama3};
 use super::{convert, read, refused, refused_folder};
 
@@ -38,7 +39,7 @@ fn folders_that_are_none() {
         &refused_folder(&dir, &empty, &[]),
         &["config.json' is not JSON"],
     );
-    let bare = llama(json!({})).write(&dir, "bare");
+    let bare = llama(json!({})).write(dir.path(), "bare");
     fs::remove_file(bare.join("model.safetensors")).unwrap();
     says(
         &refused_folder(&dir, &bare, &[]),
@@ -52,16 +53,16 @@ fn folders_that_are_none() {
 fn configurations() {
     for (config, parts) in [
         (
-            json!({"architectures": ["GPT2LMHeadModel"]}),
-            &["'GPT2LMHeadModel'", "LlamaForCausalLM", "Gemma3ForCausalLM"][..],
+            json!({"architectures": ["GPTJForCausalLM"]}),
+            &["'GPTJForCausalLM'", "LlamaForCausalLM", "Gemma3ForCausalLM"][..],
         ),
         (
             json!({"architectures": ["MixtralForCausalLM"]}),
-            &["'MixtralForCausalLM'", "LlamaForCausalLM"],
+            &["has no 'num_local_experts' or 'num_experts'"],
         ),
         (
-            json!({"architectures": ["Qwen3MoeForCausalLM"]}),
-            &["'Qwen3MoeForCausalLM'", "Qwen3ForCausalLM"],
+            json!({"num_local_experts": 8}),
+            &["there are 8 experts", "'LlamaForCausalLM' have none"],
         ),
         (json!({"architectures": null}), &["has no 'architectures'"]),
         (json!({"hidden_size": "64"}), &["'hidden_size' is \"64\""]),
@@ -123,9 +124,172 @@ fn tensors_are_reported_all_at_once() {
 }
 
 #[test]
+fn configurations_of_other_architectures() {
+    let with = |mut c: Checkpoint, more: Value| {
+        for (key, value) in more.as_object().unwrap() {
+            c.config[key] = value.clone();
+        }
+        c
+    };
+    for (checkpoint, more, parts) in [
+        (
+            archs::mixtral(),
+            json!({"num_local_experts": 0}),
+            &["'num_local_experts' is 0"][..],
+        ),
+        (
+            archs::mixtral(),
+            json!({"num_local_experts": 70000}),
+            &["'num_local_experts' is 70000, more than the 16384"],
+        ),
+        (
+            archs::mixtral(),
+            json!({"num_experts_per_tok": 5}),
+            &["'num_experts_per_tok' is 5, and there are 4"],
+        ),
+        (
+            archs::gemma1(),
+            json!({"hidden_activation": "relu"}),
+            &["activation is 'relu'", "'gelu_pytorch_tanh'"],
+        ),
+        (
+            archs::phi3(),
+            json!({"rope_scaling": {"type": "longrope", "short_factor": [1.0], "long_factor": [1.0]}}),
+            &["'long_factor' has 1 numbers, and RoPE turns 8 pairs"],
+        ),
+        (
+            archs::phi3(),
+            json!({"rope_scaling": {"type": "longrope"}}),
+            &["has no list 'long_factor'"],
+        ),
+        (
+            archs::phi3(),
+            json!({"rope_scaling": {"type": "linear", "factor": 2.0}}),
+            &["type 'linear' is not supported for architecture 'phi3'"],
+        ),
+        (
+            archs::gptneox(),
+            json!({"rotary_pct": 0.01}),
+            &["RoPE turn 0 of the 16"],
+        ),
+        (
+            archs::gptneox(),
+            json!({"rotary_emb_base": 20000}),
+            &[
+                "'rotary_emb_base' is 20000",
+                "'gptneox' runs as if it were 10000",
+            ],
+        ),
+        (
+            archs::falcon_7b(),
+            json!({"alibi": true}),
+            &["'alibi' is true", "'falcon' runs as if it were not there"],
+        ),
+        (
+            archs::gpt2(),
+            json!({"n_embd": null}),
+            &["has no 'hidden_size' or 'n_embd'"],
+        ),
+    ] {
+        says(&refused(&with(checkpoint, more), &[]), parts);
+    }
+}
+
+#[test]
+fn experts_that_do_not_add_up() {
+    let expert = |n, part| format!("model.layers.1.block_sparse_moe.experts.{n}.{part}.weight");
+    let mut c = archs::mixtral();
+    c.tensors.remove(&expert(2, "w3"));
+    says(
+        &refused(&c, &[]),
+        &[&format!(
+            "fit config.json: '{}' is missing",
+            expert(2, "w3")
+        )],
+    );
+    c = archs::mixtral();
+    c.add(&expert(1, "w2"), "BF16", &[48, 64]);
+    c.add(&expert(4, "w1"), "BF16", &[48, 64]);
+    c.add(
+        "model.layers.1.block_sparse_moe.gate.weight",
+        "BF16",
+        &[5, 64],
+    );
+    says(
+        &refused(&c, &[]),
+        &[
+            &format!(
+                "'{}' has shape [48, 64], config.json makes it [64, 48]",
+                expert(1, "w2")
+            ),
+            &format!(
+                "'{}' has number 4, and config.json says there are 4",
+                expert(4, "w1")
+            ),
+            "gate.weight' has shape [5, 64], config.json makes it [4, 64]",
+        ],
+    );
+    c = archs::mixtral();
+    c.add(&expert(3, "w1"), "F32", &[48, 64]);
+    says(
+        &refused(&c, &[]),
+        &[&expert(3, "w1"), "others of its stack"],
+    );
+    // a value that is none is looked for in the expert's own tensor
+    c = archs::mixtral();
+    let mut values = vec![0.5; 64 * 48];
+    values[5 * 48 + 7] = f32::NAN;
+    c.put(&expert(2, "w2"), "BF16", &[64, 48], &values);
+    says(
+        &refused(&c, &[]),
+        &[&expert(2, "w2"), "NaN in row 5, column 7"],
+    );
+    says(
+        &refused(&archs::mixtral(), &["--ternary", "bitnet"]),
+        &["is ternary or to be made so"],
+    );
+    says(
+        &refused(&archs::mixtral(), &["--fairy2i"]),
+        &["models with experts cannot be made widely linear"],
+    );
+}
+
+/// A place in a matrix that is turned around or regrouped is named as the checkpoint has it.
+#[test]
+fn values_that_are_none_in_matrices_whose_rows_change_places() {
+    let spoil = |mut c: Checkpoint, name: &str, shape: [u64; 2]| {
+        let mut values = vec![0.25; (shape[0] * shape[1]) as usize];
+        values[(5 * shape[1] + 7) as usize] = f32::INFINITY;
+        c.put(name, "BF16", &shape, &values);
+        refused(&c, &[])
+    };
+    let name = "h.1.mlp.c_fc.weight";
+    says(
+        &spoil(archs::gpt2(), name, [64, 256]),
+        &[name, "inf in row 5, column 7"],
+    );
+    let name = "gpt_neox.layers.0.attention.query_key_value.weight";
+    says(
+        &spoil(archs::gptneox(), name, [192, 64]),
+        &[name, "inf in row 5, column 7"],
+    );
+    let mut c = archs::gptneox();
+    c.tensors
+        .remove("gpt_neox.layers.1.attention.query_key_value.weight");
+    c.tensors.remove("embed_out.weight");
+    says(
+        &refused(&c, &[]),
+        &[
+            "'embed_out.weight' is missing",
+            "'gpt_neox.layers.1.attention.query_key_value.weight' is missing",
+        ],
+    );
+}
+
+#[test]
 fn shards_that_are_cut_off_or_lead_elsewhere() {
     let dir = TempDir::new().unwrap();
-    let folder = llama3().write(&dir, "m");
+    let folder = llama3().write(dir.path(), "m");
     let shard = folder.join("model-00002-of-00003.safetensors");
     let bytes = fs::read(&shard).unwrap();
     fs::write(&shard, &bytes[..bytes.len() - 1]).unwrap();
@@ -280,7 +444,7 @@ fn a_failure_leaves_the_old_file() {
     let mut values = vec![1.0; EMBD as usize];
     values[5] = f32::INFINITY;
     c.put("model.norm.weight", "F32", &[EMBD], &values);
-    let folder = c.write(&dir, "m");
+    let folder = c.write(dir.path(), "m");
     let out = dir.path().join("out.gguf");
     fs::write(&out, "old").unwrap();
     super::rconvert(&[], &folder, &out).code(1);

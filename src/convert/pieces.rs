@@ -1,0 +1,171 @@
+//! Where the rows of a tensor of the output lie in the checkpoint: in one tensor, or in pieces of several.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use super::error::ConvertError;
+use super::folder::Files;
+
+/// Consecutive rows of a tensor of the checkpoint.
+#[derive(Clone, Debug)]
+pub(super) struct Piece {
+    /// Its name.
+    pub tensor: Arc<str>,
+    /// The file that holds it.
+    pub shard: usize,
+    /// Where its data begins in the file.
+    pub offset: u64,
+    /// The first row, counted in the tensor.
+    pub first: u64,
+    pub rows: u64,
+}
+
+/// All rows, in the order of the output.
+#[derive(Clone, Debug)]
+pub(super) struct Pieces {
+    all: Vec<Piece>,
+    /// The row of the output with which each begins.
+    starts: Vec<u64>,
+    /// Rows of the output are columns of the checkpoint's tensor, which is the only piece.
+    transposed: bool,
+}
+
+impl Pieces {
+    pub fn new(all: Vec<Piece>) -> Pieces {
+        let mut next = 0;
+        let starts = all.iter().map(|p| {
+            let start = next;
+            next += p.rows;
+            start
+        });
+        Pieces {
+            starts: starts.collect(),
+            all,
+            transposed: false,
+        }
+    }
+
+    /// A tensor that has a row per column of the output.
+    pub fn transposed(piece: Piece) -> Pieces {
+        Pieces {
+            transposed: true,
+            ..Pieces::new(vec![piece])
+        }
+    }
+
+    /// Whether the rows are those of one tensor, in its order.
+    pub fn are_one(&self) -> bool {
+        self.all.len() == 1 && self.all[0].first == 0 && !self.transposed
+    }
+
+    /// Adds the rows of others behind these.
+    pub fn append(&mut self, others: Pieces) {
+        let all = std::mem::take(&mut self.all);
+        *self = Pieces::new(all.into_iter().chain(others.all).collect());
+    }
+
+    fn at(&self, row: u64) -> usize {
+        self.starts.partition_point(|s| *s <= row).max(1) - 1
+    }
+
+    /// The tensor that an element of the output comes from, and its row and column there.
+    pub fn origin(&self, row: u64, column: u64) -> (&str, u64, u64) {
+        let i = self.at(row);
+        let piece = &self.all[i];
+        let row = piece.first + (row - self.starts[i]);
+        let (row, column) = if self.transposed {
+            (column, row)
+        } else {
+            (row, column)
+        };
+        (&piece.tensor, row, column)
+    }
+
+    /// Where data begins whose layout is not rows of floats.
+    pub fn start(&self) -> (usize, u64) {
+        (self.all[0].shard, self.all[0].offset)
+    }
+
+    /// Reads rows of `columns` elements of `size` bytes into `raw`, whose length they have.
+    pub fn read(
+        &self,
+        files: &Files,
+        rows: Range<u64>,
+        (columns, size): (u64, u64),
+        raw: &mut [u8],
+    ) -> Result<(), ConvertError> {
+        if self.transposed {
+            return self.read_columns(files, rows, (columns, size), raw);
+        }
+        let row_bytes = columns * size;
+        let (mut row, mut raw) = (rows.start, raw);
+        while row < rows.end {
+            let i = self.at(row);
+            let piece = &self.all[i];
+            let within = row - self.starts[i];
+            let n = (piece.rows - within).min(rows.end - row);
+            let (now, later) = raw.split_at_mut((n * row_bytes) as usize);
+            let offset = piece.offset + (piece.first + within) * row_bytes;
+            files.read(piece.shard, offset, now)?;
+            raw = later;
+            row += n;
+        }
+        Ok(())
+    }
+
+    fn read_columns(
+        &self,
+        files: &Files,
+        rows: Range<u64>,
+        (columns, size): (u64, u64),
+        raw: &mut [u8],
+    ) -> Result<(), ConvertError> {
+        let piece = &self.all[0];
+        let bytes = size as usize;
+        let mut column = vec![0; (rows.end - rows.start) as usize * bytes];
+        for c in 0..columns {
+            let offset = piece.offset + (c * piece.rows + rows.start) * size;
+            files.read(piece.shard, offset, &mut column)?;
+            let into = raw[c as usize * bytes..].chunks_mut(columns as usize * bytes);
+            for (to, from) in into.zip(column.chunks(bytes)) {
+                to[..bytes].copy_from_slice(from);
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_are_found_in_their_pieces() {
+        let piece = |tensor: &str, first, rows| Piece {
+            tensor: tensor.into(),
+            shard: 0,
+            offset: 0,
+            first,
+            rows,
+        };
+        let mut pieces = Pieces::new(vec![piece("a", 4, 2), piece("b", 0, 3)]);
+        assert!(!pieces.are_one());
+        pieces.append(Pieces::new(vec![piece("c", 0, 1)]));
+        let origins: Vec<_> = (0..6).map(|r| pieces.origin(r, 9)).collect();
+        assert_eq!(
+            origins,
+            [
+                ("a", 4, 9),
+                ("a", 5, 9),
+                ("b", 0, 9),
+                ("b", 1, 9),
+                ("b", 2, 9),
+                ("c", 0, 9)
+            ]
+        );
+        assert_eq!(
+            Pieces::transposed(piece("t", 0, 7)).origin(5, 2),
+            ("t", 2, 5)
+        );
+    }
+}

@@ -1,0 +1,290 @@
+//! The tensors of the output: one row each, in the order of the reference converter.
+
+use std::collections::BTreeMap;
+
+use trine_formats::safetensors::Tensor;
+use trine_formats::types::TypeId;
+
+use super::error::Problems;
+use super::folder::Folder;
+use super::outtype::OutType;
+use super::place::{Place, Use};
+use super::plan::Ternary;
+use super::reading::What;
+use super::row::{Content, Row};
+use super::source::Source;
+use super::values::Stored;
+use crate::arch::{Role, Tensor as Described};
+
+/// What the matrices of a checkpoint are.
+pub(super) struct Weights {
+    pub rule: Ternary,
+    pub parts: u64,
+    /// Whether packed digits are multiplied by their scale.
+    pub multiply: bool,
+    /// Scales of packed matrices, by the names of those.
+    pub scales: BTreeMap<String, f32>,
+}
+
+/// Makes the rows.
+pub(super) struct Rows<'a> {
+    pub folder: &'a Folder,
+    pub source: &'a Source,
+    pub weights: &'a Weights,
+    pub outtype: OutType,
+    /// The order of the checkpoint is kept, as widely linear models have it.
+    pub keep_order: bool,
+    pub notes: &'a mut Vec<String>,
+    pub rows: &'a mut Vec<Row>,
+    pub problems: Problems,
+    /// The tensor of the checkpoint that each tensor of the output is made of.
+    found: BTreeMap<String, String>,
+    /// Tensors that are stacked, by the tensor of the output.
+    stacks: BTreeMap<String, Stack>,
+}
+
+/// Tensors that become one, as far as they have been seen.
+struct Stack {
+    block: Option<u32>,
+    tensor: &'static Described,
+    group: &'static str,
+    items: Vec<Option<Stored>>,
+    from: &'static str,
+}
+
+impl Stack {
+    fn is_whole(&self) -> bool {
+        self.items.iter().all(Option::is_some)
+    }
+}
+
+fn gguf_name(block: Option<u32>, t: &Described) -> String {
+    match block {
+        Some(n) => format!("blk.{n}.{}", t.gguf),
+        None => t.gguf.to_owned(),
+    }
+}
+
+impl<'a> Rows<'a> {
+    pub fn new(
+        (folder, source): (&'a Folder, &'a Source),
+        weights: &'a Weights,
+        outtype: OutType,
+        notes: &'a mut Vec<String>,
+        rows: &'a mut Vec<Row>,
+    ) -> Rows<'a> {
+        Rows {
+            folder,
+            source,
+            weights,
+            outtype,
+            keep_order: false,
+            notes,
+            rows,
+            problems: Problems::default(),
+            found: BTreeMap::new(),
+            stacks: BTreeMap::new(),
+        }
+    }
+
+    /// Looks at all tensors of the checkpoint.
+    pub fn all(mut self) -> Problems {
+        let folder = self.folder;
+        for s in &folder.tensors {
+            let t = &s.tensor;
+            if self.is_scale(&t.name) {
+                continue;
+            }
+            match self.source.place(&t.name) {
+                Place::Ignored => {}
+                Place::Unknown => self.problems.push(format!(
+                    "'{}' has no place in a {} model of {} blocks",
+                    t.name, self.source.arch.name, self.source.layers
+                )),
+                Place::TiedOutput if self.source.tied => {
+                    let note = "lm_head.weight left out: the embedding serves as output";
+                    self.notes.push(note.into());
+                }
+                Place::TiedOutput => self.problems.push(format!(
+                    "'lm_head.weight' is separate, and {} models use the embedding as output",
+                    self.source.arch.name
+                )),
+                Place::Here(block, what) => {
+                    if let Err(problem) = self.put(t, s.shard, block, what) {
+                        self.problems.push(problem);
+                    }
+                }
+            }
+        }
+        self.missing();
+        self.problems
+    }
+
+    /// Whether a tensor is the scale of another.
+    fn is_scale(&self, name: &str) -> bool {
+        let base = name.strip_suffix("_scale");
+        base.is_some_and(|b| self.weights.scales.contains_key(b))
+    }
+
+    fn put(
+        &mut self,
+        t: &Tensor,
+        shard: usize,
+        block: Option<u32>,
+        what: Use,
+    ) -> Result<(), String> {
+        match what {
+            Use::Whole(tensor) => {
+                let stored = self.stored(t, shard, tensor, What::Whole)?;
+                self.push(block, tensor, t.name.clone(), t.dtype.name(), stored)
+            }
+            Use::Halves(tensors) => {
+                for (half, tensor) in tensors.into_iter().enumerate() {
+                    let stored = self.stored(t, shard, tensor, What::Half(half as u64))?;
+                    self.push(block, tensor, t.name.clone(), t.dtype.name(), stored)?;
+                }
+                Ok(())
+            }
+            Use::Item {
+                tensor,
+                number,
+                group,
+            } => {
+                let stored = self.stored(t, shard, tensor, What::Item)?;
+                self.item(t, block, (tensor, number, group), stored)
+            }
+        }
+    }
+
+    fn push(
+        &mut self,
+        block: Option<u32>,
+        described: &'static Described,
+        source: String,
+        from: &'static str,
+        stored: Stored,
+    ) -> Result<(), String> {
+        let name = gguf_name(block, described);
+        if let Some(other) = self.found.insert(name.clone(), source.clone()) {
+            return Err(format!("'{other}' and '{source}' are the same tensor"));
+        }
+        let ty = match described.role {
+            Role::Embedding | Role::Output => self.outtype.embedding,
+            Role::ByRows | Role::ByColumns => self.outtype.matrix,
+            _ => TypeId::F32,
+        };
+        self.rows.push(Row {
+            name,
+            source,
+            from,
+            shape: self.source.sizes.gguf_shape(described),
+            ty,
+            content: Content::Stored(stored),
+        });
+        Ok(())
+    }
+
+    /// Takes one of the tensors that are stacked. With the last of a group all of its stacks are done.
+    fn item(
+        &mut self,
+        t: &Tensor,
+        block: Option<u32>,
+        (tensor, number, group): (&'static Described, u64, &'static str),
+        stored: Stored,
+    ) -> Result<(), String> {
+        let count = self.source.sizes.extent(tensor.shape[0]);
+        if number >= count {
+            return Err(format!(
+                "'{}' has number {number}, and config.json says there are {count}",
+                t.name
+            ));
+        }
+        let stack = self.stacks.entry(gguf_name(block, tensor));
+        let stack = stack.or_insert_with(|| Stack {
+            block,
+            tensor,
+            group,
+            items: vec![None; count as usize],
+            from: t.dtype.name(),
+        });
+        if stack.from != t.dtype.name() {
+            return Err(format!(
+                "'{}' is of type {}, and others of its stack are of type {}",
+                t.name,
+                t.dtype.name(),
+                stack.from
+            ));
+        }
+        if stack.items[number as usize].replace(stored).is_some() {
+            return Err(format!("'{}' is there twice", t.name));
+        }
+        let names: Vec<(&str, String)> = (self.source.checkpoint.names.iter())
+            .filter(|(pattern, _)| pattern.starts_with(group) && pattern.contains('*'))
+            .flat_map(|(pattern, to)| to.iter().map(move |to| (*pattern, to)))
+            .map(|(pattern, to)| {
+                (
+                    pattern,
+                    block.map_or(String::new(), |n| format!("blk.{n}.")) + to,
+                )
+            })
+            .collect();
+        let whole = |name: &String| self.stacks.get(name).is_some_and(Stack::is_whole);
+        if !names.iter().all(|(_, name)| whole(name)) {
+            return Ok(());
+        }
+        for (pattern, name) in names {
+            let Some(stack) = self.stacks.remove(&name) else {
+                continue;
+            };
+            let mut items = stack.items.into_iter().flatten();
+            let Some(mut stored) = items.next() else {
+                continue;
+            };
+            for item in items {
+                stored.rows += item.rows;
+                stored.pieces.append(item.pieces);
+            }
+            let source = self.source.checkpoint.full_name(stack.block, pattern);
+            self.push(stack.block, stack.tensor, source, stack.from, stored)?;
+        }
+        Ok(())
+    }
+
+    /// What is not there and has to be.
+    fn missing(&mut self) {
+        let source = self.source;
+        let blocks = (0..source.layers).flat_map(|n| source.block().map(move |t| (Some(n), t)));
+        for (block, t) in source.ends().map(|t| (None, t)).chain(blocks) {
+            let name = gguf_name(block, t);
+            let required = t.required || (t.role == Role::Output && !source.tied);
+            if !required || self.found.contains_key(&name) {
+                continue;
+            }
+            let Some(hf) = source.names(t).next() else {
+                continue;
+            };
+            let full = source.checkpoint.full_name(block, hf);
+            let stack = self.stacks.get(&name);
+            let absent = stack.and_then(|s| s.items.iter().position(Option::is_none));
+            match (stack, absent) {
+                // the others of its group lack one
+                (Some(_), None) => {}
+                (Some(_), Some(n)) => {
+                    let one = full.replace('*', &n.to_string());
+                    self.problems.push(format!("'{one}' is missing"));
+                }
+                (None, _) => self.problems.push(format!("'{full}' is missing")),
+            }
+        }
+        for stack in self.stacks.values().filter(|s| !s.tensor.required) {
+            let hf = source.names(stack.tensor).next().unwrap_or_default();
+            let n = stack.items.iter().position(Option::is_none).unwrap_or(0);
+            let full = source.checkpoint.full_name(stack.block, hf);
+            let one = full.replace('*', &n.to_string());
+            self.problems.push(format!(
+                "'{one}' is missing, and others of {} are there",
+                stack.group
+            ));
+        }
+    }
+}

@@ -28,6 +28,18 @@ pub trait Vector:
     fn to_array(self) -> [f32; LANES];
     /// Lane 0 first; each is an integer from 0 to 127.
     fn to_codes(self) -> [u8; LANES];
+    /// The lowest of the lanes that are below `f32::MAX`, the first of equals, and its value; any lane and `f32::MAX` where none
+    /// is.
+    #[inline(always)]
+    fn lowest(self) -> (usize, f32) {
+        let mut lowest = (0, f32::MAX);
+        for (lane, value) in self.to_array().into_iter().enumerate() {
+            if value < lowest.1 {
+                lowest = (lane, value);
+            }
+        }
+        lowest
+    }
     /// Square root, correctly rounded.
     fn sqrt(self) -> Self;
     /// The value without its sign.

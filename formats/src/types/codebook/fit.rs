@@ -12,7 +12,7 @@ use super::neighbours::{Codebook, Place, Target, nearest};
 use super::{code_bits, error_weights, signs};
 use crate::types::EncodeFn;
 use crate::types::k_block::{BLOCK, Rows};
-use crate::types::lanes::{Simd, Vector};
+use crate::types::lanes::{LANES, Simd, Vector};
 use crate::types::num::nearest_int;
 use crate::types::search::{fit_unsigned, side_by_side};
 
@@ -102,6 +102,8 @@ pub(in crate::types) fn encode<S: Simd, const N: usize, const GROUPS: usize, con
 struct Group<const SIZE: usize> {
     x: [f32; SIZE],
     weight: [f32; SIZE],
+    /// Their products.
+    weighted: [f32; SIZE],
     /// Square roots of the weights, with which ggml measures distances to points.
     root: [f32; SIZE],
 }
@@ -163,9 +165,14 @@ fn fit_block<S: Simd, const N: usize, const SIZE: usize, const GROUPS: usize>(
         for w in &mut root {
             *w = w.sqrt();
         }
+        let mut weighted = *weight;
+        for (w, x) in weighted.iter_mut().zip(x) {
+            *w *= x;
+        }
         let group = Group {
             x: *x,
             weight: *weight,
+            weighted,
             root,
         };
         let initial = if kind.fitted_start {
@@ -206,9 +213,10 @@ fn fit_group<S: Simd, const N: usize, const SIZE: usize>(
     let mut best = 0.0;
     for step in -kind.tries..=kind.tries {
         let inverse = (top + f32::from(step) * kind.step) / start;
+        let places = round(simd, kind, group, inverse);
         let (mut trial, mut off) = ([0; 8], [false; 8]);
         for cell in 0..cells {
-            (trial[cell], off[cell]) = find(simd, kind, group, cell, inverse, 1.0 / inverse);
+            (trial[cell], off[cell]) = find(simd, kind, group, cell, places[cell], 1.0 / inverse);
         }
         let (sum_qx, sum_q2) = projections(kind, group, &trial);
         if sum_q2 > 0.0 && sum_qx * sum_qx > best * sum_q2 {
@@ -219,10 +227,10 @@ fn fit_group<S: Simd, const N: usize, const SIZE: usize>(
     }
     let some_missed = missed[..cells].contains(&true);
     if scale > 0.0 && (some_missed || kind.again == Again::All) {
-        let inverse = 1.0 / scale;
+        let places = round(simd, kind, group, 1.0 / scale);
         for cell in 0..cells {
             if missed[cell] || kind.again != Again::Missed {
-                points[cell] = find(simd, kind, group, cell, inverse, scale).0;
+                points[cell] = find(simd, kind, group, cell, places[cell], scale).0;
             }
         }
         let (sum_qx, sum_q2) = projections(kind, group, &points);
@@ -233,26 +241,59 @@ fn fit_group<S: Simd, const N: usize, const SIZE: usize>(
     (scale, points)
 }
 
-/// The point for a cell of a group at a scale, and whether it is not where rounding led.
+/// The places to which the cells of a group are rounded at a scale, their codes packed.
+#[inline(always)]
+fn round<S: Simd, const N: usize, const SIZE: usize>(
+    simd: S,
+    kind: &Kind<N>,
+    group: &Group<SIZE>,
+    inverse: f32,
+) -> [usize; 8] {
+    let (zero, top) = (simd.splat(0.0), simd.splat(f32::from(kind.top)));
+    let mut codes = [0; 32];
+    let sixteens = codes.as_chunks_mut::<LANES>().0.iter_mut();
+    for (codes, x) in sixteens.zip(group.x.as_chunks::<LANES>().0) {
+        let steps = simd.splat(inverse) * simd.load(x) - simd.splat(1.0);
+        let nearest = (simd.splat(0.5) * steps).nearest();
+        *codes = nearest.or_above(zero).or_below(top).to_codes();
+    }
+    let mut places = [0; 8];
+    for (place, codes) in places.iter_mut().zip(codes.as_chunks::<N>().0) {
+        *place = pack(codes);
+    }
+    places
+}
+
+/// Codes one after the other, as codebooks have them: neighbours move together, then pairs, then fours.
+#[inline(always)]
+fn pack<const N: usize>(codes: &[u8; N]) -> usize {
+    let mut bytes = [0; 8];
+    bytes[..N].copy_from_slice(codes);
+    let mut bits = u64::from_le_bytes(bytes);
+    if const { code_bits(N) } == 2 {
+        bits = (bits | bits >> 6) & 0x000F_000F_000F_000F;
+        bits = (bits | bits >> 12) & 0x0000_00FF_0000_00FF;
+        (bits | bits >> 24) as usize & 0xFFFF
+    } else {
+        bits = (bits | bits >> 5) & 0x003F_003F;
+        (bits | bits >> 10) as usize & 0x0FFF
+    }
+}
+
+/// The point for a cell of a group that is rounded to a place at a scale, and whether it is not that place's own.
 #[inline(always)]
 fn find<S: Simd, const N: usize, const SIZE: usize>(
     simd: S,
     kind: &Kind<N>,
     group: &Group<SIZE>,
     cell: usize,
-    inverse: f32,
+    place: usize,
     scale: f32,
 ) -> (u16, bool) {
-    let x = &group.x.as_chunks::<N>().0[cell];
-    let top = i32::from(kind.top);
-    let mut packed = 0;
-    for (i, v) in x.iter().enumerate() {
-        let code = nearest_int(0.5 * (inverse * v - 1.0)).clamp(0, top);
-        packed |= (code as usize) << (code_bits(N) * i);
-    }
-    match kind.book.at(packed) {
+    match kind.book.at(place) {
         Place::Point(point) => (point, false),
         Place::Between(around) => {
+            let x = &group.x.as_chunks::<N>().0[cell];
             let weight = &group.root.as_chunks::<N>().0[cell];
             let target = Target { x, weight, scale };
             (nearest::<S, N, false>(simd, around, target, 0.0), true)
@@ -268,17 +309,13 @@ fn projections<const N: usize, const SIZE: usize>(
     points: &[u16; 8],
 ) -> (f32, f32) {
     let (mut sum_qx, mut sum_q2) = (0.0, 0.0);
-    let cells = group
-        .x
-        .as_chunks::<N>()
-        .0
-        .iter()
-        .zip(group.weight.as_chunks::<N>().0);
-    for ((x, weight), point) in cells.zip(points) {
+    let weighted = group.weighted.as_chunks::<N>().0;
+    let cells = weighted.iter().zip(group.weight.as_chunks::<N>().0);
+    for ((weighted, weight), point) in cells.zip(points) {
         let values = &kind.book.values()[usize::from(*point)];
         for i in 0..N {
             let (w, q) = (weight[i], values[i]);
-            sum_qx += w * x[i] * q;
+            sum_qx += weighted[i] * q;
             sum_q2 += w * q * q;
         }
     }

@@ -142,10 +142,9 @@ pub(super) fn nearest<S: Simd, const N: usize, const TERNARY: bool>(
             let difference = scale * value - simd.splat(target.x[i]);
             sums = sums + simd.splat(target.weight[i]) * difference * difference;
         }
-        for (point, sum) in some.points.iter().zip(sums.to_array()) {
-            if sum < best.0 {
-                best = (sum, *point);
-            }
+        let (lane, sum) = sums.lowest();
+        if sum < best.0 {
+            best = (sum, some.points[lane]);
         }
     }
     best.1

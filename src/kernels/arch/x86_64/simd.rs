@@ -163,6 +163,22 @@ impl Vector for Eights {
         codes
     }
     #[inline(always)]
+    fn lowest(self) -> (usize, f32) {
+        // SAFETY: AVX2 is there, for `self` was made from an `Avx2`.
+        unsafe {
+            // Of a NaN and another number the instruction takes the second.
+            let most = _mm256_set1_ps(f32::MAX);
+            let [low, high] = self.0;
+            let eight = _mm256_min_ps(low, _mm256_min_ps(high, most));
+            let four = _mm256_min_ps(eight, _mm256_permute2f128_ps::<0x01>(eight, eight));
+            let two = _mm256_min_ps(four, _mm256_permute_ps::<0b01_00_11_10>(four));
+            let one = _mm256_min_ps(two, _mm256_permute_ps::<0b10_11_00_01>(two));
+            let equal = |half| _mm256_movemask_ps(_mm256_cmp_ps::<_CMP_EQ_OQ>(half, one));
+            let lane = (equal(low) | equal(high) << 8).trailing_zeros() as usize;
+            (lane % LANES, _mm256_cvtss_f32(one))
+        }
+    }
+    #[inline(always)]
     fn sqrt(self) -> Eights {
         Eights(halves!(a = self; _mm256_sqrt_ps(a)))
     }
@@ -262,6 +278,23 @@ impl Vector for Sixteen {
             _mm_storeu_si128(codes.as_mut_ptr().cast(), bytes);
         }
         codes
+    }
+    #[inline(always)]
+    fn lowest(self) -> (usize, f32) {
+        // SAFETY: AVX-512 is there, for `self` was made from an `Avx512`.
+        unsafe {
+            // Of a NaN and another number the instruction takes the second.
+            let all = _mm512_min_ps(self.0, _mm512_set1_ps(f32::MAX));
+            let eight = _mm512_min_ps(all, _mm512_shuffle_f32x4::<0b01_00_11_10>(all, all));
+            let four = _mm512_min_ps(eight, _mm512_shuffle_f32x4::<0b10_11_00_01>(eight, eight));
+            let two = _mm512_min_ps(four, _mm512_permute_ps::<0b01_00_11_10>(four));
+            let one = _mm512_min_ps(two, _mm512_permute_ps::<0b10_11_00_01>(two));
+            let equal = _mm512_cmp_ps_mask::<_CMP_EQ_OQ>(self.0, one);
+            (
+                equal.trailing_zeros() as usize % LANES,
+                _mm512_cvtss_f32(one),
+            )
+        }
     }
     #[inline(always)]
     fn sqrt(self) -> Sixteen {
@@ -511,6 +544,17 @@ mod tests {
                 assert_eq!(mask.any(), expected.any());
                 assert_eq!(mask.all(), expected.all());
             }
+        }
+        let above = [f32::NAN, f32::INFINITY, f32::MAX, 3.0];
+        for (lane, next) in (0..LANES).flat_map(|lane| (0..LANES).map(move |next| (lane, next))) {
+            for values in [[2.0, 1.0], [1.0, 1.0], [0.0, -0.0], [f32::MIN, 1e30]] {
+                let mut row: [f32; LANES] = std::array::from_fn(|k| above[(k + lane) % 4]);
+                (row[lane], row[next]) = (values[0], values[1]);
+                assert_eq!(simd.load(&row).lowest(), Portable.load(&row).lowest());
+            }
+        }
+        for value in above[..3].iter().copied() {
+            assert_eq!(simd.splat(value).lowest().1, f32::MAX, "{value}");
         }
         for v in VALUES.into_iter().filter(|v| v.abs() <= ROUNDS) {
             let (got, expected) = (simd.splat(v).round(), Portable.splat(v).round());

@@ -41,6 +41,8 @@ mod half_limbs;
 mod half_tiles;
 mod k16;
 mod lanes;
+mod level_bytes;
+mod level_tiles;
 mod levels;
 mod q2_k;
 mod q3_k;
@@ -81,6 +83,12 @@ pub(crate) fn layouts(ty: TypeId, isa: Isa) -> &'static [&'static Layout] {
             TypeId::Q5_1 => return list![block32_tiles::Q5_1_X32],
             TypeId::IQ4_NL => return list![block32_tiles::IQ4_NL_X32],
             TypeId::MXFP4 => return list![block32_tiles::MXFP4_X32],
+            TypeId::IQ2_XXS if vbmi => return list![level_tiles::IQ2_XXS],
+            TypeId::IQ2_XS if vbmi => return list![level_tiles::IQ2_XS],
+            TypeId::IQ2_S if vbmi => return list![level_tiles::IQ2_S],
+            TypeId::IQ3_XXS if vbmi => return list![level_tiles::IQ3_XXS],
+            TypeId::IQ3_S if vbmi => return list![level_tiles::IQ3_S],
+            TypeId::IQ4_XS if vbmi => return list![level_tiles::IQ4_XS],
             _ => {}
         }
     }
@@ -139,7 +147,13 @@ pub(crate) fn layouts(ty: TypeId, isa: Isa) -> &'static [&'static Layout] {
         (Level::Avx2, TypeId::MXFP4) => list![avx2::block32::plain::MXFP4_X32],
         (Level::Avx2, TypeId::F16) => list![half::F16_AVX2],
         (Level::Avx2, TypeId::BF16) => list![half::BF16_AVX2],
-        // These kernels are AVX2's on every processor.
+        (Level::Avx512, TypeId::IQ2_XXS) if vbmi => list![level_bytes::IQ2_XXS],
+        (Level::Avx512, TypeId::IQ2_XS) if vbmi => list![level_bytes::IQ2_XS],
+        (Level::Avx512, TypeId::IQ2_S) if vbmi => list![level_bytes::IQ2_S],
+        (Level::Avx512, TypeId::IQ3_XXS) if vbmi => list![level_bytes::IQ3_XXS],
+        (Level::Avx512, TypeId::IQ3_S) if vbmi => list![level_bytes::IQ3_S],
+        (Level::Avx512, TypeId::IQ4_XS) if vbmi => list![level_bytes::IQ4_XS],
+        // Without VBMI these kernels are AVX2's.
         (Level::Avx2 | Level::Avx512, TypeId::IQ2_XXS) => list![avx2::levels::IQ2_XXS],
         (Level::Avx2 | Level::Avx512, TypeId::IQ2_XS) => list![avx2::levels::IQ2_XS],
         (Level::Avx2 | Level::Avx512, TypeId::IQ2_S) => list![avx2::levels::IQ2_S],
@@ -166,6 +180,13 @@ pub(crate) fn software_layouts(ty: TypeId) -> &'static [&'static Layout] {
         TypeId::Q5_1 => list![block32_tiles::software::Q5_1_X32],
         TypeId::IQ4_NL => list![block32_tiles::software::IQ4_NL_X32],
         TypeId::MXFP4 => list![block32_tiles::software::MXFP4_X32],
+        _ if !Isa::of(Level::Avx512).is_some_and(Isa::has_vbmi) => list![],
+        TypeId::IQ2_XXS => list![level_tiles::software::IQ2_XXS],
+        TypeId::IQ2_XS => list![level_tiles::software::IQ2_XS],
+        TypeId::IQ2_S => list![level_tiles::software::IQ2_S],
+        TypeId::IQ3_XXS => list![level_tiles::software::IQ3_XXS],
+        TypeId::IQ3_S => list![level_tiles::software::IQ3_S],
+        TypeId::IQ4_XS => list![level_tiles::software::IQ4_XS],
         _ => list![],
     }
 }

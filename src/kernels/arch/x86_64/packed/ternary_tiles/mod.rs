@@ -22,7 +22,7 @@ use rows::rows;
 mod blocks;
 mod machine;
 mod rows;
-mod step;
+pub(super) mod step;
 
 /// Tokens from which on tiles are faster than [`t2`]'s vectors: a product of tiles takes as long for one token as for 16.
 const FROM: usize = 6;

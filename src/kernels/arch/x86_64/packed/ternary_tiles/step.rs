@@ -1,18 +1,17 @@
 //! Products of tiles of tokens with tiles of weights, 64 columns at a time.
 
 use super::STEP;
-use super::machine::Machine;
 use crate::arch::x86_64::tiles::{Tiles, Tokens};
 
 /// Rows of the eight tiles: two of tokens, two of weights, four of sums.
-pub(super) fn shapes(tokens: Tokens) -> [u8; 8] {
+pub(in super::super) fn shapes(tokens: Tokens) -> [u8; 8] {
     let rows = tokens.rows as u8;
     [rows, rows, 16, 16, rows, rows, rows, rows]
 }
 
 /// Multiplies `PAIR` or one tile of tokens with two of weights, 64 columns.
 #[inline(always)]
-pub(super) unsafe fn columns<M: Machine, const LOWER: bool, const PAIR: bool>(
+pub(in super::super) unsafe fn columns<M: Tiles, const LOWER: bool, const PAIR: bool>(
     m: &mut M,
     q: [*const u8; 2],
     stride: usize,
@@ -43,7 +42,7 @@ pub(super) unsafe fn columns<M: Machine, const LOWER: bool, const PAIR: bool>(
 }
 
 #[inline(always)]
-pub(super) unsafe fn clear<M: Tiles, const PAIR: bool>(m: &mut M) {
+pub(in super::super) unsafe fn clear<M: Tiles, const PAIR: bool>(m: &mut M) {
     // SAFETY: the caller has set the tiles up.
     unsafe {
         m.clear::<4>();
@@ -56,7 +55,7 @@ pub(super) unsafe fn clear<M: Tiles, const PAIR: bool>(m: &mut M) {
 }
 
 #[inline(always)]
-pub(super) unsafe fn put_down<M: Tiles, const PAIR: bool>(m: &M, isums: *mut [i32; 256]) {
+pub(in super::super) unsafe fn put_down<M: Tiles, const PAIR: bool>(m: &M, isums: *mut [i32; 256]) {
     // SAFETY: the caller has set the tiles up and has room for four.
     unsafe {
         m.store::<4>(isums.cast());

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result};
 use trine::ops::matmul::{Activations, Matrix, matmul};
-use trine::ops::product::SharedArena;
+use trine::ops::product::{SharedArena, probe};
 use trine::pool::{self, Pool};
 use trine::{Isa, Level};
 use trine_compat_tests::bench::{Args, Clock, Work, floats, in_turns, median, speedup};
@@ -97,7 +97,12 @@ fn measure(isa: Isa, threads: usize, runs: usize) -> Result<()> {
         ready(&source, Path::Exact, isa)?,
         ready(&source, Path::Int8, isa)?,
     );
+    let probed = [&exact, &int8].map(|w| w.probed(isa).context("a matrix to measure"));
+    let probed = probed.into_iter().collect::<Result<Vec<_>>>()?;
+    let chosen = probe::choose(&probed).map_err(anyhow::Error::msg)?;
+    println!("{chosen}");
     let streams = streams(&source);
+    let planes = isa.has(Level::Avx512).then(|| planes(&source));
     let x = floats(1, COLUMNS);
     let product = |w: &Matrix| {
         let acts = Activations::new(&x, COLUMNS, isa);
@@ -108,9 +113,14 @@ fn measure(isa: Isa, threads: usize, runs: usize) -> Result<()> {
         Box::new(|| product(&f32s)),
         Box::new(|| product(&int8)),
         Box::new(|| separate(isa, &source.shape, &streams, &x)),
-        Box::new(|| words(isa, &source, &x)),
+        Box::new(|| rows(isa, Form::Words, &source.shape, &source.codes, &x)),
         Box::new(|| product(&bf16s)),
     ];
+    if let Some(planes) = &planes {
+        works.push(Box::new(|| {
+            rows(isa, Form::Planes, &source.shape, planes, &x)
+        }));
+    }
     let times = in_turns(&mut works, runs, Clock::new(threads));
     drop(works);
     let row = |name: &str, i: usize, bytes: usize, ratio: f64, of: &str| {
@@ -128,6 +138,16 @@ fn measure(isa: Isa, threads: usize, runs: usize) -> Result<()> {
     row("BF16", 5, 2 * ROWS * COLUMNS, ratio(5, 1), "F32's speed");
     row("exact, fused", 0, codes, ratio(0, 1), "F32's speed");
     row(of_words, 4, codes, ratio(4, 1), "F32's speed");
+    if planes.is_some() {
+        row(
+            "exact, fused, by planes",
+            6,
+            codes,
+            ratio(6, 4),
+            "pext's speed",
+        );
+        row("exact, fused", 0, codes, ratio(0, 4), "pext's speed");
+    }
     row(
         "exact, sixteen separate",
         3,
@@ -163,18 +183,28 @@ fn batches(isa: Isa, threads: usize, runs: usize) -> Result<()> {
     Ok(())
 }
 
-/// The sums of the file's words, which on AVX-512 are taken apart by pext as FairyFuse does it.
-fn words(isa: Isa, w: &WidelyMatrix, x: &[f32]) {
-    let shape = &w.shape;
+/// The words sorted into planes.
+fn planes(w: &WidelyMatrix) -> Vec<u8> {
+    let mut planes = vec![0; w.codes.len()];
+    let row = Form::Planes.unit_bytes(&w.shape);
+    for (words, out) in w.codes.chunks(row).zip(planes.chunks_mut(row)) {
+        Form::Planes.pack(&w.shape, words, out);
+    }
+    planes
+}
+
+/// The sums of rows in a form that has them one by one: the file's words, which on AVX-512 are taken apart by pext as FairyFuse
+/// does it, or planes.
+fn rows(isa: Isa, form: Form, shape: &Shape, weights: &[u8], x: &[f32]) {
     let mut acts = trine_kernels::AlignedBytes::new(Path::Exact.act_bytes(shape));
     Path::Exact.arrange(isa, shape, x, &mut acts);
     let (re, im) = acts.split_at(acts.len() / 2);
-    let (sums, streams) = (sums_of(isa, Form::Words), shape.streams());
+    let (sums, streams) = (sums_of(isa, form), shape.streams());
     let bytes = 4 * shape.row_words();
     pool::for_each(shape.rows.div_ceil(64), |task| {
         for row in 64 * task..shape.rows.min(64 * (task + 1)) {
             let mut out = [[0.0; 4]; 8];
-            let words = &w.codes[row * bytes..(row + 1) * bytes];
+            let words = &weights[row * bytes..(row + 1) * bytes];
             sums(streams, words, re, im, &mut out[..streams]);
             std::hint::black_box(out);
         }

@@ -137,7 +137,7 @@ pub struct Isa {
     level: Level,
     /// GFNI, which processors of every level but the first may have: it transposes bits.
     gfni: bool,
-    /// AVX-512 VBMI, which came later than the rest of [`Level::Avx512`]: it permutes bytes.
+    /// AVX-512 VBMI and VBMI2, which came later than the rest of [`Level::Avx512`]: they permute and compress bytes.
     vbmi: bool,
 }
 
@@ -275,7 +275,7 @@ impl Isa {
         self.gfni
     }
 
-    /// Whether bytes can be permuted in vectors of 512 bits, AVX-512 VBMI.
+    /// Whether bytes can be permuted and compressed in vectors of 512 bits, AVX-512 VBMI and VBMI2.
     pub(crate) fn has_vbmi(self) -> bool {
         self.vbmi
     }
@@ -304,7 +304,9 @@ fn has_gfni(_: Level) -> bool {
 
 #[cfg(target_arch = "x86_64")]
 fn has_vbmi(level: Level) -> bool {
-    level.includes(Level::Avx512) && is_x86_feature_detected!("avx512vbmi")
+    level.includes(Level::Avx512)
+        && is_x86_feature_detected!("avx512vbmi")
+        && is_x86_feature_detected!("avx512vbmi2")
 }
 
 #[cfg(not(target_arch = "x86_64"))]

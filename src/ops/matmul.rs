@@ -15,6 +15,7 @@ use super::observe::ActivationObserver;
 use super::product::SharedArena;
 use super::product::bitplane::{self, BitplaneMatrix};
 use super::product::packed::{self, Job, PackedMatrix};
+use super::product::probe::Probed;
 use super::product::widely::{self, WidelyLinear};
 use crate::kernels::bitplane::{Arrangement, NumberPath};
 use crate::kernels::packed::{Encoding, Layout, layouts};
@@ -247,10 +248,11 @@ impl Matrix {
         }
     }
 
-    /// The matrix in its packed layout, where it has one.
-    pub fn as_packed(&self) -> Option<&PackedMatrix> {
+    /// The matrix as one of those whose products of one token may ask for memory ahead.
+    pub fn probed(&self, isa: Isa) -> Option<Box<dyn Probed>> {
         match &self.weights {
-            Weights::Packed(packed) => Some(packed),
+            Weights::Packed(packed) => Some(Box::new(packed.clone())),
+            Weights::Widely(widely) => Some(Box::new(widely.clone().probed(isa))),
             _ => None,
         }
     }

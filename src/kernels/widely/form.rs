@@ -12,6 +12,9 @@ pub(crate) const CHUNK_BYTES: usize = 4 * ROWS;
 /// Chunks of a block of 8-bit activations.
 pub(crate) const BLOCK_CHUNKS: usize = TILE / CHUNK;
 
+/// Bytes of codes of such a block of one stream of a unit.
+pub(crate) const BLOCK_BYTES: usize = BLOCK_CHUNKS * CHUNK_BYTES;
+
 /// How weights are arranged.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Form {
@@ -29,15 +32,15 @@ pub enum Form {
 }
 
 impl Form {
-    /// The form that products of a path read fastest; single precision reads the file's words where they need not be
-    /// `packed`, or where tiles, which are four chunks wide, leave nothing to be gained.
+    /// The form that products of a path read fastest. Single precision reads the file's words where they need not be
+    /// `packed`; tiles, which are four chunks wide, are too narrow for [`Form::Lanes`].
     pub fn of(isa: Isa, path: Path, packed: bool, shape: &Shape) -> Form {
         match path {
             Path::Int8 => Form::Rows16,
-            Path::Exact if packed && isa.has(Level::Avx512) => Form::Planes,
             Path::Exact if packed && isa.has(Level::Avx2) && shape.scope != Scope::Tile64 => {
                 Form::Lanes
             }
+            Path::Exact if packed && isa.has(Level::Avx512) => Form::Planes,
             Path::Exact => Form::Words,
         }
     }
@@ -78,6 +81,11 @@ impl Form {
             Form::Rows16 => Some("16 rows of codes"),
             Form::Lanes => Some("16 rows of codes by lanes"),
         }
+    }
+
+    /// Whether products of one token can ask for memory ahead of what they read ([`super::Unit::ahead`]).
+    pub fn asks_ahead(self, isa: Isa) -> bool {
+        matches!(self, Form::Rows16 | Form::Lanes) && isa.has(Level::Avx2)
     }
 
     /// Packs up to a unit of rows of words.

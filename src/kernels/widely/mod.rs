@@ -30,7 +30,7 @@ pub use form::{Form, ROWS};
 pub(crate) use act::{Block, block};
 #[cfg(target_arch = "x86_64")]
 pub(crate) use act::{arrange_bytes, arrange_floats};
-pub(crate) use form::{BLOCK_CHUNKS, CHUNK_BYTES, lane_words};
+pub(crate) use form::{BLOCK_BYTES, BLOCK_CHUNKS, CHUNK_BYTES, lane_words};
 
 /// How products are computed; the two are different definitions and give different bits.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -60,6 +60,9 @@ pub struct Unit<'a> {
     pub weights: &'a [u8],
     /// The scales of the whole matrix.
     pub scales: &'a [f32],
+    /// How many bytes ahead of what is read memory is asked for, where kernels do that ([`Form::asks_ahead`]); 0 asks for
+    /// nothing.
+    pub ahead: usize,
 }
 
 impl Unit<'_> {
@@ -222,27 +225,35 @@ fn int8_of(isa: Isa) -> Int8Kernel {
 /// Sums of sixteen rows: `rr`, `ri`, `ir`, `ii` of every stream.
 pub(crate) type RowSums = [[[f32; ROWS]; 4]; 8];
 
-/// [`combine`] for sixteen rows at once. To be compiled for the instruction set of its caller.
+/// Scales of sixteen rows, `[U, W][stage][axis][row]`.
+pub(crate) type RowScales = [[[f32; ROWS]; 2]; 8];
+
+/// The scales of a unit's rows in a tile. To be compiled for the instruction set of its caller.
 #[inline(always)]
-pub(crate) fn combine_rows(
-    unit: &Unit<'_>,
-    tile: usize,
-    sums: &RowSums,
-    out: &mut [[f32; ROWS]; 2],
-) {
+pub(crate) fn row_scales(unit: &Unit<'_>, tile: usize) -> RowScales {
     let shape = unit.shape;
-    let [a, b] = out;
-    let stages = shape.stages;
     // rows that are missing have the scales of the last one
     let scales: [&[f32]; ROWS] = std::array::from_fn(|r| {
         let row = unit.first + r.min(unit.rows - 1);
         shape.scales_of(unit.scales, row, tile)
     });
-    let mut factors = [[[0.0f32; ROWS]; 2]; 8];
+    let mut factors = RowScales::default();
     let all = factors.as_flattened_mut().iter_mut();
     for (i, factors) in all.enumerate().take(shape.group_scales()) {
         *factors = scales.map(|scales| scales[i]);
     }
+    factors
+}
+
+/// [`combine`] for sixteen rows at once. To be compiled for the instruction set of its caller.
+#[inline(always)]
+pub(crate) fn combine_rows(
+    stages: usize,
+    factors: &RowScales,
+    sums: &RowSums,
+    out: &mut [[f32; ROWS]; 2],
+) {
+    let [a, b] = out;
     for t in 0..stages {
         let ([re, im], [rr, ri, ir, ii]) = (&factors[t], &sums[t]);
         for r in 0..ROWS {
@@ -258,6 +269,32 @@ pub(crate) fn combine_rows(
             b[r] -= re[r] * ri[r];
             b[r] += im[r] * ir[r];
         }
+    }
+}
+
+/// The products of a unit and one row of 8-bit activations, block after block: `add(codes, x, sums)` adds what a block of
+/// one stream gives. To be compiled for the instruction set of its caller.
+#[inline(always)]
+pub(crate) fn by_blocks(
+    unit: &Unit<'_>,
+    acts: &[u8],
+    out: &mut [[f32; ROWS]; 2],
+    mut add: impl FnMut(&[u8; BLOCK_BYTES], &act::Block<'_>, &mut [[f32; ROWS]; 4]),
+) {
+    let (streams, stages) = (unit.shape.streams(), unit.shape.stages);
+    let (of_tile, blocks) = blocks_of(unit.shape);
+    let weights = unit.weights.as_chunks().0;
+    *out = Default::default();
+    for (tile, first) in (0..blocks).step_by(of_tile).enumerate() {
+        let mut sums = RowSums::default();
+        for b in first..first + of_tile {
+            let x = act::block(acts, blocks, b);
+            let codes = &weights[b * streams..][..streams];
+            for (codes, sums) in codes.iter().zip(&mut sums) {
+                add(codes, &x, sums);
+            }
+        }
+        combine_rows(stages, &row_scales(unit, tile), &sums, out);
     }
 }
 

@@ -2,9 +2,8 @@
 
 use trine_formats::widely::{CHUNK, Lanes, axis_is_imaginary, is_positive};
 
-use super::act::block;
-use super::form::{BLOCK_CHUNKS, CHUNK_BYTES};
-use super::{ROWS, RowSums, Unit, blocks_of, combine_rows};
+use super::form::CHUNK_BYTES;
+use super::{ROWS, Unit, by_blocks};
 
 /// [`super::StreamSums`] of the file's words.
 pub(super) fn sums(streams: usize, words: &[u8], re: &[u8], im: &[u8], out: &mut [[f32; 4]]) {
@@ -37,26 +36,14 @@ pub(super) fn sums(streams: usize, words: &[u8], re: &[u8], im: &[u8], out: &mut
 
 /// Sixteen interleaved rows with 8-bit activations.
 pub(super) fn int8(unit: &Unit<'_>, acts: &[u8], out: &mut [[f32; ROWS]; 2]) {
-    let streams = unit.shape.streams();
-    let (of_tile, blocks) = blocks_of(unit.shape);
-    *out = Default::default();
-    for (tile, first) in (0..blocks).step_by(of_tile).enumerate() {
-        let mut sums = RowSums::default();
-        for b in first..first + of_tile {
-            let x = block(acts, blocks, b);
-            for (stream, sums) in sums[..streams].iter_mut().enumerate() {
-                let bytes = BLOCK_CHUNKS * CHUNK_BYTES;
-                let codes = &unit.weights[(b * streams + stream) * bytes..][..bytes];
-                let integers = integers(codes, x.ints);
-                for (k, (sums, integers)) in sums.iter_mut().zip(integers).enumerate() {
-                    for (sum, integer) in sums.iter_mut().zip(integers) {
-                        *sum += x.scales[k % 2] * integer as f32;
-                    }
-                }
+    by_blocks(unit, acts, out, |codes, x, sums| {
+        let integers = integers(codes, x.ints);
+        for (k, (sums, integers)) in sums.iter_mut().zip(integers).enumerate() {
+            for (sum, integer) in sums.iter_mut().zip(integers) {
+                *sum += x.scales[k % 2] * integer as f32;
             }
         }
-        combine_rows(unit, tile, &sums, out);
-    }
+    });
 }
 
 /// `rr`, `ri`, `ir`, `ii` of sixteen rows of one stream of a block.

@@ -7,13 +7,15 @@
 
 use trine_formats::widely::{CHUNK, Shape};
 
-use super::{Form, Path, ROWS, Unit};
+use super::{Form, Path, ROWS, RowSums, Unit, combine_rows, row_scales};
 use crate::Isa;
 #[cfg(target_arch = "x86_64")]
 use crate::arch::x86_64::widely as x86_64;
 
 /// Floats of a column: for `rr`, `ri`, `ir` and `ii` what codes 0 to 3 add.
 pub(crate) const COLUMN: usize = 16;
+/// Floats of the sums of one lane and stream.
+pub(crate) const SUMS: usize = 4 * ROWS;
 
 /// Real and imaginary parts of the outputs of a unit.
 pub type Outputs = [[f32; ROWS]; 2];
@@ -55,8 +57,27 @@ pub fn multiply(isa: Isa, unit: &Unit<'_>, tables: &[f32], out: &mut Outputs) {
     assert_eq!(tables.len(), floats(unit.shape), "tables");
     #[cfg(target_arch = "x86_64")]
     if isa.has(crate::Level::Avx2) {
-        // SAFETY: `isa` proves that the processor has AVX2 and FMA, and the lengths were compared.
-        return unsafe { x86_64::tables(unit, tables, out) };
+        return x86_64::tables(isa, unit, tables, out);
     }
     panic!("form of {isa}: {out:?}");
+}
+
+/// The outputs of a unit from the sums of its lanes, `[lane][stream][accumulator][row]`: lanes are added in halves, and the
+/// scales follow. To be compiled for the instruction set of its caller.
+#[inline(always)]
+pub(crate) fn finish(unit: &Unit<'_>, lanes: &mut [f32], out: &mut Outputs) {
+    let lanes = lanes.as_chunks_mut::<ROWS>().0;
+    let of_lane = unit.shape.streams() * 4;
+    for half in [8, 4, 2, 1] {
+        let (low, high) = lanes[..2 * half * of_lane].split_at_mut(half * of_lane);
+        for (low, high) in low.iter_mut().zip(high) {
+            low.iter_mut().zip(high).for_each(|(l, h)| *l += *h);
+        }
+    }
+    let mut sums = RowSums::default();
+    for (sums, lanes) in sums.iter_mut().zip(lanes[..of_lane].as_chunks().0) {
+        *sums = *lanes;
+    }
+    *out = Default::default();
+    combine_rows(unit.shape.stages, &row_scales(unit, 0), &sums, out);
 }

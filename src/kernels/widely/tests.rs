@@ -5,7 +5,7 @@ use trine_formats::widely::{Rule, Scope, Shape, combine, int8, pack_row, product
 
 use super::{Form, Path, ROWS, Unit, batch, multiply, tables};
 use crate::testing::{Random, isas, same};
-use crate::{AlignedBytes, Isa};
+use crate::{AlignedBytes, Isa, Level};
 
 /// Complex rows and columns whose chunks, tiles and units end early, or are whole.
 const ROW_COUNTS: [usize; 4] = [1, 2, 31, 32];
@@ -61,6 +61,7 @@ impl Matrix {
                 form,
                 weights: &weights,
                 scales: &self.scales,
+                ahead: 8192,
             };
             if form == Form::Lanes {
                 by_tables(isa, &unit, acts, tokens, out);
@@ -119,6 +120,10 @@ fn forms(isa: Isa, path: Path, shape: &Shape) -> Vec<Form> {
     let mut forms = [false, true]
         .map(|packed| Form::of(isa, path, packed, shape))
         .to_vec();
+    if path == Path::Exact && isa.has(Level::Avx512) {
+        // what tiles read, for the other scopes too
+        forms.push(Form::Planes);
+    }
     forms.dedup();
     forms
 }
@@ -225,7 +230,7 @@ fn batches(m: &Matrix, isa: Isa, form: Form, acts: &[u8]) -> Vec<batch::Outputs>
     let words = m.words.chunks(row * form.rows());
     let packed = weights.chunks_mut(unit).zip(words);
     packed.for_each(|(out, words)| form.pack(shape, words, out));
-    let acts = batch::Acts::arrange(form.path(), shape, acts);
+    let acts = batch::Acts::arrange(isa, form.path(), shape, acts);
     let mut out = vec![[[f32::NAN; batch::TOKENS]; 2]; shape.rows];
     for (i, out) in out.chunks_mut(batch::ROWS).enumerate() {
         let first = i * batch::ROWS;
@@ -261,13 +266,14 @@ fn compare_batches(path: Path, definition: impl Fn(&Matrix, usize, &[f32]) -> (f
             let xs: Vec<Vec<f32>> = (0..tokens)
                 .map(|i| activations(columns, &mut random, wild(i)))
                 .collect();
-            for isa in isas() {
+            // also without the instructions that only some processors of a level have
+            for isa in isas().flat_map(|isa| [isa, isa.plain()]) {
                 let acts = arranged(isa, path, shape, &xs);
                 for form in forms(isa, path, shape) {
                     if !batch::serves(isa, form, shape) {
                         let narrow = path == Path::Exact && scope == Scope::Tile64;
                         assert!(
-                            narrow || isa == Isa::scalar(),
+                            narrow || isa.level() == Level::Scalar,
                             "{isa} has kernels of its own"
                         );
                         continue;

@@ -16,8 +16,8 @@ use super::{Config, Layouts, LoadOptions, ModelError};
 use crate::arch::{Arch, Extent, Role, Sizes, Tensor};
 use crate::ops::matmul::Matrix;
 use crate::ops::norm::{Kind, Norm};
-use crate::ops::product::packed::PackedMatrix;
-use crate::ops::product::{SharedArena, probe};
+use crate::ops::product::SharedArena;
+use crate::ops::product::probe::{self, Probed};
 
 pub use ends::{ends, sections};
 pub use projections::Stacked;
@@ -62,8 +62,8 @@ pub struct Loader<'a> {
     in_cache: bool,
     /// What became of the matrices.
     layouts: Layouts,
-    /// Those that are packed.
-    packed: Vec<PackedMatrix>,
+    /// Those whose products may ask for memory ahead.
+    probed: Vec<Box<dyn Probed>>,
 }
 
 impl<'a> Loader<'a> {
@@ -99,7 +99,7 @@ impl<'a> Loader<'a> {
             arena: SharedArena::default(),
             in_cache: weights <= CACHE,
             layouts: Layouts::default(),
-            packed: Vec::new(),
+            probed: Vec::new(),
         }
     }
 
@@ -132,7 +132,7 @@ impl<'a> Loader<'a> {
             self.problems.extend(self.adapters.unused());
         }
         if self.problems.is_empty() {
-            match probe::choose(&self.packed) {
+            match probe::choose(&self.probed) {
                 Ok(chosen) => self.layouts.prefetch = chosen,
                 Err(problem) => self.problems.push(problem),
             }
@@ -251,7 +251,7 @@ impl<'a> Loader<'a> {
         };
         if rows > 0 {
             self.layouts.count(&matrix);
-            self.packed.extend(matrix.as_packed().cloned());
+            self.probed.extend(matrix.probed(self.options.isa));
         }
         matrix
     }

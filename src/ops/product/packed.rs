@@ -6,6 +6,8 @@ use rayon::prelude::*;
 use trine_formats::gguf::Blob;
 
 use super::prefetch;
+use super::probe::{Piece, Probed};
+use crate::kernels::AlignedBytes;
 use crate::kernels::packed::{Arena, Layout, multiply_group};
 use crate::pool::{self, Parts};
 
@@ -68,16 +70,35 @@ impl PackedMatrix {
         self.cols
     }
 
-    /// Runs of whole groups of about `bytes` bytes, with the matrix they are of.
-    pub fn pieces(&self, bytes: usize) -> impl Iterator<Item = (&PackedMatrix, &[u8])> {
-        let groups = bytes.div_ceil(self.group_bytes.max(1));
-        let pieces = self.data.chunks_exact(groups * self.group_bytes.max(1));
-        pieces.map(move |piece| (self, piece))
-    }
-
     /// Bytes in memory.
     pub fn bytes(&self) -> usize {
         self.data.len()
+    }
+}
+
+impl Probed for PackedMatrix {
+    fn name(&self) -> Option<&'static str> {
+        Some(self.layout.name)
+    }
+
+    fn bytes(&self) -> usize {
+        self.data.len()
+    }
+
+    fn pieces(&self, bytes: usize) -> Box<dyn Iterator<Item = Piece<'_>> + '_> {
+        let groups = bytes.div_ceil(self.group_bytes.max(1));
+        let pieces = self.data.chunks_exact(groups * self.group_bytes.max(1));
+        Box::new(pieces.map(move |piece| {
+            let act = AlignedBytes::new((self.layout.act_bytes)(self.cols));
+            Piece {
+                bytes: piece.len(),
+                multiply: Box::new(move |ahead| {
+                    for group in piece.chunks_exact(self.group_bytes) {
+                        multiply_group(self.layout, group, &act, self.cols, 1, ahead, |_, _| {});
+                    }
+                }),
+            }
+        }))
     }
 }
 
@@ -118,7 +139,7 @@ pub fn multiply_all(jobs: &mut [Job<'_>], tokens: usize) {
     let outs: Vec<_> = jobs
         .iter_mut()
         .map(|j| {
-            let ahead = prefetch::ahead(j.w.layout);
+            let ahead = prefetch::ahead(j.w.layout.name);
             (j.w, j.acts, j.scale, ahead, Parts::new(&mut *j.out))
         })
         .collect();

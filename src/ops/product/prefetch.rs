@@ -7,8 +7,6 @@
 use std::fmt;
 use std::sync::{OnceLock, RwLock};
 
-use crate::kernels::packed::Layout;
-
 /// The environment variable that chooses by hand.
 pub(super) const VARIABLE: &str = "TRINE_PREFETCH";
 /// The distances of a model's layouts, and who chose them.
@@ -47,12 +45,12 @@ impl fmt::Display for Prefetch {
 pub(super) static GIVEN: OnceLock<usize> = OnceLock::new();
 static MEASURED: RwLock<Vec<(&str, usize)>> = RwLock::new(Vec::new());
 
-/// The distance for products of one token with matrices in this layout.
-pub(super) fn ahead(layout: &Layout) -> usize {
+/// The distance for products of one token with matrices in the layout of this name.
+pub(super) fn ahead(layout: &str) -> usize {
     if let Some(given) = GIVEN.get() {
         return *given;
     }
-    known(layout.name).unwrap_or(0)
+    known(layout).unwrap_or(0)
 }
 
 /// What was measured of the layout.

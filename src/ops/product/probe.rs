@@ -2,10 +2,25 @@
 
 use std::time::Instant;
 
-use super::packed::PackedMatrix;
 use super::prefetch::{GIVEN, Prefetch, VARIABLE, known, note};
-use crate::kernels::AlignedBytes;
-use crate::kernels::packed::multiply_group;
+
+/// A matrix whose products of one token may ask for memory ahead.
+pub trait Probed {
+    /// Name of its layout; `None` where its products ask for nothing.
+    fn name(&self) -> Option<&'static str>;
+    /// Bytes in memory.
+    fn bytes(&self) -> usize;
+    /// Runs of whole units of about `bytes` bytes.
+    fn pieces(&self, bytes: usize) -> Box<dyn Iterator<Item = Piece<'_>> + '_>;
+}
+
+/// A part of a matrix.
+pub struct Piece<'a> {
+    /// Bytes that a product with it reads.
+    pub bytes: usize,
+    /// `multiply(ahead)`: a product with one token that asks for memory so many bytes ahead.
+    pub multiply: Box<dyn FnOnce(usize) + 'a>,
+}
 
 /// What is tried, bytes.
 const CANDIDATES: [usize; 4] = [0, 4 << 10, 8 << 10, 16 << 10];
@@ -23,37 +38,37 @@ const GAIN: f64 = 1.04;
 ///
 /// # Errors
 /// `TRINE_PREFETCH` is no number of bytes.
-pub fn choose(matrices: &[PackedMatrix]) -> Result<Prefetch, String> {
+pub fn choose(matrices: &[Box<dyn Probed>]) -> Result<Prefetch, String> {
     if let Some(text) = std::env::var_os(VARIABLE) {
         let bytes = text.to_str().and_then(|t| t.parse().ok()).ok_or_else(|| {
             format!("{VARIABLE}={text:?} is no number of bytes; give one, or unset it")
         })?;
         return Ok(Prefetch::Given(*GIVEN.get_or_init(|| bytes)));
     }
-    if matrices.iter().map(PackedMatrix::bytes).sum::<usize>() < LARGE {
+    if matrices.iter().map(|m| m.bytes()).sum::<usize>() < LARGE {
         return Ok(Prefetch::default());
     }
     let mut chosen: Vec<(&str, usize)> = Vec::new();
-    for layout in matrices.iter().map(PackedMatrix::layout) {
-        if chosen.iter().any(|one| one.0 == layout.name) {
+    for name in matrices.iter().filter_map(|m| m.name()) {
+        if chosen.iter().any(|one| one.0 == name) {
             continue;
         }
-        let Some(bytes) = known(layout.name).or_else(|| measured(matrices, layout.name)) else {
+        let Some(bytes) = known(name).or_else(|| measured(matrices, name)) else {
             continue;
         };
-        chosen.push((layout.name, bytes));
-        if known(layout.name).is_none() {
-            note(layout.name, bytes);
+        chosen.push((name, bytes));
+        if known(name).is_none() {
+            note(name, bytes);
         }
     }
     Ok(Prefetch::Measured(chosen))
 }
 
 /// The best distance for a layout; `None` where there are too few bytes of it.
-fn measured(matrices: &[PackedMatrix], name: &str) -> Option<usize> {
+fn measured(matrices: &[Box<dyn Probed>], name: &str) -> Option<usize> {
     let mut pieces = matrices
         .iter()
-        .filter(|m| m.layout().name == name)
+        .filter(|m| m.name() == Some(name))
         .flat_map(|m| m.pieces(PIECE));
     let mut speeds: [Vec<f64>; CANDIDATES.len()] = Default::default();
     for turn in 0..ROUNDS * CANDIDATES.len() {
@@ -70,13 +85,9 @@ fn measured(matrices: &[PackedMatrix], name: &str) -> Option<usize> {
     Some(if worth { CANDIDATES[best] } else { 0 })
 }
 
-/// Bytes per second of the product of some groups with one token.
-fn speed((matrix, groups): (&PackedMatrix, &[u8]), ahead: usize) -> f64 {
-    let layout = matrix.layout();
-    let act = AlignedBytes::new((layout.act_bytes)(matrix.cols()));
+/// Bytes per second of the product of a piece with one token.
+fn speed(piece: Piece<'_>, ahead: usize) -> f64 {
     let start = Instant::now();
-    for group in groups.chunks_exact((layout.group_bytes)(matrix.cols())) {
-        multiply_group(layout, group, &act, matrix.cols(), 1, ahead, |_, _| {});
-    }
-    groups.len() as f64 / start.elapsed().as_secs_f64()
+    (piece.multiply)(ahead);
+    piece.bytes as f64 / start.elapsed().as_secs_f64()
 }

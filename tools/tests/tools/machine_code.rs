@@ -95,7 +95,7 @@ struct Turn {
     shifts: usize,
 }
 
-const TURNS: [Turn; 6] = [
+const TURNS: [Turn; 8] = [
     // of one stream: four accumulators of two registers
     Turn {
         kernel: "word_sums_avx2",
@@ -108,6 +108,15 @@ const TURNS: [Turn; 6] = [
     // the same for a lane of sixteen rows, whose words move on to the next code
     Turn {
         kernel: "lane_sums_avx2",
+        selects: "vpermilps",
+        adds: 8,
+        subtractions: 0,
+        pext: 0,
+        shifts: 2,
+    },
+    // the same of two streams, whose rows have one register each
+    Turn {
+        kernel: "lane_sums_avx512",
         selects: "vpermilps",
         adds: 8,
         subtractions: 0,
@@ -132,6 +141,15 @@ const TURNS: [Turn; 6] = [
         subtractions: 0,
         pext: 0,
         shifts: 2,
+    },
+    // the same by lists of places
+    Turn {
+        kernel: "walk_lists_vbmi2",
+        selects: "movzx",
+        adds: 4,
+        subtractions: 0,
+        pext: 0,
+        shifts: 0,
     },
     // of four streams: four accumulators each; the passes of two streams have half as many
     Turn {

@@ -19,9 +19,9 @@ use super::super::{Form, Path, ROWS, lane_words};
 use super::{Outputs, Rows, TOKENS};
 
 /// Chunks of a block.
-const BLOCK: usize = 32;
+pub(crate) const BLOCK: usize = 32;
 /// Floats of a step: real and imaginary parts of all tokens.
-const STEP: usize = 2 * TOKENS;
+pub(crate) const STEP: usize = 2 * TOKENS;
 /// Floats of a lane of a block: two steps for each chunk, plus and minus, and one of zeros.
 const LANE: usize = (2 * BLOCK + 1) * STEP;
 /// Rows times streams of a unit, at most.
@@ -249,13 +249,73 @@ pub(crate) unsafe fn walk<S: Simd>(
     }
 }
 
+/// Numbers of the floats at which the steps of a chain begin, filled up with those of the zeros.
+#[derive(Clone, Copy)]
+#[repr(align(64))]
+#[cfg(target_arch = "x86_64")]
+pub(crate) struct Steps(pub [u16; BLOCK]);
+
+/// A [`Walk`] where an instruction makes the list of a chain's steps of its set: `list(set)`. To be compiled for the instruction
+/// set of its caller.
+///
+/// # Safety
+/// As [`Walk`] has it, and `list` gives numbers of steps.
+#[inline(always)]
+#[cfg(target_arch = "x86_64")]
+pub(crate) unsafe fn walk_lists<S: Simd>(
+    s: S,
+    list: impl Fn(u64) -> Steps,
+    x: &Lane,
+    chains: &[u64],
+    pairs: &[[u8; 2]],
+    sums: &mut [Sums],
+) {
+    for pair in pairs {
+        let [a, b] = pair.map(usize::from);
+        // SAFETY: the caller says that both are there and differ.
+        let (set_a, set_b, to) = unsafe {
+            let sets = (*chains.get_unchecked(a), *chains.get_unchecked(b));
+            (sets.0, sets.1, sums.get_disjoint_unchecked_mut([a, b]))
+        };
+        let [to_a, to_b] = to;
+        let lists = [list(set_a), list(set_b)];
+        let mut y_a = to_a.0.each_ref().map(|v| s.load(v));
+        let mut y_b = to_b.0.each_ref().map(|v| s.load(v));
+        let longest = set_a.count_ones().max(set_b.count_ones()) as usize;
+        // two at a time, so that more walks are of the same length
+        let steps = lists[0].0.as_chunks::<2>().0.iter();
+        let steps = steps.zip(lists[1].0.as_chunks::<2>().0);
+        for (a, b) in steps.take(longest.div_ceil(2)) {
+            for (&a, &b) in a.iter().zip(b) {
+                // SAFETY: the caller says that these are numbers of steps.
+                unsafe {
+                    add(s, x, a.into(), &mut y_a);
+                    add(s, x, b.into(), &mut y_b);
+                }
+            }
+        }
+        to_a.0 = y_a.map(|v| v.to_array());
+        to_b.0 = y_b.map(|v| v.to_array());
+    }
+}
+
+/// Adds the step whose floats begin at `at`.
+///
+/// # Safety
+/// A step begins there.
+#[inline(always)]
+unsafe fn add<S: Simd>(s: S, x: &Lane, at: usize, y: &mut [S::F; 2]) {
+    // SAFETY: as the caller says.
+    let parts: &[[f32; TOKENS]; 2] = unsafe { &*x.as_ptr().add(at).cast() };
+    *y = [y[0] + s.load(&parts[0]), y[1] + s.load(&parts[1])];
+}
+
 /// Adds the first step of a chain; what is left of the chain.
 #[inline(always)]
 fn step<S: Simd>(s: S, x: &Lane, set: u64, y: &mut [S::F; 2]) -> u64 {
     let at = STEP * set.trailing_zeros() as usize;
     // SAFETY: bits have numbers up to 63, an empty set has 64, and a lane has 65 steps.
-    let parts: &[[f32; TOKENS]; 2] = unsafe { &*x.as_ptr().add(at).cast() };
-    *y = [y[0] + s.load(&parts[0]), y[1] + s.load(&parts[1])];
+    unsafe { add(s, x, at, y) };
     set & set.wrapping_sub(1)
 }
 

@@ -41,11 +41,13 @@ pub struct Rows<'a> {
 }
 
 /// Up to sixteen rows of activations, arranged for the products of their path.
-pub enum Acts {
+pub enum Acts<'a> {
     /// For [`Path::Exact`], as [`chains::arrange`] has them.
     Exact(Floats),
     /// For [`Path::Int8`], as [`groups::arrange`] has them: integers, and the scales of their blocks.
     Int8(AlignedBytes, Floats),
+    /// The same as [`Path::arrange`] has made them, for tiles.
+    Rows(&'a [u8]),
 }
 
 /// Working memory of a thread.
@@ -53,6 +55,8 @@ pub enum Acts {
 struct Memory {
     chains: chains::Memory,
     groups: groups::Memory,
+    #[cfg(target_arch = "x86_64")]
+    tiles: Box<arch::TilesMemory>,
 }
 
 thread_local! {
@@ -67,19 +71,25 @@ pub fn serves(isa: Isa, form: Form, shape: &Shape) -> bool {
 }
 
 /// From so many tokens on sixteen at once are faster than one after the other.
-pub fn worthwhile(path: Path) -> usize {
+pub fn worthwhile(isa: Isa, path: Path) -> usize {
     match path {
         Path::Exact => 9,
+        Path::Int8 if on_tiles(isa) => 3,
         Path::Int8 => 6,
     }
 }
 
-impl Acts {
+/// Whether products with 8-bit activations are those of tiles.
+fn on_tiles(isa: Isa) -> bool {
+    isa.has(crate::Level::Amx)
+}
+
+impl<'a> Acts<'a> {
     /// Arranges up to sixteen rows of activations that [`Path::arrange`] has made; tokens that are missing are zeros.
     ///
     /// # Panics
     /// When lengths do not fit.
-    pub fn arrange(path: Path, shape: &Shape, acts: &[u8]) -> Acts {
+    pub fn arrange(isa: Isa, path: Path, shape: &Shape, acts: &'a [u8]) -> Acts<'a> {
         let row = path.act_bytes(shape);
         let tokens = acts.len() / row;
         assert!(acts.len() == tokens * row && tokens <= TOKENS, "tokens");
@@ -89,6 +99,7 @@ impl Acts {
                 chains::arrange(shape, acts, &mut out);
                 Acts::Exact(out)
             }
+            Path::Int8 if on_tiles(isa) => Acts::Rows(acts),
             Path::Int8 => {
                 let blocks = groups::blocks(shape);
                 let mut ints = AlignedBytes::scratch(blocks * groups::INTS);
@@ -103,8 +114,8 @@ impl Acts {
 /// The products of up to [`ROWS`] rows and sixteen tokens.
 ///
 /// # Panics
-/// When lengths do not fit, the activations are of the other path, or such products do not exist ([`serves`]).
-pub fn multiply(isa: Isa, rows: &Rows<'_>, acts: &Acts, out: &mut [Outputs]) {
+/// When lengths do not fit, the activations are of another kind, or such products do not exist ([`serves`]).
+pub fn multiply(isa: Isa, rows: &Rows<'_>, acts: &Acts<'_>, out: &mut [Outputs]) {
     let (shape, unit) = (rows.shape, rows.form.rows());
     assert!(serves(isa, rows.form, shape), "batches of {isa}");
     assert!(
@@ -132,6 +143,18 @@ pub fn multiply(isa: Isa, rows: &Rows<'_>, acts: &Acts, out: &mut [Outputs]) {
                 arch::groups(isa, rows, (ints, scales), &mut memory.groups, out)
             });
         }
-        _ => panic!("activations of the other path"),
+        #[cfg(target_arch = "x86_64")]
+        (Path::Int8, Acts::Rows(acts)) => {
+            assert!(on_tiles(isa), "tiles of {isa}");
+            let row = Path::Int8.act_bytes(shape);
+            let tokens = acts.len() / row;
+            assert!((1..=TOKENS).contains(&tokens), "{tokens} tokens");
+            assert_eq!(acts.len(), tokens * row, "activations");
+            MEMORY.with_borrow_mut(|memory| {
+                // SAFETY: `isa` proves that the process may use tiles, and the lengths were compared.
+                unsafe { arch::tiles(rows, acts, &mut memory.tiles, out) }
+            });
+        }
+        _ => panic!("activations of another kind"),
     }
 }

@@ -9,10 +9,10 @@ use rayon::prelude::*;
 use trine_formats::gguf::Blob;
 use trine_formats::widely::{Shape, WidelyMatrix};
 
-use super::SharedArena;
-use crate::kernels::Floats;
-use crate::kernels::Isa;
+use super::probe::Probed;
+use super::{SharedArena, prefetch};
 use crate::kernels::widely::{Form, Path, Unit, batch, multiply, tables};
+use crate::kernels::{Floats, Isa};
 use crate::pool::{self, Parts};
 
 /// Bytes of activations that a task reads again for every unit: they stay in the second-level cache.
@@ -109,9 +109,20 @@ impl WidelyLinear {
         (name, self.codes.len() + 4 * self.scales.len())
     }
 
+    /// The matrix as its products of one token are measured.
+    pub fn probed(self, isa: Isa) -> impl Probed {
+        probed::ProbedMatrix { w: self, isa }
+    }
+
+    /// How many bytes ahead of what they read products of one token ask for memory.
+    fn ahead(&self, isa: Isa, tokens: usize) -> usize {
+        let asks = tokens == 1 && self.packed && self.form.asks_ahead(isa);
+        self.form.name().filter(|_| asks).map_or(0, prefetch::ahead)
+    }
+
     /// Whether so many tokens are multiplied sixteen at once.
     fn in_batches(&self, isa: Isa, tokens: usize) -> bool {
-        tokens >= batch::worthwhile(self.path) && batch::serves(isa, self.form, &self.shape)
+        tokens >= batch::worthwhile(isa, self.path) && batch::serves(isa, self.form, &self.shape)
     }
 
     /// Outputs of some units for some tokens, sixteen of them at once: `put` is told the row, the first token and the
@@ -128,7 +139,7 @@ impl WidelyLinear {
         let mut unpacked = Vec::new();
         let sixteen = batch::TOKENS * self.path.act_bytes(shape);
         for (group, acts) in acts.chunks(sixteen).enumerate() {
-            let x = batch::Acts::arrange(self.path, shape, acts);
+            let x = batch::Acts::arrange(isa, self.path, shape, acts);
             for start in units.clone().step_by(batch::ROWS / form.rows()) {
                 let units = start..units.end.min(start + batch::ROWS / form.rows());
                 let first = start * form.rows();
@@ -164,6 +175,7 @@ impl WidelyLinear {
     fn multiply_tables(
         &self,
         isa: Isa,
+        ahead: usize,
         units: &Range<usize>,
         acts: &[u8],
         mut put: impl FnMut(usize, usize, [&[f32]; 2]),
@@ -182,6 +194,7 @@ impl WidelyLinear {
                     form,
                     weights: &self.codes[i * size..(i + 1) * size],
                     scales: &self.scales,
+                    ahead,
                 };
                 let mut out = tables::Outputs::default();
                 tables::multiply(isa, &unit, &x, &mut out);
@@ -191,7 +204,14 @@ impl WidelyLinear {
     }
 
     /// Outputs of unit `i` for some tokens, `[row][real, imaginary][token]`; the unit's rows.
-    fn multiply(&self, isa: Isa, i: usize, acts: &[u8], tokens: usize, tile: &mut Tile) -> usize {
+    fn multiply(
+        &self,
+        (isa, ahead): (Isa, usize),
+        i: usize,
+        acts: &[u8],
+        tokens: usize,
+        tile: &mut Tile,
+    ) -> usize {
         let form = self.form;
         let first = i * form.rows();
         let rows = form.rows().min(self.shape.rows - first);
@@ -216,6 +236,7 @@ impl WidelyLinear {
             form,
             weights,
             scales: &self.scales,
+            ahead,
         };
         multiply(isa, &unit, acts, tokens, &mut tile.out);
         rows
@@ -281,8 +302,9 @@ pub fn multiply_all(isa: Isa, jobs: &mut [Job<'_>], tokens: usize) {
                 }
             });
         }
+        let ahead = w.ahead(isa, tokens.len());
         if w.form == Form::Lanes {
-            return w.multiply_tables(isa, units, acts, |row, token, y| {
+            return w.multiply_tables(isa, ahead, units, acts, |row, token, y| {
                 for (part, y) in y.into_iter().enumerate() {
                     let at = (tokens.start + token) * 2 * all + part * all + row;
                     // SAFETY: tasks of a job differ in their units or their tokens, and units in their rows.
@@ -293,7 +315,7 @@ pub fn multiply_all(isa: Isa, jobs: &mut [Job<'_>], tokens: usize) {
         }
         TILE.with_borrow_mut(|tile| {
             for unit in units.clone() {
-                let rows = w.multiply(isa, unit, acts, tokens.len(), tile);
+                let rows = w.multiply((isa, ahead), unit, acts, tokens.len(), tile);
                 let first = unit * w.form.rows();
                 for (i, t) in tokens.clone().enumerate() {
                     for part in 0..2 {
@@ -344,5 +366,6 @@ fn split(isa: Isa, job: usize, w: &WidelyLinear, tokens: usize, tasks: &mut Vec<
     }
 }
 
+mod probed;
 #[cfg(test)]
 mod tests;

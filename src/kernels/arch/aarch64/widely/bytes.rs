@@ -9,9 +9,7 @@
 use std::arch::aarch64::*;
 
 use super::super::dot::{Dot, Dotprod, Neon, load};
-use crate::widely::{
-    BLOCK_CHUNKS, Block, CHUNK_BYTES, ROWS, RowSums, Unit, block, blocks_of, combine_rows,
-};
+use crate::widely::{BLOCK_BYTES, BLOCK_CHUNKS, Block, CHUNK_BYTES, ROWS, Unit, by_blocks};
 
 /// For each code its factor on an axis: real, imaginary.
 const FACTORS: [[i8; 4]; 2] = [[-1, 1, 0, 0], [0, 0, -1, 1]];
@@ -57,31 +55,23 @@ pub(super) unsafe fn multiply_dotprod(unit: &Unit<'_>, acts: &[u8], out: &mut [[
 /// The processor has NEON and the instructions of `D`, and the lengths fit.
 #[inline(always)]
 unsafe fn multiply<D: Dot>(unit: &Unit<'_>, acts: &[u8], out: &mut [[f32; ROWS]; 2]) {
-    let streams = unit.shape.streams();
-    let (of_tile, blocks) = blocks_of(unit.shape);
-    *out = Default::default();
-    for (tile, first) in (0..blocks).step_by(of_tile).enumerate() {
-        let mut sums = RowSums::default();
-        for b in first..first + of_tile {
-            let x = block(acts, blocks, b);
-            for (stream, sums) in sums[..streams].iter_mut().enumerate() {
-                let bytes = BLOCK_CHUNKS * CHUNK_BYTES;
-                let codes = &unit.weights[(b * streams + stream) * bytes..][..bytes];
-                // SAFETY: four chunks of 64 bytes, as just sliced; the caller says that the instructions are there.
-                unsafe { stream_of_block::<D>(codes, &x, sums) }
-            }
-        }
-        combine_rows(unit, tile, &sums, out);
-    }
+    by_blocks(unit, acts, out, |codes, x, sums| {
+        // SAFETY: the caller says that the instructions are there.
+        unsafe { stream_of_block::<D>(codes, x, sums) }
+    });
 }
 
 /// The rows of a block of one stream, four at a time.
 ///
 /// # Safety
-/// The processor has NEON and the instructions of `D`, and `codes` are four chunks of 64 bytes.
+/// The processor has NEON and the instructions of `D`.
 #[inline(always)]
-unsafe fn stream_of_block<D: Dot>(codes: &[u8], x: &Block<'_>, sums: &mut [[f32; ROWS]; 4]) {
-    // SAFETY: the caller says that the instructions and four chunks are there; a block has 64 real and 64 imaginary parts,
+unsafe fn stream_of_block<D: Dot>(
+    codes: &[u8; BLOCK_BYTES],
+    x: &Block<'_>,
+    sums: &mut [[f32; ROWS]; 4],
+) {
+    // SAFETY: the caller says that the instructions are there; a block of codes has four chunks of 64 bytes, a block has 64 real and 64 imaginary parts,
     // and tables have sixteen bytes.
     unsafe {
         let tables = TABLES.map(|axes| axes.map(|table| vld1q_s8(table.as_ptr())));

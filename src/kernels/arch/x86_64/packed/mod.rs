@@ -197,7 +197,7 @@ pub(crate) fn software_layouts(ty: TypeId) -> &'static [&'static Layout] {
 /// A load that misses keeps its dependent instructions waiting in the scheduler, which is full long before memory
 /// has as many requests as it could serve; a prefetch waits for nothing.
 #[inline(always)]
-fn prefetch(p: *const u8, bytes: usize, ahead: usize) {
+pub(super) fn prefetch(p: *const u8, bytes: usize, ahead: usize) {
     if ahead > 0 {
         for line in (0..bytes).step_by(64) {
             // SAFETY: every x86-64 processor has the instruction, which takes any address.

@@ -4,7 +4,7 @@ use std::arch::x86_64::*;
 use std::hint::black_box;
 
 use super::super::simd::{Avx2, Avx512};
-use crate::widely::batch::chains::{self, Lane, Sums};
+use crate::widely::batch::chains::{self, BLOCK, Lane, STEP, Steps, Sums};
 use crate::widely::batch::groups::{self, Entries, RowSums, SCALES, Tables};
 use crate::widely::batch::{Outputs, Rows, TOKENS};
 use crate::widely::{BLOCK_CHUNKS, CHUNK_BYTES};
@@ -22,6 +22,7 @@ pub(crate) fn chains(
     // these two.
     unsafe {
         match isa.vectors() {
+            Level::Avx512 if isa.has_vbmi() => chains_vbmi2(rows, acts, memory, out),
             Level::Avx512 => chains_avx512(rows, acts, memory, out),
             _ => chains_avx2(rows, acts, memory, out),
         }
@@ -98,6 +99,60 @@ level!(
     groups_avx512,
     add_avx512
 );
+
+/// [`chains_avx512`] with lists of steps.
+///
+/// # Safety
+/// The processor has AVX-512 with VBMI2, and the lengths fit.
+#[target_feature(
+    enable = "avx2,fma,f16c,bmi1,popcnt,avx512f,avx512bw,avx512vl,avx512dq,avx512vnni,avx512vbmi2"
+)]
+unsafe fn chains_vbmi2(
+    rows: &Rows<'_>,
+    acts: &[f32],
+    memory: &mut chains::Memory,
+    out: &mut [Outputs],
+) {
+    // SAFETY: the caller says that the processor has the instruction set.
+    unsafe { chains::multiply(Avx512::here(), walk_lists_vbmi2, rows, acts, memory, out) }
+}
+
+/// A [`chains::Walk`] along lists: the numbers of a set's bits are compressed all at once. By itself, so that a test can look
+/// at its loop.
+///
+/// # Safety
+/// As there, and the processor has AVX-512 with VBMI2.
+#[inline(never)]
+#[target_feature(
+    enable = "avx2,fma,f16c,bmi1,popcnt,avx512f,avx512bw,avx512vl,avx512dq,avx512vnni,avx512vbmi2"
+)]
+unsafe fn walk_lists_vbmi2(x: &Lane, sets: &[u64], pairs: &[[u8; 2]], out: &mut [Sums]) {
+    const NUMBERS: [u8; 64] = {
+        let mut numbers = [0; 64];
+        let mut i = 0;
+        while i < 64 {
+            numbers[i] = i as u8;
+            i += 1;
+        }
+        numbers
+    };
+    const _: () = assert!(2 * BLOCK == 64 && STEP == 1 << 5);
+    // SAFETY: 64 bytes.
+    let numbers = unsafe { _mm512_loadu_si512(NUMBERS.as_ptr().cast()) };
+    let none = _mm512_set1_epi8(2 * BLOCK as i8);
+    let list = |set: u64| {
+        // a set has a bit for each chunk at most, so that the lower half has all of them
+        let numbers = _mm512_mask_compress_epi8(none, set, numbers);
+        let numbers = _mm512_cvtepu8_epi16(_mm512_castsi512_si256(numbers));
+        let places = _mm512_slli_epi16::<5>(numbers);
+        let mut steps = Steps([0; BLOCK]);
+        // SAFETY: 64 bytes.
+        unsafe { _mm512_storeu_si512(steps.0.as_mut_ptr().cast(), places) };
+        steps
+    };
+    // SAFETY: as the caller says; the list has the numbers of bits times the floats of a step, and after them those of the zeros.
+    unsafe { chains::walk_lists(Avx512::here(), list, x, sets, pairs, out) }
+}
 
 /// Bytes of the tables of a chunk, of one of its four groups, and from an entry's number, which is sixteenfold, to its bytes.
 const CHUNK_TABLES: usize = 4 * GROUP_TABLE;

@@ -5,9 +5,8 @@
 
 use std::arch::x86_64::*;
 
-use crate::widely::{
-    BLOCK_CHUNKS, Block, CHUNK_BYTES, ROWS, RowSums, Unit, block, blocks_of, combine_rows,
-};
+use super::super::packed::prefetch;
+use crate::widely::{BLOCK_BYTES, BLOCK_CHUNKS, Block, CHUNK_BYTES, ROWS, Unit, by_blocks};
 
 /// For each code 1 more than its factor on an axis: real, imaginary.
 const FACTORS: [[i8; 4]; 2] = [[0, 2, 1, 1], [1, 1, 0, 2]];
@@ -35,34 +34,23 @@ pub(super) const TABLES: [[[i8; 16]; 2]; 2] = [
 /// The processor has AVX2 and FMA, and the lengths fit.
 #[target_feature(enable = "avx2,fma")]
 pub(super) unsafe fn multiply(unit: &Unit<'_>, acts: &[u8], out: &mut [[f32; ROWS]; 2]) {
-    let streams = unit.shape.streams();
-    let (of_tile, blocks) = blocks_of(unit.shape);
-    *out = Default::default();
-    for (tile, first) in (0..blocks).step_by(of_tile).enumerate() {
-        let mut sums = RowSums::default();
-        for b in first..first + of_tile {
-            let x = block(acts, blocks, b);
-            for (stream, sums) in sums[..streams].iter_mut().enumerate() {
-                let bytes = BLOCK_CHUNKS * CHUNK_BYTES;
-                let codes = &unit.weights[(b * streams + stream) * bytes..][..bytes];
-                // SAFETY: four chunks of 64 bytes, as just sliced; the caller says that the instructions are there.
-                unsafe {
-                    half(codes, 0, &x, sums);
-                    half(codes, 1, &x, sums);
-                }
-            }
+    by_blocks(unit, acts, out, |codes, x, sums| {
+        prefetch(codes.as_ptr(), BLOCK_BYTES, unit.ahead);
+        // SAFETY: the caller says that the instructions are there.
+        unsafe {
+            half(codes, 0, x, sums);
+            half(codes, 1, x, sums);
         }
-        combine_rows(unit, tile, &sums, out);
-    }
+    });
 }
 
 /// Eight of the rows of a block of one stream. By itself it has all it needs in registers; two halves together do not.
 ///
 /// # Safety
-/// The processor has AVX2, and `codes` are four chunks of 64 bytes.
+/// The processor has AVX2, and `half` is 0 or 1.
 #[inline(never)]
 #[target_feature(enable = "avx2")]
-unsafe fn half(codes: &[u8], half: usize, x: &Block<'_>, sums: &mut [[f32; ROWS]; 4]) {
+unsafe fn half(codes: &[u8; BLOCK_BYTES], half: usize, x: &Block<'_>, sums: &mut [[f32; ROWS]; 4]) {
     let table = |t: &[i8; 16]| {
         // SAFETY: sixteen bytes.
         _mm256_broadcastsi128_si256(unsafe { _mm_loadu_si128(t.as_ptr().cast()) })
@@ -75,7 +63,7 @@ unsafe fn half(codes: &[u8], half: usize, x: &Block<'_>, sums: &mut [[f32; ROWS]
     let mut pairs = [_mm256_setzero_si256(); 4];
     // Of a loop that it could unroll the compiler would put off additions and keep what they add on the stack.
     for chunk in 0..std::hint::black_box(BLOCK_CHUNKS) {
-        // SAFETY: half of a chunk that the caller says is there, and four activations of each of four fields: 64 real and
+        // SAFETY: half of one of the block's four chunks, and four activations of each of four fields: 64 real and
         // 64 imaginary parts are there.
         unsafe {
             let bytes = codes.as_ptr().add(CHUNK_BYTES * chunk + 32 * half);

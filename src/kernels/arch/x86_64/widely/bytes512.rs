@@ -3,10 +3,9 @@
 
 use std::arch::x86_64::*;
 
+use super::super::packed::prefetch;
 use super::bytes256::TABLES;
-use crate::widely::{
-    BLOCK_CHUNKS, Block, CHUNK_BYTES, ROWS, RowSums, Unit, block, blocks_of, combine_rows,
-};
+use crate::widely::{BLOCK_BYTES, BLOCK_CHUNKS, Block, CHUNK_BYTES, ROWS, Unit, by_blocks};
 
 /// The products of a unit and one row of activations.
 ///
@@ -14,31 +13,20 @@ use crate::widely::{
 /// The processor has AVX-512 with VNNI, and the lengths fit.
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512vnni")]
 pub(super) unsafe fn multiply(unit: &Unit<'_>, acts: &[u8], out: &mut [[f32; ROWS]; 2]) {
-    let streams = unit.shape.streams();
-    let (of_tile, blocks) = blocks_of(unit.shape);
-    *out = Default::default();
-    for (tile, first) in (0..blocks).step_by(of_tile).enumerate() {
-        let mut sums = RowSums::default();
-        for b in first..first + of_tile {
-            let x = block(acts, blocks, b);
-            for (stream, sums) in sums[..streams].iter_mut().enumerate() {
-                let bytes = BLOCK_CHUNKS * CHUNK_BYTES;
-                let codes = &unit.weights[(b * streams + stream) * bytes..][..bytes];
-                // SAFETY: four chunks of 64 bytes, as just sliced; the caller says that the instructions are there.
-                unsafe { stream_of_block(codes, &x, sums) }
-            }
-        }
-        combine_rows(unit, tile, &sums, out);
-    }
+    by_blocks(unit, acts, out, |codes, x, sums| {
+        prefetch(codes.as_ptr(), BLOCK_BYTES, unit.ahead);
+        // SAFETY: the caller says that the instructions are there.
+        unsafe { stream_of_block(codes, x, sums) }
+    });
 }
 
 /// The rows of a block of one stream.
 ///
 /// # Safety
-/// The processor has AVX-512 with VNNI, and `codes` are four chunks of 64 bytes.
+/// The processor has AVX-512 with VNNI.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512vnni")]
-unsafe fn stream_of_block(codes: &[u8], x: &Block<'_>, sums: &mut [[f32; ROWS]; 4]) {
+unsafe fn stream_of_block(codes: &[u8; BLOCK_BYTES], x: &Block<'_>, sums: &mut [[f32; ROWS]; 4]) {
     let table = |t: &[i8; 16]| {
         // SAFETY: sixteen bytes.
         _mm512_broadcast_i32x4(unsafe { _mm_loadu_si128(t.as_ptr().cast()) })
@@ -52,7 +40,7 @@ unsafe fn stream_of_block(codes: &[u8], x: &Block<'_>, sums: &mut [[f32; ROWS]; 
     let without = x.sums.map(|sum| _mm512_set1_epi32(-sum));
     let mut integers = [without[0], without[1], without[0], without[1]];
     for chunk in 0..BLOCK_CHUNKS {
-        // SAFETY: a chunk that the caller says is there, and four activations of each of four fields: 64 real and 64
+        // SAFETY: one of the block's four chunks, and four activations of each of four fields: 64 real and 64
         // imaginary parts are there.
         unsafe {
             let bytes = _mm512_loadu_si512(codes.as_ptr().add(CHUNK_BYTES * chunk).cast());

@@ -5,6 +5,7 @@
 
 use trine_formats::widely::Shape;
 
+use crate::widely::tables::Outputs;
 use crate::widely::{
     Form, Int8Kernel, Path, ROWS, StreamSums, Unit, arrange_bytes, arrange_floats,
 };
@@ -15,10 +16,12 @@ mod bytes256;
 mod bytes512;
 mod planes512;
 mod tables256;
+mod tables512;
+mod tiles;
 mod words256;
 
 pub(crate) use batch::{chains, groups};
-pub(crate) use tables256::multiply as tables;
+pub(crate) use tiles::{Memory as TilesMemory, tiles};
 
 /// [`Path::arrange`], once lengths were checked.
 #[target_feature(enable = "avx2,fma")]
@@ -64,6 +67,18 @@ whole! {
     words_avx2 = words256::word_sums_avx2;
     words_avx512 = planes512::word_sums_avx512;
     planes_avx512 = planes512::plane_sums_avx512;
+}
+
+/// [`crate::widely::tables::multiply`] for an instruction set that includes AVX2, once lengths were checked.
+pub(crate) fn tables(isa: Isa, unit: &Unit<'_>, tables: &[f32], out: &mut Outputs) {
+    assert!(isa.has(Level::Avx2), "tables of {isa}");
+    // SAFETY: `isa` proves that the processor has the instruction set, and the caller has compared the lengths.
+    unsafe {
+        match isa.vectors() {
+            Level::Avx512 => tables512::multiply(unit, tables, out),
+            _ => tables256::multiply(unit, tables, out),
+        }
+    }
 }
 
 /// The kernel with 8-bit activations.

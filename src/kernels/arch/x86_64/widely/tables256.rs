@@ -4,38 +4,23 @@ use std::arch::x86_64::*;
 
 use trine_formats::widely::CHUNK;
 
+use super::super::packed::prefetch;
 use crate::Floats;
-use crate::widely::tables::{COLUMN, Outputs};
-use crate::widely::{ROWS, RowSums, Unit, combine_rows, lane_words};
-
-/// Floats of the sums of one lane and stream.
-const SUMS: usize = 4 * ROWS;
+use crate::widely::tables::{COLUMN, Outputs, SUMS, finish};
+use crate::widely::{ROWS, Unit, lane_words};
 
 /// The products of a unit and the row of activations that the tables are made of.
 ///
 /// # Safety
 /// The processor has AVX2 and FMA, and the lengths fit.
 #[target_feature(enable = "avx2,fma")]
-pub(crate) unsafe fn multiply(unit: &Unit<'_>, tables: &[f32], out: &mut Outputs) {
+pub(super) unsafe fn multiply(unit: &Unit<'_>, tables: &[f32], out: &mut Outputs) {
     let (shape, streams) = (unit.shape, unit.shape.streams());
     let mut lanes = Floats::scratch(CHUNK * streams * SUMS);
     let size = (streams, shape.chunks(), lane_words(shape));
     // SAFETY: the caller says that the lengths of a unit and of its tables fit, and `lanes` has the sums of all.
-    unsafe { table_sums_avx2(size, unit.weights, tables, &mut lanes) };
-    let lanes = lanes.as_chunks_mut::<ROWS>().0;
-    let of_lane = streams * 4;
-    for half in [8, 4, 2, 1] {
-        let (low, high) = lanes[..2 * half * of_lane].split_at_mut(half * of_lane);
-        for (low, high) in low.iter_mut().zip(high) {
-            low.iter_mut().zip(high).for_each(|(l, h)| *l += *h);
-        }
-    }
-    let mut sums = RowSums::default();
-    for (sums, lanes) in sums.iter_mut().zip(lanes[..of_lane].as_chunks().0) {
-        *sums = *lanes;
-    }
-    *out = Default::default();
-    combine_rows(unit, 0, &sums, out);
+    unsafe { table_sums_avx2(size, unit.weights, unit.ahead, tables, &mut lanes) };
+    finish(unit, &mut lanes, out);
 }
 
 /// `rr`, `ri`, `ir` and `ii` of all lanes and streams of sixteen rows, `[lane][stream][accumulator][row]`.
@@ -47,6 +32,7 @@ pub(crate) unsafe fn multiply(unit: &Unit<'_>, tables: &[f32], out: &mut Outputs
 unsafe fn table_sums_avx2(
     (streams, chunks, words): (usize, usize, usize),
     weights: &[u8],
+    ahead: usize,
     tables: &[f32],
     out: &mut [f32],
 ) {
@@ -56,6 +42,7 @@ unsafe fn table_sums_avx2(
     for ((tables, weights), out) in lane_tables.zip(lane_weights).zip(lane_sums) {
         let streams = weights.chunks_exact(words * 4 * ROWS);
         for (weights, out) in streams.zip(out.as_chunks_mut().0) {
+            prefetch(weights.as_ptr(), weights.len(), ahead);
             // SAFETY: the caller says that the processor has AVX2.
             unsafe { lane_sums_avx2(weights, tables, out) };
         }

@@ -1,0 +1,86 @@
+//! Sixteen rows in single precision on AVX-512, as [`super::tables256`] has them, in one register; two streams share the
+//! tables that they look up in, and their eight sums are as many as additions wait for one another.
+
+use std::arch::x86_64::*;
+
+use trine_formats::widely::CHUNK;
+
+use super::super::packed::prefetch;
+use crate::Floats;
+use crate::widely::tables::{COLUMN, Outputs, SUMS, finish};
+use crate::widely::{ROWS, Unit, lane_words};
+
+/// The products of a unit and the row of activations that the tables are made of.
+///
+/// # Safety
+/// The processor has AVX-512, and the lengths fit.
+#[target_feature(enable = "avx2,fma,avx512f,avx512bw,avx512vl,avx512dq")]
+pub(super) unsafe fn multiply(unit: &Unit<'_>, tables: &[f32], out: &mut Outputs) {
+    let (shape, streams) = (unit.shape, unit.shape.streams());
+    let mut lanes = Floats::scratch(CHUNK * streams * SUMS);
+    let lane_tables = tables.chunks_exact(shape.chunks() * COLUMN);
+    // the numbers of streams are even: those of U and as many of W
+    let pair = 2 * lane_words(shape) * 4 * ROWS;
+    let pairs = unit.weights.chunks_exact(pair);
+    let sums = lanes.as_chunks_mut::<{ 2 * SUMS }>().0;
+    for (i, (weights, sums)) in pairs.zip(sums).enumerate() {
+        let Some(tables) = lane_tables.clone().nth(i / (streams / 2)) else {
+            continue;
+        };
+        // SAFETY: the caller says that the processor has the instructions.
+        unsafe { lane_sums_avx512(weights, unit.ahead, tables, sums) };
+    }
+    finish(unit, &mut lanes, out);
+}
+
+/// `rr`, `ri`, `ir` and `ii` of one lane of two streams of sixteen rows, `[stream][accumulator][row]`, of words
+/// `[stream][word][row]`. A function of its own, so that a test can look at its loop.
+///
+/// # Safety
+/// The processor has AVX-512.
+#[inline(never)]
+#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq")]
+unsafe fn lane_sums_avx512(
+    weights: &[u8],
+    ahead: usize,
+    tables: &[f32],
+    out: &mut [f32; 2 * SUMS],
+) {
+    let mut sums = [[_mm512_setzero_ps(); 4]; 2];
+    let (first, second) = weights.split_at(weights.len() / 2);
+    let words = first.as_chunks::<{ 4 * ROWS }>().0.iter();
+    let words = words.zip(second.as_chunks::<{ 4 * ROWS }>().0);
+    let columns = tables.chunks(CHUNK * COLUMN);
+    for ((first, second), columns) in words.zip(columns) {
+        // SAFETY: the codes of sixteen rows are 64 bytes, and a column has four tables of four floats.
+        unsafe {
+            let mut codes = [first, second].map(|codes| {
+                prefetch(codes.as_ptr(), codes.len(), ahead);
+                _mm512_loadu_si512(codes.as_ptr().cast())
+            });
+            for column in columns.as_chunks::<COLUMN>().0 {
+                let table = |k: usize| {
+                    let table = column.as_ptr().add(4 * k);
+                    _mm512_broadcast_f32x4(_mm_loadu_ps(table))
+                };
+                let tables = [table(0), table(1), table(2), table(3)];
+                for (codes, sums) in codes.iter_mut().zip(&mut sums) {
+                    for (table, sum) in tables.into_iter().zip(sums) {
+                        // two bits of a code choose one of the four floats
+                        *sum = _mm512_add_ps(*sum, _mm512_permutevar_ps(table, *codes));
+                    }
+                    // the next chunk's codes
+                    *codes = _mm512_srli_epi32::<2>(*codes);
+                }
+            }
+        }
+    }
+    for (sums, out) in sums
+        .as_flattened()
+        .iter()
+        .zip(out.as_chunks_mut::<ROWS>().0)
+    {
+        // SAFETY: sixteen floats.
+        unsafe { _mm512_storeu_ps(out.as_mut_ptr(), *sums) };
+    }
+}

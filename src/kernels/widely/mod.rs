@@ -8,7 +8,7 @@
 //! Weights stand in one of four forms ([`Form`]): the words of the file, the same bits sorted into planes, or sixteen
 //! rows interleaved, by columns or by lanes. A unit, one row or sixteen, is asked for at a time, with all tokens.
 
-use trine_formats::widely::{CHUNK, Shape, combine, int8};
+use trine_formats::widely::{CHUNK, Scope, Shape, combine, int8};
 
 #[cfg(target_arch = "aarch64")]
 use crate::arch::aarch64::widely as aarch64;
@@ -232,15 +232,21 @@ pub(crate) type RowScales = [[[f32; ROWS]; 2]; 8];
 #[inline(always)]
 pub(crate) fn row_scales(unit: &Unit<'_>, tile: usize) -> RowScales {
     let shape = unit.shape;
-    // rows that are missing have the scales of the last one
-    let scales: [&[f32]; ROWS] = std::array::from_fn(|r| {
-        let row = unit.first + r.min(unit.rows - 1);
-        shape.scales_of(unit.scales, row, tile)
-    });
     let mut factors = RowScales::default();
-    let all = factors.as_flattened_mut().iter_mut();
-    for (i, factors) in all.enumerate().take(shape.group_scales()) {
-        *factors = scales.map(|scales| scales[i]);
+    let all = factors.as_flattened_mut();
+    if shape.scope == Scope::Tensor {
+        for (factors, &scale) in all.iter_mut().zip(unit.scales) {
+            *factors = [scale; ROWS];
+        }
+        return factors;
+    }
+    for r in 0..ROWS {
+        // rows that are missing have the scales of the last one
+        let row = unit.first + r.min(unit.rows - 1);
+        let scales = shape.scales_of(unit.scales, row, tile);
+        for (factors, &scale) in all.iter_mut().zip(scales) {
+            factors[r] = scale;
+        }
     }
     factors
 }

@@ -30,11 +30,17 @@ pub fn floats(shape: &Shape) -> usize {
 ///
 /// # Panics
 /// When a length does not fit the shape.
-pub fn arrange(shape: &Shape, acts: &[u8], out: &mut [f32]) {
+pub fn arrange(isa: Isa, shape: &Shape, acts: &[u8], out: &mut [f32]) {
     assert_eq!(acts.len(), Path::Exact.act_bytes(shape), "activations");
     assert_eq!(out.len(), floats(shape), "tables");
     let (re, im) = acts.split_at(acts.len() / 2);
     let [re, im] = [re, im].map(|part| part.as_chunks::<4>().0);
+    #[cfg(target_arch = "x86_64")]
+    if isa.has(crate::Level::Avx512) {
+        // SAFETY: `isa` proves that the processor has AVX-512.
+        return unsafe { x86_64::arrange_tables(shape.chunks(), re, im, out) };
+    }
+    let _ = isa;
     for (lane, out) in out.chunks_exact_mut(shape.chunks() * COLUMN).enumerate() {
         let lanes = [re, im].map(|part| part[lane..].iter().step_by(CHUNK));
         let [re, im] = lanes.map(|part| part.map(|&x| f32::from_le_bytes(x)));

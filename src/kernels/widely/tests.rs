@@ -29,11 +29,19 @@ fn shape(rows: usize, columns: usize, stages: usize, scope: Scope) -> Shape {
 }
 
 impl Matrix {
-    /// Random codes, also behind the last column, where a file may have any.
+    /// Random codes, also behind the last column, where a file may have any; of one row all on the real axis, of another
+    /// one on the imaginary axis.
     fn random(shape: Shape, random: &mut Random) -> Matrix {
         let scales = shape.groups() * shape.group_scales();
+        let row = 4 * shape.row_words();
+        let mut words = random.bytes(row * shape.rows);
+        let mut rows = words.chunks_exact_mut(row);
+        let axes: [fn(&mut u8); 2] = [|codes| *codes &= 0x55, |codes| *codes |= 0xAA];
+        for on_axis in axes {
+            rows.nth(1).into_iter().flatten().for_each(on_axis);
+        }
         Matrix {
-            words: random.bytes(4 * shape.rows * shape.row_words()),
+            words,
             scales: (0..scales).map(|_| random.float().abs() + 1e-3).collect(),
             shape,
         }
@@ -77,7 +85,7 @@ impl Matrix {
 fn by_tables(isa: Isa, unit: &Unit<'_>, acts: &[u8], tokens: usize, out: &mut [f32]) {
     let mut x = vec![f32::NAN; tables::floats(unit.shape)];
     for (t, acts) in acts.chunks(acts.len() / tokens).enumerate() {
-        tables::arrange(unit.shape, acts, &mut x);
+        tables::arrange(isa, unit.shape, acts, &mut x);
         let mut sums = [[f32::NAN; ROWS]; 2];
         tables::multiply(isa, unit, &x, &mut sums);
         for (r, out) in out.chunks_exact_mut(2 * tokens).enumerate() {

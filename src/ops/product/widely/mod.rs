@@ -17,10 +17,11 @@ use crate::pool::{self, Parts};
 
 /// Bytes of activations that a task reads again for every unit: they stay in the second-level cache.
 const ACTIVATIONS: usize = 1 << 19;
-/// Bytes of weights that one task reads at least when there is one token: the hardware's prefetcher needs long runs.
-const STREAM: usize = 1 << 17;
+/// Bytes of weights that one task reads at least when there is one token: the hardware's prefetcher needs long runs, and
+/// what is made of the activations serves many rows.
+const STREAM: usize = 1 << 20;
 /// Rows that a task with many tokens has at least, where there are enough.
-const BATCH_ROWS: usize = 2 * batch::ROWS;
+const BATCH_ROWS: usize = 8 * batch::ROWS;
 /// Weights times tokens that a task has at least, or handing it out costs more than it saves.
 const WORK: usize = 100_000;
 
@@ -184,7 +185,7 @@ impl WidelyLinear {
         let size = form.unit_bytes(shape);
         let mut x = Floats::scratch(tables::floats(shape));
         for (token, acts) in acts.chunks(self.path.act_bytes(shape)).enumerate() {
-            tables::arrange(shape, acts, &mut x);
+            tables::arrange(isa, shape, acts, &mut x);
             for i in units.clone() {
                 let first = i * form.rows();
                 let unit = Unit {

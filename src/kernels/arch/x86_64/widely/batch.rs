@@ -117,12 +117,11 @@ unsafe fn chains_vbmi2(
     unsafe { chains::multiply(Avx512::here(), walk_lists_vbmi2, rows, acts, memory, out) }
 }
 
-/// A [`chains::Walk`] along lists: the numbers of a set's bits are compressed all at once. By itself, so that a test can look
-/// at its loop.
+/// A [`chains::Walk`] along lists: the numbers of a set's bits are compressed all at once. A test looks at the machine code
+/// of its loop, which is part of the function above.
 ///
 /// # Safety
 /// As there, and the processor has AVX-512 with VBMI2.
-#[inline(never)]
 #[target_feature(
     enable = "avx2,fma,f16c,bmi1,popcnt,avx512f,avx512bw,avx512vl,avx512dq,avx512vnni,avx512vbmi2"
 )]

@@ -39,7 +39,8 @@ unsafe fn stream_of_block(codes: &[u8; BLOCK_BYTES], x: &Block<'_>, sums: &mut [
     // the 1 that is added to every factor adds the activations once
     let without = x.sums.map(|sum| _mm512_set1_epi32(-sum));
     let mut integers = [without[0], without[1], without[0], without[1]];
-    for chunk in 0..BLOCK_CHUNKS {
+    // Of a loop that it could unroll the compiler would keep all activations and what is looked up on the stack.
+    for chunk in 0..std::hint::black_box(BLOCK_CHUNKS) {
         // SAFETY: one of the block's four chunks, and four activations of each of four fields: 64 real and 64
         // imaginary parts are there.
         unsafe {

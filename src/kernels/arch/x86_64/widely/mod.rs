@@ -21,6 +21,7 @@ mod tiles;
 mod words256;
 
 pub(crate) use batch::{chains, groups};
+pub(crate) use tables512::arrange as arrange_tables;
 pub(crate) use tiles::{Memory as TilesMemory, tiles};
 
 /// [`Path::arrange`], once lengths were checked.

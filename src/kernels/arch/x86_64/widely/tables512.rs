@@ -28,24 +28,40 @@ pub(super) unsafe fn multiply(unit: &Unit<'_>, tables: &[f32], out: &mut Outputs
             continue;
         };
         // SAFETY: the caller says that the processor has the instructions.
-        unsafe { lane_sums_avx512(weights, unit.ahead, tables, sums) };
+        unsafe { lane_sums(weights, unit.ahead, tables, sums) };
     }
     finish(unit, &mut lanes, out);
 }
 
+/// [`crate::widely::tables::arrange`]: the tables of a column are a vector.
+#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq")]
+pub(crate) fn arrange(chunks: usize, re: &[[u8; 4]], im: &[[u8; 4]], out: &mut [f32]) {
+    // of rr, ri, ir, ii four floats each
+    const REAL_PARTS: __mmask16 = 0b0000_1100_0000_0011;
+    const IMAGINARY_PARTS: __mmask16 = 0b1100_0000_0011_0000;
+    const NEGATIVE: __mmask16 = 0b0100_0100_0001_0001;
+    let sign = _mm512_set1_ps(-0.0);
+    for (lane, out) in out.chunks_exact_mut(chunks * COLUMN).enumerate() {
+        let parts = re[lane..].iter().zip(&im[lane..]).step_by(CHUNK);
+        for ((&re, &im), out) in parts.zip(out.as_chunks_mut::<COLUMN>().0) {
+            let [re, im] = [re, im].map(|x| _mm512_set1_ps(f32::from_le_bytes(x)));
+            let column = _mm512_maskz_mov_ps(REAL_PARTS, re);
+            let column = _mm512_mask_mov_ps(column, IMAGINARY_PARTS, im);
+            let column = _mm512_mask_xor_ps(column, NEGATIVE, column, sign);
+            // SAFETY: sixteen floats.
+            unsafe { _mm512_storeu_ps(out.as_mut_ptr(), column) };
+        }
+    }
+}
+
 /// `rr`, `ri`, `ir` and `ii` of one lane of two streams of sixteen rows, `[stream][accumulator][row]`, of words
-/// `[stream][word][row]`. A function of its own, so that a test can look at its loop.
+/// `[stream][word][row]`.
 ///
 /// # Safety
 /// The processor has AVX-512.
-#[inline(never)]
+#[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq")]
-unsafe fn lane_sums_avx512(
-    weights: &[u8],
-    ahead: usize,
-    tables: &[f32],
-    out: &mut [f32; 2 * SUMS],
-) {
+unsafe fn lane_sums(weights: &[u8], ahead: usize, tables: &[f32], out: &mut [f32; 2 * SUMS]) {
     let mut sums = [[_mm512_setzero_ps(); 4]; 2];
     let (first, second) = weights.split_at(weights.len() / 2);
     let words = first.as_chunks::<{ 4 * ROWS }>().0.iter();

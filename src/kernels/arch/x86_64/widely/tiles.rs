@@ -11,8 +11,8 @@ use super::super::tiles::{Hardware, ROW, TILE, Tiles};
 use super::bytes256::TABLES;
 use crate::widely::batch::{Outputs, Rows, TOKENS};
 use crate::widely::{
-    BLOCK_BYTES, BLOCK_CHUNKS, Block, CHUNK_BYTES, Form, Path, ROWS, RowSums, Unit, block,
-    blocks_of, combine_rows, row_scales,
+    BLOCK_BYTES, BLOCK_CHUNKS, CHUNK_BYTES, Form, Path, ROWS, RowSums, Unit, block, blocks_of,
+    combine_rows, row_scales,
 };
 
 /// Factors of a block of one stream on both axes.
@@ -105,49 +105,45 @@ unsafe fn multiply_unit<T: Tiles>(
         sums,
     } = memory;
     let mut y = [[[0.0; ROWS]; 2]; TOKENS];
+    // of the activations of two blocks in turn
+    let mut scales = [[[0.0; 2]; TOKENS]; 2];
     for (tile, first) in (0..blocks).step_by(of_tile).enumerate() {
         sums[..tokens].fill(RowSums::default());
         let work = first * streams..(first + of_tile) * streams;
+        let mut add = |i: usize, integers: &[Integers; 2], scales: &[[[f32; 2]; TOKENS]; 2]| {
+            let (integers, scales) = (&integers[i % 2], &scales[i / streams % 2]);
+            add(integers, scales, i % streams, &mut sums[..tokens]);
+        };
         // SAFETY: the caller says that the instructions are there.
         unsafe { look_up(&codes[work.start], &mut factors[work.start % 2]) };
         for i in work.clone() {
-            let (now, next) = (i % 2, i + 1);
-            // SAFETY: `with_rows` has set the tiles up; a block of a row of activations has 64 bytes of real and 64 of
-            // imaginary parts, and rows of activations follow one another.
-            unsafe {
-                if i % streams == 0 {
-                    let x = acts.as_ptr().add(i / streams * 2 * ROW);
+            if i % streams == 0 {
+                let number = i / streams;
+                let rows = acts.chunks_exact(row).zip(&mut scales[number % 2]);
+                rows.for_each(|(acts, scales)| *scales = block(acts, blocks, number).scales);
+                // SAFETY: `with_rows` has set the tiles up; a block of a row of activations has 64 bytes of real and 64 of
+                // imaginary parts, and rows of activations follow one another.
+                unsafe {
+                    let x = acts.as_ptr().add(2 * ROW * number);
                     tiles.load::<0>(x, row);
                     tiles.load::<1>(x.add(ROW), row);
                 }
-                products(tiles, &factors[now], &mut integers[now]);
-                if next < work.end {
-                    look_up(&codes[next], &mut factors[next % 2]);
+            }
+            // SAFETY: the activations of the block were loaded, and the caller says that the instructions are there.
+            unsafe {
+                products(tiles, &factors[i % 2], &mut integers[i % 2]);
+                if i + 1 < work.end {
+                    look_up(&codes[i + 1], &mut factors[(i + 1) % 2]);
                 }
             }
             if i > work.start {
-                let (block, stream) = ((i - 1) / streams, (i - 1) % streams);
-                add(
-                    &integers[next % 2],
-                    (acts, row),
-                    (blocks, block),
-                    stream,
-                    &mut sums[..tokens],
-                );
+                add(i - 1, integers, &scales);
             }
         }
-        let (block, stream) = ((work.end - 1) / streams, (work.end - 1) % streams);
-        let last = &integers[(work.end - 1) % 2];
-        add(
-            last,
-            (acts, row),
-            (blocks, block),
-            stream,
-            &mut sums[..tokens],
-        );
-        let scales = row_scales(unit, tile);
+        add(work.end - 1, integers, &scales);
+        let of_rows = row_scales(unit, tile);
         for (sums, y) in sums[..tokens].iter().zip(&mut y) {
-            combine_rows(stages, &scales, sums, y);
+            combine_rows(stages, &of_rows, sums, y);
         }
     }
     for (r, out) in out.iter_mut().enumerate() {
@@ -219,18 +215,17 @@ unsafe fn products<T: Tiles>(
     }
 }
 
-/// Adds the integers of a block of one stream, times the scales of the activations, to the sums of all tokens.
+/// Adds the integers of a block of one stream, times the scales `[token][real, imaginary]` of the activations, to the sums of
+/// all tokens.
 #[inline]
 #[target_feature(enable = "avx512f")]
 fn add(
     Integers(integers): &Integers,
-    (acts, row): (&[u8], usize),
-    (blocks, number): (usize, usize),
+    scales: &[[f32; 2]; TOKENS],
     stream: usize,
     sums: &mut [RowSums],
 ) {
-    for (t, (acts, sums)) in acts.chunks_exact(row).zip(sums).enumerate() {
-        let Block { scales, .. } = block(acts, blocks, number);
+    for (t, (scales, sums)) in scales.iter().zip(sums).enumerate() {
         for (k, sums) in sums[stream].iter_mut().enumerate() {
             // SAFETY: sixteen integers and sixteen floats.
             unsafe {

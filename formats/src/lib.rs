@@ -10,6 +10,7 @@ pub mod gguf;
 pub mod hessian;
 pub mod imatrix;
 pub mod limited;
+pub mod pruned;
 pub mod safetensors;
 pub mod temp_file;
 pub mod types;

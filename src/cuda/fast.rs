@@ -46,6 +46,36 @@ pub enum Scales {
     Groups(usize),
 }
 
+/// How weights lie and what has a scale.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Form {
+    /// All weights.
+    Dense(Weights, Scales),
+    /// Codes of four bits, two of four of which are not zero, with scales of groups of so many rows: [`crate::pack::sparse`].
+    Sparse(usize),
+}
+
+impl Form {
+    /// Memories that the weights take, one after the other.
+    pub fn memories(self) -> usize {
+        match self {
+            Form::Dense(..) => 2,
+            Form::Sparse(_) => 3,
+        }
+    }
+
+    /// [`product`] or [`sparse_product`].
+    ///
+    /// # Errors
+    /// As these.
+    pub fn plan(self, shape: (usize, usize, usize)) -> Result<Plan, PlanError> {
+        match self {
+            Form::Dense(weights, scales) => product(weights, scales, shape),
+            Form::Sparse(group) => sparse_product(group, shape),
+        }
+    }
+}
+
 /// The launch of a product.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Plan {
@@ -172,6 +202,12 @@ const SPARSE_TILE: [usize; 3] = [32, 64, 32];
 /// Warps that share the tiles of a slice.
 const SPARSE_WARPS: usize = 8;
 
+/// Whether a matrix is whole tiles of the kernels for two of four weights.
+pub fn is_sparse_shape(rows: usize, columns: usize) -> bool {
+    let [tall, wide, _] = SPARSE_TILE;
+    rows.is_multiple_of(tall) && columns.is_multiple_of(wide)
+}
+
 /// [`slices`] where two of four weights are there. Every warp has a tile of each.
 pub fn sparse_slices(rows: usize, columns: usize) -> usize {
     let [tall, wide, _] = SPARSE_TILE;
@@ -189,7 +225,7 @@ pub fn sparse_product(
 ) -> Result<Plan, PlanError> {
     let [tall, wide, most] = SPARSE_TILE;
     let deep = token_blocks(shape, most)?;
-    if !rows.is_multiple_of(tall) || !columns.is_multiple_of(wide) {
+    if !is_sparse_shape(rows, columns) {
         return Err(too_large(shape));
     }
     if group == 0 || !group.is_multiple_of(tall) {

@@ -18,11 +18,13 @@ mod path;
 mod program;
 mod recording;
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use trine_formats::anyprec::{AnyPrec, AnyPrecError};
 use trine_formats::gguf::{Blob, GgufError, ModelFile, PackingOptions};
+use trine_formats::pruned::{self, PrunedError};
 use trine_formats::widely::{self, WidelyError};
 
 use crate::arch::Missing;
@@ -88,6 +90,9 @@ pub enum ModelError {
     /// Widely linear matrices that are damaged.
     #[error(transparent)]
     Widely(#[from] WidelyError),
+    /// Keys about pruned matrices that make no sense.
+    #[error(transparent)]
+    Pruned(#[from] PrunedError),
     /// The number path is for other models.
     #[error(
         "number path i8 is for models with widely linear matrices (architecture fairy2i), and this one is of architecture '{0}'"
@@ -214,8 +219,8 @@ struct Inner {
     ropes: [[Rope; 2]; 2],
     /// The GPU that runs the last layers, at least the logits.
     offload: Option<Offload>,
-    /// Whether products there are those of [`NumberPath::Fast`].
-    halves: bool,
+    /// Where products there are those of [`NumberPath::Fast`], the names of the matrices that the file calls pruned.
+    halves: Option<BTreeSet<String>>,
 }
 
 /// Contexts are counted in steps of so many positions.
@@ -248,6 +253,10 @@ impl Model {
         if options.number_path == NumberPath::Fast && layers == 0 {
             return Err(ModelError::NoGpu);
         }
+        let halves = match options.number_path {
+            NumberPath::Fast => Some(pruned::read(file.meta())?),
+            _ => None,
+        };
         let special = load::Special {
             anyprec: anyprec.as_ref(),
             widely,
@@ -306,7 +315,7 @@ impl Model {
             directions,
             ropes,
             offload: options.offload.clone().filter(|_| layers > 0),
-            halves: options.number_path == NumberPath::Fast,
+            halves,
         };
         let model = Model {
             inner: Arc::new(inner),

@@ -66,8 +66,8 @@ impl Inner {
             return missing(format!("keys in {keys} and values in {values}"));
         }
         let mut recorder = Recorder::new(limits, config.n_vocab)?;
-        if *halves {
-            recorder.in_halves();
+        if let Some(pruned) = halves {
+            recorder.in_halves(pruned);
         }
         let heads = [config.n_head, config.n_head_kv];
         let sizes = [config.head_dim, config.value_dim];

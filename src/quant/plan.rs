@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use thiserror::Error;
 use trine_formats::gguf::{GgufError, Metadata, ModelFile, TensorInfo, packing};
+use trine_formats::pruned::{self, PrunedError};
 use trine_formats::types::TypeId;
 
 use super::category::Category;
@@ -58,6 +59,8 @@ pub enum PlanError {
         "--prune-layers leaves no tensor of shard {0}: without --keep-split one file is written"
     )]
     EmptyShard(usize),
+    #[error(transparent)]
+    Pruned(Box<PrunedError>),
     #[error("--gptq is for quantized types, which {0} is not made of")]
     NothingToRound(&'static str),
     #[error(
@@ -164,8 +167,24 @@ impl Plan {
             // Of a layout that nobody knows less can be checked; the copy is as good as the original.
             row.packing = info.and_then(|info| packing(info, meta, &recipe.input_packing).ok());
         }
+        plan.name_pruned(meta, recipe)?;
         plan.warn_of_idle_options(recipe);
         Ok(plan)
+    }
+
+    /// Says which matrices have two of four weights: those that this run prunes, and those that the source calls so and that are copied.
+    fn name_pruned(&mut self, meta: &Metadata, recipe: &Recipe) -> Result<(), PlanError> {
+        let before = pruned::read(meta).map_err(|why| PlanError::Pruned(why.into()))?;
+        let prunes = recipe.gptq.as_ref().is_some_and(|g| g.options.sparse);
+        let rows = self.rows.iter().enumerate().filter(|(i, row)| {
+            let copied = !row.converts() && before.contains(&row.source.name);
+            copied || prunes && self.feeds_back(*i)
+        });
+        let names = rows.map(|(_, row)| row.name.clone()).collect();
+        if let Some(first) = self.shards.first_mut() {
+            pruned::write(&mut first.meta, &names);
+        }
+        Ok(())
     }
 
     /// Whether everything asked for can be done.
@@ -226,8 +245,9 @@ impl Plan {
         let mut mixture = Mixture::new(
             facts,
             ftype,
-            // Hessians hold what an importance matrix does: the mixture is that of a file with one.
-            recipe.importance.is_some() || recipe.gptq.is_some(),
+            // Hessians hold what an importance matrix does: the mixture is that of a file with one. It has Q4_1 among Q4_0, which
+            // sparse kernels do not take.
+            recipe.importance.is_some() || recipe.gptq.as_ref().is_some_and(|g| !g.options.sparse),
             recipe.output_type,
             names.iter().map(String::as_str),
         );

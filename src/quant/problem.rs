@@ -50,6 +50,8 @@ pub enum Problem {
     FourDimensions { tensor: String },
     /// The type has no grid that errors are fed back with.
     NoFeedback { tensor: String, ty: TypeId },
+    /// Sparse kernels do not take the type.
+    NotPruned { tensor: String, ty: TypeId },
     /// The Hessian is of another model.
     WrongHessian {
         tensor: String,
@@ -87,6 +89,7 @@ impl Problem {
             Problem::Layout { .. } => 9,
             Problem::NoFeedback { .. } => 10,
             Problem::WrongHessian { .. } => 11,
+            Problem::NotPruned { .. } => 12,
         }
     }
 
@@ -135,6 +138,10 @@ impl Problem {
                 "of a type that --gptq does not round to",
                 "it knows Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, IQ4_NL, Q4_K, Q5_K and Q6_K: choose one of these, with --tensor-type where the mixture takes another",
             ),
+            Problem::NotPruned { .. } => (
+                "of a type that --sparse does not prune to",
+                "it knows Q4_0: choose that, with --pure or --tensor-type where the mixture takes another",
+            ),
             Problem::WrongHessian { .. } => (
                 "whose Hessian is of another width",
                 "the Hessians are of another model; make them of this one with rimatrix --hessian",
@@ -153,6 +160,7 @@ impl Problem {
             | Problem::Requantize { from: ty, .. }
             | Problem::NoImportance { ty, .. }
             | Problem::NoFeedback { ty, .. }
+            | Problem::NotPruned { ty, .. }
             | Problem::Unreadable { ty, .. }
             | Problem::Unwritable { ty, .. }
             | Problem::Unpackable { wanted: ty, .. } => Some(ty.to_string()),
@@ -180,6 +188,7 @@ impl Problem {
             Problem::Requantize { tensor, from, to } => format!("{tensor}: {from} to {to}"),
             Problem::NoImportance { tensor, ty }
             | Problem::NoFeedback { tensor, ty }
+            | Problem::NotPruned { tensor, ty }
             | Problem::Unreadable { tensor, ty }
             | Problem::Unwritable { tensor, ty } => format!("{tensor}: {ty}"),
             Problem::Unpackable {

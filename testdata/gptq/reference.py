@@ -4,7 +4,7 @@ Written from the description of the algorithm (Frantar et al. 2022; MARLIN, sect
 linear algebra, and without a line of trine. Inputs are small integers that both sides make with the same generator, so that
 all sums of products are exact and the files hold results only.
 
-    python3 reference.py            writes q4_0-g32.bin, q4_0-g128.bin, q4_0-compat.bin and q8_0.bin beside itself
+    python3 reference.py            writes q4_0-g32.bin, q4_0-g128.bin, q4_0-compat.bin, q4_0-sparse.bin and q8_0.bin beside itself
 
 Each file holds the blocks of 64 rows of 512 weights as a GGUF tensor of the type has them.
 """
@@ -89,11 +89,20 @@ def q8_0_scale(w):
     return half(np.float32(np.max(np.abs(w.astype(np.float32)))) / np.float32(127))
 
 
-def gptq(w, u, order, scales, reach, lowest, highest):
+def cheapest(w, pivots):
+    """Of four columns the two that cost least when they become zero (SparseGPT), by rows: true where a weight goes."""
+    gone = np.zeros(w.shape, bool)
+    two = np.argsort((w / pivots) ** 2, axis=1, kind="stable")[:, :2]
+    np.put_along_axis(gone, two, True, axis=1)
+    return gone
+
+
+def gptq(w, u, order, scales, reach, lowest, highest, sparse=False):
     """Codes as levels of all rows, whose columns are rounded in an order. `reach`, where there is one, finds the scales of 128 columns when
-    the first of them is reached, from what the weights are then."""
+    the first of them is reached, from what the weights are then. `sparse` sets two of four columns to zero when the first is reached."""
     levels = np.zeros_like(w)
     w = w[:, order]
+    gone = np.zeros(w.shape, bool)
     for first in range(0, K, FEEDBACK):
         last = first + FEEDBACK
         errors = np.zeros((len(w), FEEDBACK))
@@ -103,7 +112,9 @@ def gptq(w, u, order, scales, reach, lowest, highest):
                 scales[r, first // 32 : last // 32] = reach(w[r, block], u[block, block])
         for i in range(first, last):
             s = scales[:, order[i] // 32]
-            level = np.divide(w[:, i], s, out=np.zeros(len(w)), where=s != 0)
+            if sparse and i % 4 == 0:
+                gone[:, i : i + 4] = cheapest(w[:, i : i + 4], np.diag(u)[i : i + 4])
+            level = np.divide(w[:, i], s, out=np.zeros(len(w)), where=(s != 0) & ~gone[:, i])
             # Between two codes, which are counted from 0 on, the even one.
             level = np.clip(np.rint(level - lowest) + lowest, lowest, highest)
             levels[:, order[i]] = level
@@ -156,6 +167,22 @@ def main():
         found = gptq(w, u, falling, scales, None, -8, 7)
         (here / f"q4_0-g{size}.bin").write_bytes(blocks(*found, True))
 
+    # Fours stay together, in falling order of their sums; scales are those of the weights that would be left without feedback.
+    fours = np.argsort(-np.diag(h).reshape(-1, 4).sum(axis=1), kind="stable")
+    order = (4 * fours[:, None] + np.arange(4)).ravel()
+    u = triangle(h, order)
+    left = w.copy()
+    for i in range(0, K, 4):
+        left[:, order[i : i + 4]] *= ~cheapest(w[:, order[i : i + 4]], np.diag(u)[i : i + 4])
+    for r in range(N):
+        for b in range(K // 32):
+            group = slice(32 * b, 32 * b + 32)
+            cost = lambda e: np.sum(diagonal[group] * e**2)
+            scales[r, b] = q4_0_scale(left[r, group], cost, False)
+    found = gptq(w, u, order, scales, None, -8, 7, sparse=True)
+    (here / "q4_0-sparse.bin").write_bytes(blocks(*found, True))
+
+    u = triangle(h, falling)
     for r in range(N):
         for b in range(K // 32):
             scales[r, b] = q8_0_scale(w[r, 32 * b : 32 * b + 32])

@@ -11,7 +11,7 @@ use trine_cuda::driver::Context;
 use trine_formats::gguf::Blob;
 use trine_formats::types::TypeId;
 
-use super::product::{Product, Shape};
+use super::product::{Product, Shape, Way};
 use super::{Options, Report};
 use crate::inputs::Rng;
 
@@ -30,6 +30,8 @@ const SHAPES: &[(usize, usize)] = &[
     (8192, 28672),
 ];
 const SMALL: &[(usize, usize)] = &[(40, 256)];
+/// Whole tiles of the kernels for two of four weights.
+const SMALL_PRUNED: (usize, usize) = (64, 256);
 /// Tokens, so that every kernel is asked for and every tile has an end.
 const TOKENS: &[usize] = &[1, 5, 8, 9, 16, 17, 33, 64, 130];
 const SMALL_TOKENS: &[usize] = &[1, 9];
@@ -61,9 +63,14 @@ pub fn run(context: &mut Context, options: &Options, report: &mut Report) -> Res
     let mut shapes = shapes.to_vec();
     shapes.sort_by_key(|(rows, columns)| rows * columns);
     let mut left = Vec::new();
-    for (rows, columns) in shapes {
-        let kinds = EXACT.iter().map(|&ty| (ty, false));
-        for (ty, halves) in kinds.chain(HALVES.iter().map(|&ty| (ty, true))) {
+    for shape in shapes {
+        let exact = EXACT.iter().map(|&ty| (ty, Way::Exact));
+        let halves = HALVES.iter().map(|&ty| (ty, Way::Halves));
+        for (ty, way) in exact.chain(halves).chain([(TypeId::Q4_0, Way::Pruned)]) {
+            let (rows, columns) = match way {
+                Way::Pruned if options.small => SMALL_PRUNED,
+                _ => shape,
+            };
             let simple = [TypeId::Q4_K, TypeId::Q6_K, TypeId::F16].contains(&ty);
             if simple && rows * columns > MOST_SIMPLE {
                 continue;
@@ -73,7 +80,7 @@ pub fn run(context: &mut Context, options: &Options, report: &mut Report) -> Res
                 rows,
                 columns,
                 tokens: 1,
-                halves,
+                way,
             };
             if start.elapsed() > options.limit {
                 left.push(shape.name());
@@ -119,7 +126,7 @@ fn of_matrix(
         let differing = differing(&found, expected);
         let unsteady = self::differing(&found, &again);
         let mut about = json!({"seed": seed, "differing": differing, "between_runs": unsteady});
-        let passed = if shape.halves {
+        let passed = if shape.way != Way::Exact {
             let error = error(&found, expected);
             let first = alone.get_or_insert_with(|| found[..shape.rows].to_vec());
             let beside = self::differing(&found[..shape.rows], first);
@@ -135,8 +142,11 @@ fn of_matrix(
     Ok(())
 }
 
-/// Random codes with scales near one hundredth.
-fn weights(rng: &mut Rng, shape: Shape) -> Result<Vec<u8>> {
+/// Random codes with scales near one hundredth; with two of four zeros where that is asked for.
+///
+/// # Errors
+/// A type without blocks.
+pub fn weights(rng: &mut Rng, shape: Shape) -> Result<Vec<u8>> {
     let info = shape.ty.info().context("a type")?;
     let mut data = rng.bytes(shape.bytes());
     let scale = 0x2100u16.to_le_bytes();
@@ -145,6 +155,19 @@ fn weights(rng: &mut Rng, shape: Shape) -> Result<Vec<u8>> {
             TypeId::F16 => block[1] = block[1] & 0x83 | 0x28,
             TypeId::TQ1_0 | TypeId::TQ2_0 | TypeId::Q6_K => {
                 block[info.bytes - 2..].copy_from_slice(&scale);
+            }
+            TypeId::Q4_0 => {
+                block[..2].copy_from_slice(&scale);
+                // Bytes hold a column in the lower half and that 16 behind it in the upper one.
+                for four in block[2..].chunks_exact_mut(4) {
+                    for (zero, place) in [(8, 15), (8 << 4, 15 << 4)] {
+                        let first = rng.below(4);
+                        let gone = [first, first + 1 + rng.below(3)];
+                        for at in gone.iter().filter(|_| shape.way == Way::Pruned) {
+                            four[at % 4] = four[at % 4] & !place | zero;
+                        }
+                    }
+                }
             }
             TypeId::Q4_K => {
                 block[..2].copy_from_slice(&scale);

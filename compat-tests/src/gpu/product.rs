@@ -1,5 +1,8 @@
 //! One product on a device, as a program of that alone.
 
+use std::collections::BTreeSet;
+use std::sync::LazyLock;
+
 use anyhow::{Result, anyhow};
 use trine_cuda::device::{Argument, Device};
 use trine_cuda::program::{Call, Kind, Limits, Matrix, Operand, Program, Recorder};
@@ -17,8 +20,19 @@ pub struct Shape {
     pub columns: usize,
     /// Rows of activations.
     pub tokens: usize,
-    /// Whether activations are in half precision.
-    pub halves: bool,
+    /// How it is computed.
+    pub way: Way,
+}
+
+/// How a product is computed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Way {
+    /// With the bits of the processor.
+    Exact,
+    /// With activations in half precision.
+    Halves,
+    /// The same with weights of which two of four are there.
+    Pruned,
 }
 
 impl Shape {
@@ -28,6 +42,15 @@ impl Shape {
         self.rows * self.columns / info.block * info.bytes
     }
 
+    /// Bytes of the matrix that a kernel reads.
+    pub fn bytes_read(&self) -> usize {
+        match self.way {
+            // Half of the codes, two bits for each to say which, and the scales: 8 + 4 + 2 bytes for 32 weights instead of 18.
+            Way::Pruned => self.bytes() / 18 * 14,
+            _ => self.bytes(),
+        }
+    }
+
     /// In words.
     pub fn name(&self) -> String {
         let Shape {
@@ -35,12 +58,22 @@ impl Shape {
             rows,
             columns,
             tokens,
-            halves,
+            way,
         } = self;
-        let path = if *halves { " in halves" } else { "" };
+        let path = match way {
+            Way::Exact => "",
+            Way::Halves => " in halves",
+            Way::Pruned => " 2:4 in halves",
+        };
         format!("{ty}{path} {rows} x {columns}, {tokens} tokens")
     }
 }
+
+const NAME: &str = "weights";
+/// The matrix is not pruned.
+static NONE: BTreeSet<String> = BTreeSet::new();
+/// It is.
+static THIS: LazyLock<BTreeSet<String>> = LazyLock::new(|| BTreeSet::from([NAME.to_owned()]));
 
 /// A product with its memory.
 pub struct Product<D: Device> {
@@ -66,14 +99,16 @@ impl<D: Device> Product<D> {
             pages: 1,
         };
         let mut recorder = Recorder::new(limits, shape.rows)?;
-        if shape.halves {
-            recorder.in_halves();
+        match shape.way {
+            Way::Exact => {}
+            Way::Halves => recorder.in_halves(&NONE),
+            Way::Pruned => recorder.in_halves(&THIS),
         }
         let x = recorder.given(shape.columns)?;
         let x = recorder.take_wanted(x)?;
         let y = recorder.product(
             Matrix {
-                name: "weights",
+                name: NAME,
                 ty: shape.ty,
                 rows: shape.rows,
                 columns: shape.columns,

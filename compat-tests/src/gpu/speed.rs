@@ -11,7 +11,8 @@ use trine_cuda::device::Device as _;
 use trine_cuda::driver::Context;
 use trine_formats::types::TypeId;
 
-use super::product::{Product, Shape};
+use super::checks::weights;
+use super::product::{Product, Shape, Way};
 use super::{Options, Report};
 use crate::inputs::Rng;
 
@@ -50,12 +51,13 @@ pub fn run(context: &mut Context, options: &Options, report: &mut Report) -> Res
     }
     let start = Instant::now();
     for &(rows, columns) in shapes {
-        for (ty, halves) in [
-            (TypeId::TQ2_0, false),
-            (TypeId::TQ2_0, true),
-            (TypeId::Q4_0, false),
-            (TypeId::Q4_0, true),
-            (TypeId::Q8_0, false),
+        for (ty, way) in [
+            (TypeId::TQ2_0, Way::Exact),
+            (TypeId::TQ2_0, Way::Halves),
+            (TypeId::Q4_0, Way::Exact),
+            (TypeId::Q4_0, Way::Halves),
+            (TypeId::Q4_0, Way::Pruned),
+            (TypeId::Q8_0, Way::Exact),
         ] {
             for &tokens in tokens {
                 if start.elapsed() > options.limit {
@@ -66,7 +68,7 @@ pub fn run(context: &mut Context, options: &Options, report: &mut Report) -> Res
                     rows,
                     columns,
                     tokens,
-                    halves,
+                    way,
                 };
                 let seconds = time(context, shape, options)?;
                 let theirs = cublas.as_ref().ok().and_then(|times| {
@@ -80,8 +82,8 @@ pub fn run(context: &mut Context, options: &Options, report: &mut Report) -> Res
                     json!({
                         "what": shape.name(),
                         "seconds": seconds,
-                        "bytes_per_second": shape.bytes() as f64 / seconds,
-                        "of_copy_rate": shape.bytes() as f64 / seconds / rate,
+                        "bytes_per_second": shape.bytes_read() as f64 / seconds,
+                        "of_copy_rate": shape.bytes_read() as f64 / seconds / rate,
                         "cublas_f16_seconds": theirs,
                         "times_cublas_f16": theirs.map(|t| t / seconds),
                     }),
@@ -119,7 +121,7 @@ fn time(context: &mut Context, shape: Shape, options: &Options) -> Result<f64> {
         true => (3, 1, 1),
         false => (SAMPLES, STARTS, APART),
     };
-    let data = Rng::new(shape.tokens as u64).bytes(shape.bytes());
+    let data = weights(&mut Rng::new(shape.tokens as u64), shape)?;
     let copies = apart.div_ceil(shape.bytes().max(1)).max(1);
     let mut product = Product::new(context, shape, &data, copies)?;
     // Activations are there once, and the kernels have run.

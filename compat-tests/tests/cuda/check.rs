@@ -59,11 +59,11 @@ fn all_sections_leave_their_part_of_the_report() {
             .filter(|c| c["what"].as_str().is_some_and(|w| w.contains(what)));
         found.count()
     };
-    // One shape and two numbers of tokens of seven exact types and two in half precision; one cut of the model, and its tokens
-    // in half precision.
+    // One shape and two numbers of tokens of seven exact types, two in half precision and one that is pruned; one cut of the model,
+    // and its tokens in half precision.
     assert_eq!(
         (of(" x "), of("in halves"), of("model.gguf")),
-        (18, 4, 2),
+        (20, 6, 2),
         "{told}"
     );
     assert!(checks.iter().all(|c| c["ok"] == true), "{told}");
@@ -84,7 +84,7 @@ fn all_sections_leave_their_part_of_the_report() {
             .is_some_and(|r| r > 0.0)
     );
     let speed = list(&report, "speed");
-    assert_eq!(speed.len(), 5);
+    assert_eq!(speed.len(), 6);
     assert!(
         speed
             .iter()

@@ -2,8 +2,9 @@
 
 use trine_formats::types::{TypeId, tq1_0};
 
+use super::sparse::{self, Sparse};
 use super::{PackError, Shape, fast, marlin, trirun};
-use crate::fast::{Scales, Weights};
+use crate::fast::{Form, Scales, Weights, is_sparse_shape};
 
 /// A matrix for a product of halves. Its columns are the file's rows.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -23,19 +24,46 @@ pub fn kind(ty: TypeId) -> Option<(Weights, Scales)> {
     }
 }
 
-/// Bytes of the codes and of the scales of a matrix of `rows` x `columns` in the file.
+/// A matrix of which two of four weights are there. Its columns are the file's rows.
+#[derive(Clone, Debug)]
+pub struct Pruned {
+    /// Kept codes, and which they are.
+    pub codes: Sparse,
+    /// Scales of groups, in the order of columns.
+    pub scales: Vec<u16>,
+}
+
+/// The form of a matrix of `rows` x `columns` in the file; `None` of a type that no kernel multiplies by halves. Where the file calls
+/// it `pruned` it is that of two of four weights, if there are kernels for the type and shape.
+pub fn form(ty: TypeId, rows: usize, columns: usize, pruned: bool) -> Option<Form> {
+    let (weights, scales) = kind(ty)?;
+    match (weights, scales) {
+        (Weights::FourBits, Scales::Groups(group)) if pruned && is_sparse_shape(columns, rows) => {
+            Some(Form::Sparse(group))
+        }
+        _ => Some(Form::Dense(weights, scales)),
+    }
+}
+
+/// Bytes of the memories of a matrix of `rows` x `columns` in the file: codes, metadata where there are such, scales.
 ///
 /// # Errors
 /// A matrix beyond all memory.
-pub fn bytes(
-    (weights, scales): (Weights, Scales),
-    rows: usize,
-    columns: usize,
-) -> Result<[usize; 2], PackError> {
+pub fn bytes(form: Form, rows: usize, columns: usize) -> Result<Vec<usize>, PackError> {
     let shape = Shape {
         what: "codes",
         rows,
         columns,
+    };
+    let (weights, scales) = match form {
+        Form::Dense(weights, scales) => (weights, scales),
+        Form::Sparse(group) => {
+            return Ok(vec![
+                shape.size([rows, columns / 16, 4])?,
+                shape.size([rows, columns / 16, 2])?,
+                shape.size([columns.div_ceil(group), rows, 2])?,
+            ]);
+        }
     };
     let tiles = [columns.div_ceil(32), rows.div_ceil(64)];
     let of_tile = match weights {
@@ -50,7 +78,7 @@ pub fn bytes(
         Scales::Columns => 1,
         Scales::Groups(of) => columns.div_ceil(of),
     };
-    Ok([codes, shape.size([groups, tiles[1], 128])?])
+    Ok(vec![codes, shape.size([groups, tiles[1], 128])?])
 }
 
 /// Lays out `rows` x `columns` weights, as the file has them.
@@ -58,7 +86,53 @@ pub fn bytes(
 /// # Errors
 /// A type that has no such layout, data of another length, a matrix beyond all memory.
 pub fn pack(ty: TypeId, data: &[u8], rows: usize, columns: usize) -> Result<Coded, PackError> {
-    let (Some((weights, _)), Some(info)) = (kind(ty), ty.info()) else {
+    let Some((weights, _)) = kind(ty) else {
+        let name = ty.to_string();
+        return Err(PackError::Type { name });
+    };
+    let Turned {
+        codes,
+        scales,
+        groups,
+    } = turned(ty, data, rows, columns)?;
+    Ok(Coded {
+        codes: match weights {
+            Weights::TwoBits => trirun::pack_pairs(&codes, columns, rows)?,
+            Weights::FourBits => marlin::pack(&codes, columns, rows)?,
+        },
+        scales: fast::group_scales(&scales, groups, rows)?,
+    })
+}
+
+/// Lays out `rows` x `columns` weights of Q4_0, as the file has them, of which at most two of every four are not zero.
+///
+/// # Errors
+/// Three or four that are not zero, with their place; data of another length, a matrix beyond all memory or of no whole tiles.
+pub fn pack_pruned(data: &[u8], rows: usize, columns: usize) -> Result<Pruned, PackError> {
+    let Turned { codes, scales, .. } = turned(TypeId::Q4_0, data, rows, columns)?;
+    let codes: Vec<i8> = codes.iter().map(|&code| code as i8 - 8).collect();
+    let codes = sparse::pack(&codes, columns, rows).map_err(|why| match why {
+        // The file's rows are the packer's columns.
+        PackError::Dense { kept, row, column } => PackError::NotPruned {
+            kept,
+            row: column,
+            column: row,
+        },
+        other => other,
+    })?;
+    Ok(Pruned { codes, scales })
+}
+
+/// Codes and scales of blocks, with the columns of the file as rows.
+struct Turned {
+    codes: Vec<u8>,
+    scales: Vec<u16>,
+    /// Rows of scales.
+    groups: usize,
+}
+
+fn turned(ty: TypeId, data: &[u8], rows: usize, columns: usize) -> Result<Turned, PackError> {
+    let Some(info) = ty.info() else {
         let name = ty.to_string();
         return Err(PackError::Type { name });
     };
@@ -79,12 +153,10 @@ pub fn pack(ty: TypeId, data: &[u8], rows: usize, columns: usize) -> Result<Code
             codes[(number * info.block + i) * rows + row] = *code;
         }
     }
-    Ok(Coded {
-        codes: match weights {
-            Weights::TwoBits => trirun::pack_pairs(&codes, columns, rows)?,
-            Weights::FourBits => marlin::pack(&codes, columns, rows)?,
-        },
-        scales: fast::group_scales(&scales, blocks, rows)?,
+    Ok(Turned {
+        codes,
+        scales,
+        groups: blocks,
     })
 }
 
@@ -148,11 +220,55 @@ mod tests {
             let info = ty.info().expect("a type");
             let data = vec![0; rows * columns / info.block * info.bytes];
             let packed = pack(ty, &data, rows, columns).expect("a layout");
-            let bytes = bytes(kind(ty).expect("a kind"), rows, columns).expect("sizes");
-            assert_eq!([4 * packed.codes.len(), 2 * packed.scales.len()], bytes);
+            let form = form(ty, rows, columns, false).expect("a form");
+            let bytes = bytes(form, rows, columns).expect("sizes");
+            assert_eq!(bytes, [4 * packed.codes.len(), 2 * packed.scales.len()]);
             assert!(pack(ty, &data[1..], rows, columns).is_err());
         }
         assert!(pack(TypeId::Q8_0, &[], 1, 32).is_err());
-        assert!(bytes((Weights::TwoBits, Scales::Columns), usize::MAX, usize::MAX).is_err());
+        for form in [
+            Form::Dense(Weights::TwoBits, Scales::Columns),
+            Form::Sparse(32),
+        ] {
+            assert!(bytes(form, usize::MAX, usize::MAX).is_err());
+        }
+    }
+
+    /// Rows of Q4_0 of which columns 1 and 3 of every four are there.
+    fn pruned(rows: usize, columns: usize) -> Vec<u8> {
+        let block = |b: usize| {
+            let codes = (0..16).map(move |i| if i % 2 == 0 { 0x88 } else { (b * 7 + i) as u8 });
+            [0x55, 0x35].into_iter().chain(codes)
+        };
+        (0..rows * columns / 32).flat_map(block).collect()
+    }
+
+    #[test]
+    fn pruned_matrices_take_three_memories_and_say_where_they_are_not() {
+        let (rows, columns) = (128, 96);
+        let form = form(TypeId::Q4_0, rows, columns, true).expect("a form");
+        assert_eq!((form, form.memories()), (Form::Sparse(32), 3));
+        let mut data = pruned(rows, columns);
+        let packed = pack_pruned(&data, rows, columns).expect("a layout");
+        let sizes = [
+            4 * packed.codes.values.len(),
+            2 * packed.codes.metadata.len(),
+            2 * packed.scales.len(),
+        ];
+        assert_eq!(bytes(form, rows, columns), Ok(sizes.to_vec()));
+        // Row 5, columns 32 to 63: a third weight of the upper half, which is columns 52 to 55.
+        data[(5 * 3 + 1) * 18 + 2 + 4] = 0x78;
+        let refused = pack_pruned(&data, rows, columns).expect_err("a third weight");
+        let (kept, row, column) = (3, 5, 52);
+        assert_eq!(refused, PackError::NotPruned { kept, row, column });
+    }
+
+    #[test]
+    fn other_types_and_shapes_are_dense_whatever_the_file_says() {
+        for (ty, rows, columns) in [(TypeId::Q4_0, 96, 64), (TypeId::TQ2_0, 64, 256)] {
+            let dense = kind(ty).map(|(weights, scales)| Form::Dense(weights, scales));
+            assert_eq!(form(ty, rows, columns, true), dense);
+        }
+        assert_eq!(form(TypeId::Q8_0, 64, 64, true), None);
     }
 }

@@ -63,6 +63,19 @@ pub enum PackError {
         /// Column of the matrix.
         column: usize,
     },
+    /// The same, seen from the file.
+    #[error(
+        "the file says that it was pruned to 2:4, and {kept} of the four weights of row {row} from column {column} on are not zero; make it \
+         anew with rquantize --gptq --sparse 2:4, or run it without --number-path fast"
+    )]
+    NotPruned {
+        /// Weights that are not zero.
+        kept: usize,
+        /// Row of the matrix in the file.
+        row: usize,
+        /// Its first column.
+        column: usize,
+    },
     /// The tensor type has no layout for the GPU.
     #[error("{name} has no layout for the GPU")]
     Type {

@@ -3,7 +3,6 @@
 use super::memory::{Quants, Value};
 use super::operation::{Attend, Operation, Placed};
 use super::{Call, Operand, Program, ProgramError, fixed};
-use crate::fast;
 use crate::pack::activations::GROUP;
 use crate::plan::{self, Launch};
 use crate::ptx::{ATTENTION, EMBED, GATE, NORM, QUANTIZE, Text};
@@ -55,9 +54,9 @@ pub(super) fn work(program: &Program) -> Result<usize, ProgramError> {
             Operation::Product { matrix, from, .. } => {
                 let rows = program.values[*from].rows;
                 let tokens = rows.count(limits.tokens, limits.wanted);
-                if let Some((weights, scales)) = matrix.halves {
+                if let Some(form) = matrix.halves {
                     let shape = (matrix.columns, matrix.rows, tokens);
-                    most = most.max(fast::product(weights, scales, shape)?.workspace);
+                    most = most.max(form.plan(shape)?.workspace);
                     continue;
                 }
                 // Few tokens may share the columns where many do not.
@@ -82,13 +81,13 @@ pub(super) fn tickets(program: &Program) -> Result<usize, ProgramError> {
     let mut most = 1;
     for operation in &program.operations {
         if let Operation::Product { matrix, from, .. } = operation
-            && let Some((weights, scales)) = matrix.halves
+            && let Some(form) = matrix.halves
         {
             let tokens = program.values[*from]
                 .rows
                 .count(limits.tokens, limits.wanted);
             let shape = (matrix.columns, matrix.rows, tokens);
-            most = most.max(fast::product(weights, scales, shape)?.tickets);
+            most = most.max(form.plan(shape)?.tickets);
         }
     }
     Ok(4 * most)
@@ -325,9 +324,10 @@ impl Pass<'_> {
 
     fn product(&mut self, matrix: &Placed, from: usize, to: usize) -> Result<(), ProgramError> {
         let tokens = self.rows(to);
-        if let Some((weights, scales)) = matrix.halves {
-            let plan = fast::product(weights, scales, (matrix.columns, matrix.rows, tokens))?;
-            let mut operands = vec![memory(matrix.memory), memory(matrix.memory + 1)];
+        if let Some(form) = matrix.halves {
+            let plan = form.plan((matrix.columns, matrix.rows, tokens))?;
+            let weights = matrix.memory..matrix.memory + form.memories();
+            let mut operands: Vec<Operand> = weights.map(memory).collect();
             operands.extend([self.at(from), self.at(to)]);
             operands.extend([memory(fixed::WORK), memory(fixed::TICKETS)]);
             operands.extend([matrix.columns, matrix.rows, tokens].map(int));

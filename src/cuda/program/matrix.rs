@@ -7,6 +7,7 @@ use trine_formats::types::{TypeId, tq1_0};
 use super::ProgramError;
 use super::memory::{Kind, Memory, size};
 use super::operation::Placed;
+use crate::fast::Form;
 use crate::fragment::ROWS;
 use crate::pack::rows::{self, SLAB};
 use crate::pack::{PackError, coded, halves};
@@ -44,11 +45,13 @@ enum Layout<'a> {
     Halves(Matrix<'a>),
     /// For products of activations in half precision: codes, and scales of groups.
     Coded(Matrix<'a>),
+    /// The same where two of four weights are there: values, metadata, and scales of groups.
+    Pruned(Matrix<'a>),
     /// Half floats as they are.
     Table(&'a [u16]),
 }
 
-/// Weights that fill one memory or two that follow each other.
+/// Weights that fill one memory, or two or three that follow each other.
 #[derive(Clone, Debug)]
 pub struct Weights<'a> {
     /// The number of the first memory.
@@ -94,6 +97,20 @@ impl Weights<'_> {
                 let packed = packed.map_err(|why| failed(m, why))?;
                 let scales: Vec<u8> = packed.scales.iter().flat_map(|s| s.to_le_bytes()).collect();
                 vec![dwords(&packed.codes), scales.into()]
+            }
+            Layout::Pruned(m) => {
+                let packed = coded::pack_pruned(m.data, m.rows, m.columns);
+                let packed = packed.map_err(|why| failed(m, why))?;
+                let words = |w: &[u16]| {
+                    let bytes = w.iter().flat_map(|w| w.to_le_bytes());
+                    Cow::from(bytes.collect::<Vec<_>>())
+                };
+                let codes = &packed.codes;
+                vec![
+                    dwords(&codes.values),
+                    words(&codes.metadata),
+                    words(&packed.scales),
+                ]
             }
             Layout::Rows(m) => {
                 let packed = match m.ty.info().is_some_and(|info| info.is_per_tensor()) {
@@ -149,28 +166,37 @@ impl<'a> Store<'a> {
         }
     }
 
-    /// A matrix to multiply by activations in half precision; `None` of a type that has no such kernel.
+    /// A matrix to multiply by activations in half precision; `None` of a type that has no such kernel. `pruned`: two of four
+    /// weights are there, which [`Weights::pack`] checks.
     pub fn coded(
         &mut self,
         memories: &mut Vec<Memory>,
         matrix: Matrix<'a>,
+        pruned: bool,
     ) -> Result<Option<Placed>, ProgramError> {
-        let Some(kind) = coded::kind(matrix.ty) else {
+        let Matrix {
+            ty, rows, columns, ..
+        } = matrix;
+        let Some(form) = coded::form(ty, rows, columns, pruned) else {
             return Ok(None);
         };
         checked(&matrix)?;
-        let bytes = coded::bytes(kind, matrix.rows, matrix.columns);
+        let bytes = coded::bytes(form, rows, columns);
         let bytes = bytes.map_err(|why| ProgramError::Pack {
             name: matrix.name.to_owned(),
             why,
         })?;
+        let layout = match form {
+            Form::Dense(..) => Layout::Coded(matrix),
+            Form::Sparse(_) => Layout::Pruned(matrix),
+        };
         Ok(Some(Placed {
-            ty: matrix.ty,
-            rows: matrix.rows,
-            columns: matrix.columns,
-            memory: self.add(memories, Layout::Coded(matrix), &bytes),
+            ty,
+            rows,
+            columns,
+            memory: self.add(memories, layout, &bytes),
             scale: 1.0,
-            halves: Some(kind),
+            halves: Some(form),
         }))
     }
 

@@ -3,7 +3,7 @@
 use trine_formats::types::TypeId;
 
 use super::memory::Quants;
-use crate::fast::{Scales, Weights};
+use crate::fast::Form;
 
 /// The function of a gate.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -33,12 +33,12 @@ pub(super) struct Placed {
     pub ty: TypeId,
     pub rows: usize,
     pub columns: usize,
-    /// The number of its first memory; scales, where they stand apart, are in the next one.
+    /// The number of its first memory; metadata and scales, where they stand apart, are in the next ones.
     pub memory: usize,
     /// The scale of the whole tensor, where there is one.
     pub scale: f32,
-    /// The layouts of codes and scales where activations are in half precision; `None` where the bits are the processor's.
-    pub halves: Option<(Weights, Scales)>,
+    /// The layout where activations are in half precision; `None` where the bits are the processor's.
+    pub halves: Option<Form>,
 }
 
 /// One operation. Values are numbers of the program's, `to` is written.

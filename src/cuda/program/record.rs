@@ -1,5 +1,7 @@
 //! Recording: a model says operation by operation what it does.
 
+use std::collections::BTreeSet;
+
 use trine_formats::types::TypeId;
 
 use super::matrix::{Matrix, Store, Weights};
@@ -44,8 +46,8 @@ pub struct Recorder<'a> {
     operations: Vec<Operation>,
     rotations: Vec<(usize, usize)>,
     given: Option<usize>,
-    /// Whether activations are in half precision where there are kernels for it.
-    halves: bool,
+    /// Where activations are in half precision if there are kernels for it, the names of matrices that were pruned to 2:4.
+    halves: Option<&'a BTreeSet<String>>,
     /// Quantized forms of values that have not changed since.
     forms: Vec<(usize, Quants, usize)>,
 }
@@ -112,15 +114,15 @@ impl<'a> Recorder<'a> {
             operations: Vec::new(),
             rotations: Vec::new(),
             given: None,
-            halves: false,
+            halves: None,
             forms: Vec::new(),
         })
     }
 
     /// From now on products are those of activations in half precision, where there are kernels for the type of the weights. Their
-    /// bits are not the processor's.
-    pub fn in_halves(&mut self) {
-        self.halves = true;
+    /// bits are not the processor's. The matrices that are named in `pruned` have at most two weights of every four.
+    pub fn in_halves(&mut self, pruned: &'a BTreeSet<String>) {
+        self.halves = Some(pruned);
     }
 
     fn value(&mut self, rows: Rows, columns: usize) -> Result<Span, ProgramError> {
@@ -341,8 +343,11 @@ impl<'a> Recorder<'a> {
             return Err(ProgramError::Missing(what));
         }
         let coded = match self.halves {
-            true => self.store.coded(&mut self.memories, matrix)?,
-            false => None,
+            Some(pruned) => {
+                let pruned = pruned.contains(matrix.name);
+                self.store.coded(&mut self.memories, matrix, pruned)?
+            }
+            None => None,
         };
         let (placed, quants) = match coded {
             Some(placed) => (placed, Some(Quants::Halves)),

@@ -15,6 +15,7 @@ mod compat;
 mod error;
 mod exact;
 mod extract;
+mod feedback;
 mod footprint;
 #[cfg(test)]
 pub(crate) mod golden;
@@ -34,6 +35,7 @@ mod work;
 pub use cluster::{ClusterError, Clusterer, Method, Nesting};
 pub use error::ApError;
 pub use extract::{Extracted, extract};
+pub use feedback::Metrics;
 pub use footprint::{Footprint, WidthSize};
 pub use gradients::WeightFiles;
 pub use plan::{Places, Plan, is_block_matrix, sensible_parent};

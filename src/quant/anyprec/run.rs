@@ -18,6 +18,7 @@ use trine_formats::limited::open_regular;
 
 use super::Progress;
 use super::error::{ApError, check_finite};
+use super::feedback::Feedback;
 use super::footprint::Footprint;
 use super::keep::choose;
 use super::plan::{Places, Plan};
@@ -44,7 +45,8 @@ pub struct Report {
     pub header: Header,
     /// Weights that are kept as they are.
     pub sparse: u64,
-    /// For each width of the code the error `Σ s (w − c)² / Σ s w²`, the mean of all matrices by their weights.
+    /// For each width of the code the error `Σ s (w − c)² / Σ s w²`, with error feedback `(Q − W) H (Q − W)ᵀ / W H Wᵀ`: the mean of all
+    /// matrices by their weights.
     pub errors: Vec<(u8, f64)>,
 }
 
@@ -248,12 +250,15 @@ impl Matrix<'_> {
         let (row, header) = (self.row, &job.plan.header);
         let columns = row.columns();
         let rows = row.weights() / columns.max(1);
+        let metric = sensitivity.metric(row, job.isa)?;
+        let feedback = |m| Feedback::new(m, job.plan.nesting(), &header.bits, job.isa);
         let work = Work {
             nesting: job.plan.nesting(),
             method: job.plan.method,
             columns: columns as usize,
             groups: header.groups as usize,
             kept: self.kept,
+            feedback: metric.as_deref().map(feedback),
         };
         let step = (CHUNK_WEIGHTS / columns.max(1)).max(1);
         let (row_bytes, mut buffer) = (row.bytes_from / rows.max(1), Vec::new());

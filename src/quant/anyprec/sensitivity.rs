@@ -1,13 +1,18 @@
 //! How much each weight matters: what its error is weighed with.
 //!
 //! Per column from an importance matrix (the mean square of the activations, which weighs every row as the
-//! factored Fisher information does), or per weight from files: see [`WeightFiles`].
+//! factored Fisher information does), per weight from files: see [`WeightFiles`], or in pairs of columns, which is
+//! what error feedback wants: see [`Metrics`].
+
+use std::sync::Arc;
 
 use trine_formats::anyprec::Calibration;
 
+use super::feedback::{Metric, Metrics};
 use super::gradients::WeightFiles;
 use super::plan::Plan;
 use super::sensitivity_error::{SensitivityError, check_values};
+use crate::kernels::Isa;
 use crate::quant::imatrix::Importance;
 use crate::quant::row::Row;
 
@@ -20,6 +25,8 @@ pub enum Sensitivity {
     Columns(Importance, Calibration),
     /// One per weight.
     Weights(WeightFiles),
+    /// Hessians, for error feedback.
+    Hessians(Metrics),
 }
 
 /// The sensitivities of some rows of a matrix.
@@ -53,6 +60,7 @@ impl Sensitivity {
             Sensitivity::Uniform => "uniform",
             Sensitivity::Columns(..) => "imatrix",
             Sensitivity::Weights(_) => "file",
+            Sensitivity::Hessians(_) => "hessian",
         }
     }
 
@@ -60,6 +68,7 @@ impl Sensitivity {
     pub fn calibration(&self) -> Calibration {
         match self {
             Sensitivity::Columns(_, calibration) => calibration.clone(),
+            Sensitivity::Hessians(metrics) => metrics.calibration(),
             _ => Calibration::default(),
         }
     }
@@ -74,8 +83,10 @@ impl Sensitivity {
     /// # Errors
     /// Sizes of another model; values that make no sense; of weights also what is missing.
     pub fn check(&self, plan: &Plan) -> Result<Vec<String>, SensitivityError> {
-        let Sensitivity::Columns(importance, _) = self else {
-            return Ok(Vec::new());
+        let importance = match self {
+            Sensitivity::Columns(importance, _) => importance,
+            Sensitivity::Hessians(metrics) => return metrics.check(plan),
+            _ => return Ok(Vec::new()),
         };
         let mut without: Vec<&str> = Vec::new();
         for row in plan.matrices() {
@@ -106,6 +117,18 @@ impl Sensitivity {
             .collect())
     }
 
+    /// What the matrix reads, for error feedback; `None` where there is none. On the current rayon pool.
+    pub(super) fn metric(
+        &mut self,
+        row: &Row,
+        isa: Isa,
+    ) -> Result<Option<Arc<Metric>>, SensitivityError> {
+        match self {
+            Sensitivity::Hessians(metrics) => metrics.load(row, isa),
+            _ => Ok(None),
+        }
+    }
+
     /// Those of `rows` rows of a matrix from row `first` on.
     pub(super) fn rows(
         &mut self,
@@ -119,6 +142,9 @@ impl Sensitivity {
                 .get(&row.source.name)
                 .map_or(RowWeights::Uniform, RowWeights::Columns)),
             Sensitivity::Weights(files) => files.rows(row, first, rows).map(RowWeights::Rows),
+            Sensitivity::Hessians(metrics) => Ok(metrics
+                .known(row)
+                .map_or(RowWeights::Uniform, |m| RowWeights::Columns(m.importance()))),
         }
     }
 }

@@ -7,6 +7,8 @@ use thiserror::Error;
 use trine_formats::gguf::GgufError;
 use trine_formats::safetensors::SafetensorsError;
 
+use crate::quant::gptq::HessianFault;
+
 /// Sensitivities that cannot be used.
 #[allow(missing_docs, reason = "the messages say what the fields are")]
 #[derive(Error, Debug)]
@@ -51,6 +53,22 @@ pub enum SensitivityError {
         "the sensitivities are of another model: they have '{name}', which is no matrix of this one"
     )]
     Extra { name: String },
+    #[error(
+        "the Hessian of tensor {tensor} has {found} columns and not {expected}; it is of another model"
+    )]
+    Hessian {
+        tensor: String,
+        found: u64,
+        expected: u64,
+    },
+    #[error("tensor {tensor}: {fault}")]
+    Fault { tensor: String, fault: HessianFault },
+    #[error(
+        "none of the model's matrices has a Hessian in the file; was it made of another model?"
+    )]
+    NoHessian,
+    #[error("{0} cannot be had together with error feedback (--gptq); leave one of them out")]
+    Unfit(&'static str),
     #[error("two files have sensitivities for tensor {tensor}")]
     Twice { tensor: String },
     #[error(

@@ -7,6 +7,7 @@ use trine_formats::types::num::{f16_to_f32, f32_to_f16};
 
 use super::Method;
 use super::cluster::{ClusterError, Clusterer, Nesting};
+use super::feedback::{Coded, Feedback, STRIP};
 use super::sensitivity::RowWeights;
 
 /// Weights that one task takes: small rows are bundled.
@@ -101,6 +102,8 @@ pub struct Work<'a> {
     pub groups: usize,
     /// Weights that are kept as they are.
     pub kept: &'a Kept,
+    /// Error feedback; with one group and nothing kept.
+    pub feedback: Option<Feedback<'a>>,
 }
 
 /// Of one row: planes, tables, kept columns, errors.
@@ -138,6 +141,20 @@ impl Work<'_> {
             codes: vec![0; self.columns],
         };
         let per_task = (TASK_WEIGHTS / self.columns.max(1)).max(1);
+        if let Some(feedback) = &self.feedback {
+            let strips = weights.par_chunks(STRIP * self.columns).enumerate();
+            let rows = strips.map_init(scratch, |scratch, (strip, weights)| {
+                self.strip(
+                    feedback,
+                    (first, strip * STRIP),
+                    weights,
+                    sensitivities,
+                    scratch,
+                )
+            });
+            let strips: Vec<_> = rows.collect::<Result<_, ClusterError>>()?;
+            return self.join(strips.into_iter().flatten().map(Ok), weights);
+        }
         let rows: Vec<Result<Row, ClusterError>> = weights
             .par_chunks(self.columns)
             .enumerate()
@@ -150,17 +167,26 @@ impl Work<'_> {
                     .map_err(|e| e.after(row as usize * self.columns))
             })
             .collect();
+        self.join(rows.into_iter(), weights)
+    }
+
+    /// Puts rows with these weights together.
+    fn join(
+        &self,
+        rows: impl Iterator<Item = Result<Row, ClusterError>>,
+        weights: &[f32],
+    ) -> Result<Clustered, ClusterError> {
         let widths = self.nesting.widths().len();
         let mut out = Clustered {
             planes: vec![Vec::new(); usize::from(self.nesting.parent_bits)],
             luts: vec![Vec::new(); widths],
-            kept: Vec::with_capacity(rows.len()),
+            kept: Vec::new(),
             columns: Vec::new(),
             values: Vec::new(),
             errors: vec![0.0; widths],
             energy: 0.0,
         };
-        for (row, weights) in rows.into_iter().zip(weights.chunks_exact(self.columns)) {
+        for (row, weights) in rows.zip(weights.chunks_exact(self.columns)) {
             let row = row?;
             let parts = out.planes.iter_mut().zip(row.planes);
             parts.for_each(|(all, one)| all.extend(one));
@@ -176,6 +202,57 @@ impl Work<'_> {
             out.energy += row.energy;
         }
         Ok(out)
+    }
+
+    /// Clusters rows of a strip, the first of which is row `first.1` behind row `first.0` of the matrix, and feeds their errors back.
+    fn strip(
+        &self,
+        feedback: &Feedback<'_>,
+        first: (u64, usize),
+        weights: &[f32],
+        sensitivities: &RowWeights<'_>,
+        scratch: &mut Scratch,
+    ) -> Result<Vec<Row>, ClusterError> {
+        let mut rows = Vec::with_capacity(STRIP);
+        for (i, weights) in weights.chunks_exact(self.columns).enumerate() {
+            let Scratch {
+                clusterer,
+                sensitivities: own,
+                codes,
+                ..
+            } = scratch;
+            sensitivities.copy(first.1 + i, own);
+            let clustered = clusterer.cluster(weights, own, codes);
+            let row = first.0 as usize + first.1 + i;
+            clustered.map_err(|e| e.after(row * self.columns))?;
+            let halves = |lut: &Vec<f32>| lut.iter().map(|&c| f32_to_f16(c)).collect();
+            rows.push(Coded {
+                codes: codes.clone(),
+                luts: clusterer.luts().iter().map(halves).collect(),
+                ..Coded::default()
+            });
+        }
+        feedback.improve(&mut rows, weights);
+        let rows = rows.into_iter().map(|coded| {
+            let bytes = |lut: &Vec<u16>| lut.iter().flat_map(|c| c.to_le_bytes()).collect();
+            Row {
+                planes: self.planes(&coded.codes),
+                luts: coded.luts.iter().map(bytes).collect(),
+                kept: Vec::new(),
+                errors: coded.errors,
+                energy: coded.energy,
+            }
+        });
+        Ok(rows.collect())
+    }
+
+    /// The planes of a row with these codes.
+    fn planes(&self, codes: &[u8]) -> Vec<Vec<u8>> {
+        let plane = vec![0; 8 * words(self.columns)];
+        let mut planes = vec![plane; usize::from(self.nesting.parent_bits)];
+        let mut places: Vec<&mut [u8]> = planes.iter_mut().map(|p| &mut p[..]).collect();
+        pack_row(codes, &mut places);
+        planes
     }
 
     fn row(&self, row: u64, scratch: &mut Scratch) -> Result<Row, ClusterError> {
@@ -195,7 +272,7 @@ impl Work<'_> {
         }
         let widths = self.nesting.widths();
         let mut out = Row {
-            planes: vec![vec![0; 8 * words(self.columns)]; usize::from(self.nesting.parent_bits)],
+            planes: Vec::new(),
             luts: vec![Vec::new(); widths.len()],
             kept,
             errors: vec![0.0; widths.len()],
@@ -227,8 +304,7 @@ impl Work<'_> {
                     .sum::<f64>();
             }
         }
-        let mut places: Vec<&mut [u8]> = out.planes.iter_mut().map(|p| &mut p[..]).collect();
-        pack_row(codes, &mut places);
+        out.planes = self.planes(codes);
         Ok(out)
     }
 }

@@ -2,6 +2,8 @@
 
 use std::collections::HashMap;
 
+use trine_formats::types::TypeId;
+
 use super::{Gptq, Job};
 use crate::quant::problem::Problem;
 use crate::quant::row::Row;
@@ -28,6 +30,9 @@ pub fn choose(rows: &[Row], gptq: &Gptq, problems: &mut Vec<Problem>) -> Job {
         } else if row.to.grid().is_none() {
             let (tensor, ty) = (row.name.clone(), row.to);
             problems.push(Problem::NoFeedback { tensor, ty });
+        } else if gptq.options.sparse && row.to != TypeId::Q4_0 {
+            let (tensor, ty) = (row.name.clone(), row.to);
+            problems.push(Problem::NotPruned { tensor, ty });
         } else {
             inputs.insert(index, input);
         }

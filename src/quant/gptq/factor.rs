@@ -4,13 +4,15 @@
 //! `U = R^-1` is the one with `H^-1 = U^T U`: the inverse of `H` itself is never formed.
 //!
 //! Columns are taken in falling order of the diagonal of `H`: those that matter most are rounded while all others can still make up for
-//! their errors. MARLIN's way takes them in natural order; there the blocks of `R` on the diagonal say what an error in a
-//! group costs once the columns behind it have made up for it as well as they can, which is what its search for scales asks.
+//! their errors. Where two of four neighbours become zero, the four stay together and are taken in falling order of their sum.
+//! MARLIN's way takes columns in natural order; there the blocks of `R` on the diagonal say what an error in a group costs once the
+//! columns behind it have made up for it as well as they can, which is what its search for scales asks.
 
 use rayon::prelude::*;
 
 use super::Options;
 use super::fault::HessianFault;
+use super::prune::OF;
 use super::source::HessianFile;
 use crate::kernels::Isa;
 use crate::linalg::{COLUMNS, cholesky, invert_lower, panel_count, triangle};
@@ -35,6 +37,8 @@ pub struct Factor {
     importance: Vec<f32>,
     /// The share of the mean of the diagonal that was added to it.
     damp: f64,
+    /// What was added.
+    added: f64,
 }
 
 impl Factor {
@@ -51,6 +55,50 @@ impl Factor {
         let sums = file.sums(input)?;
         let columns = file.header().inputs[input].columns as usize;
         Factor::new(&sums, columns, file.header().tokens(), options, isa)
+    }
+
+    /// [`Factor::read`], and [`Factor::hessian`].
+    ///
+    /// # Errors
+    /// As [`Factor::read`].
+    pub fn read_with_hessian(
+        file: &HessianFile,
+        input: usize,
+        options: &Options,
+        isa: Isa,
+    ) -> Result<(Factor, Vec<f64>), HessianFault> {
+        let sums = file.sums(input)?;
+        let columns = file.header().inputs[input].columns as usize;
+        let tokens = file.header().tokens();
+        let factor = Factor::new(&sums, columns, tokens, options, isa)?;
+        let hessian = factor.hessian(&sums, tokens);
+        Ok((factor, hessian))
+    }
+
+    /// The matrix that was factored, in panels, its rows and columns in the order of the factor; but for columns that saw nothing
+    /// but zeros, whose diagonal is what was added.
+    pub fn hessian(&self, sums: &[f64], tokens: u64) -> Vec<f64> {
+        let scale = 2.0 / tokens as f64;
+        let n = self.columns;
+        let mut panels = vec![0.0; panel_count(n) * n * COLUMNS];
+        panels
+            .par_chunks_mut((n * COLUMNS).max(1))
+            .enumerate()
+            .for_each(|(p, panel)| {
+                for (row, &i) in panel
+                    .as_chunks_mut::<COLUMNS>()
+                    .0
+                    .iter_mut()
+                    .zip(&self.order)
+                {
+                    let columns = self.order.iter().skip(p * COLUMNS);
+                    for (to, &j) in row.iter_mut().zip(columns) {
+                        let sum = scale * sums[triangle(i.max(j)) + i.min(j)];
+                        *to = if i == j { sum + self.added } else { sum };
+                    }
+                }
+            });
+        panels
     }
 
     /// Factors the lower triangle `sums` of `columns` columns over `tokens` tokens.
@@ -76,13 +124,22 @@ impl Factor {
             group,
             mut damp,
             compat,
+            sparse,
         } = *options;
         let mut order: Vec<usize> = (0..columns).collect();
-        if !compat {
+        if sparse {
+            // Columns of which some become zero stay side by side.
+            let of = |j: usize| {
+                let first = j / OF * OF;
+                let four = &diagonal[first..columns.min(first + OF)];
+                four.iter().fold(0.0, |sum, d| sum + d)
+            };
+            order.sort_by(|&i, &j| of(j).total_cmp(&of(i)).then((i / OF).cmp(&(j / OF))));
+        } else if !compat {
             // Stable, so that equal columns stay in natural order.
             order.sort_by(|&i, &j| diagonal[j].total_cmp(&diagonal[i]));
         }
-        let lower = loop {
+        let (lower, added) = loop {
             let add = damp * mean;
             let mut reversed = vec![0.0; columns * columns];
             reversed
@@ -96,7 +153,7 @@ impl Factor {
                     row[i] = alive(column) + add;
                 });
             match cholesky(isa, columns, &mut reversed) {
-                Ok(()) => break reversed,
+                Ok(()) => break (reversed, add),
                 Err(_) if 2.0 * damp <= MOST_DAMP => damp *= 2.0,
                 Err(_) if damp < MOST_DAMP => damp = MOST_DAMP,
                 Err(at) => return Err(HessianFault::Singular(order[columns - 1 - at])),
@@ -117,6 +174,7 @@ impl Factor {
             importance: diagonal.iter().map(|&d| d as f32).collect(),
             dead,
             damp,
+            added,
         })
     }
 
@@ -148,6 +206,19 @@ impl Factor {
     /// `U_ij`, for the columns that are number `i` and `j` in order.
     pub fn upper(&self, i: usize, j: usize) -> f64 {
         self.upper[(j / COLUMNS * self.columns + i) * COLUMNS + j % COLUMNS]
+    }
+
+    /// `U_jj` of a column, by its number in order.
+    pub fn pivot(&self, i: usize) -> f64 {
+        self.upper(i, i)
+    }
+
+    /// The part of `U` on the diagonal for columns number `first` to `last` in order, row after row.
+    pub fn copy_triangle(&self, first: usize, last: usize, triangle: &mut Vec<f64>) {
+        triangle.clear();
+        for i in first..last {
+            triangle.extend((first..last).map(|j| self.upper(i, j)));
+        }
     }
 
     /// Rows `rows` of panel number `p` of `U`.

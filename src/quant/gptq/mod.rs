@@ -18,6 +18,7 @@ mod choose;
 mod clip;
 mod factor;
 mod fault;
+mod prune;
 mod rows;
 mod source;
 mod strip;
@@ -47,6 +48,8 @@ pub struct Options {
     /// As MARLIN's program does: natural order, a search for the scale of every group when it is reached, in which only
     /// positive scales are tried, rounded to half floats in the end, and a group without negative weights uses half of the codes.
     pub compat: bool,
+    /// Two of four neighbouring columns become zero. Not with `compat`.
+    pub sparse: bool,
 }
 
 impl Options {
@@ -63,6 +66,7 @@ impl Default for Options {
             group: 32,
             damp: DAMP,
             compat: false,
+            sparse: false,
         }
     }
 }

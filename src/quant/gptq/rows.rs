@@ -2,6 +2,7 @@
 //! in one product.
 
 use super::factor::Factor;
+use super::prune::OF;
 use super::strip::Strip;
 use crate::kernels::Isa;
 use crate::linalg::{BLOCK, COLUMNS, ROWS, tile_f64};
@@ -26,7 +27,7 @@ pub fn round_rows(isa: Isa, factor: &Factor, strip: &mut Strip<'_>, weights: &mu
     for first in (0..columns).step_by(BLOCK) {
         let last = (first + BLOCK).min(columns);
         let width = last - first;
-        copy_triangle(factor, first, last, &mut triangle);
+        factor.copy_triangle(first, last, &mut triangle);
         errors.clear();
         errors.resize(count.next_multiple_of(ROWS) * width, 0.0);
         for (r, row) in weights.chunks_exact_mut(columns).enumerate() {
@@ -51,14 +52,6 @@ pub fn round_rows(isa: Isa, factor: &Factor, strip: &mut Strip<'_>, weights: &mu
     }
 }
 
-/// The part of `U` on the diagonal, row after row.
-fn copy_triangle(factor: &Factor, first: usize, last: usize, triangle: &mut Vec<f64>) {
-    triangle.clear();
-    for i in first..last {
-        triangle.extend((first..last).map(|j| factor.upper(i, j)));
-    }
-}
-
 /// Rounds a block of row number `row`, whose columns are `order`, and keeps the error of every column.
 fn round_block(
     strip: &mut Strip<'_>,
@@ -71,6 +64,10 @@ fn round_block(
     let width = block.len();
     let span = strip.span();
     for (i, &column) in order.iter().enumerate() {
+        if strip.is_sparse() && i.is_multiple_of(OF) {
+            let pivots = std::array::from_fn(|j| triangle[(i + j) * (width + 1)]);
+            strip.prune(std::array::from_fn(|j| block[i + j]), pivots);
+        }
         if let Some(span) = span.filter(|span| i.is_multiple_of(*span)) {
             strip.reach(row, column, &block[i..width.min(i + span)]);
         }

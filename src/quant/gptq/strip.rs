@@ -4,6 +4,8 @@
 //! of the type, with the diagonal of the Hessian as importance, or for Q4_0 and Q5_0 by a [search](super::clip). Columns can then be taken
 //! in any order. MARLIN's way searches for a scale when its group is reached instead.
 
+use std::borrow::Cow;
+
 use trine_formats::types::grid::{Grid, Levels, Step};
 use trine_formats::types::num::put_f16;
 use trine_formats::types::{EncodeFn, Part, TypeId, TypeInfo};
@@ -11,6 +13,7 @@ use trine_formats::types::{EncodeFn, Part, TypeId, TypeInfo};
 use super::Options;
 use super::clip::Clip;
 use super::factor::Factor;
+use super::prune::{OF, pruned};
 use crate::kernels::Isa;
 
 /// How the steps of a type are found.
@@ -35,6 +38,8 @@ pub struct Strip<'a> {
     steps: Vec<Step>,
     /// The codes of all columns, row after row.
     codes: Vec<u8>,
+    /// Where two of four columns become zero, those of the four that were reached last.
+    pruned: Option<[bool; OF]>,
 }
 
 impl<'a> Strip<'a> {
@@ -68,7 +73,35 @@ impl<'a> Strip<'a> {
             group,
             steps: Vec::new(),
             codes: Vec::new(),
+            pruned: options.sparse.then_some([false; OF]),
         }
+    }
+
+    /// Whether [`Strip::prune`] is to be called.
+    pub fn is_sparse(&self) -> bool {
+        self.pruned.is_some()
+    }
+
+    /// Four neighbouring columns are reached, with their weights as the errors so far have left them: two become zero.
+    pub fn prune(&mut self, weights: [f64; OF], pivots: [f64; OF]) {
+        self.pruned = Some(pruned(weights, pivots));
+    }
+
+    /// The weights that decide the scales: where some become zero, without those that would if nothing were fed back. Zeros cost
+    /// nothing with any scale.
+    fn deciding<'w>(&self, weights: &'w [f32]) -> Cow<'w, [f32]> {
+        if !self.is_sparse() {
+            return weights.into();
+        }
+        let mut deciding = weights.to_vec();
+        for (number, four) in self.factor.order().as_chunks::<OF>().0.iter().enumerate() {
+            let pivots = std::array::from_fn(|j| self.factor.pivot(number * OF + j));
+            let gone = pruned(four.map(|column| weights[column].into()), pivots);
+            for (&column, gone) in four.iter().zip(gone) {
+                deciding[column] = if gone { 0.0 } else { deciding[column] };
+            }
+        }
+        deciding.into()
     }
 
     /// Columns after which [`Strip::reach`] is to be called, where it has something to do.
@@ -83,6 +116,7 @@ impl<'a> Strip<'a> {
         let groups = weights.len().div_ceil(self.group);
         self.steps.resize(before + groups, Step::default());
         self.codes.resize(self.codes.len() + weights.len(), 0);
+        let deciding = self.deciding(weights);
         let steps = &mut self.steps[before..];
         match &mut self.how {
             Steps::Encoded(encode) => {
@@ -94,7 +128,7 @@ impl<'a> Strip<'a> {
                 }
             }
             Steps::Searched(clip) => {
-                let groups = weights.chunks(self.group);
+                let groups = deciding.chunks(self.group);
                 let groups = groups.zip(importance.chunks(self.group));
                 for (step, (weights, importance)) in steps.iter_mut().zip(groups) {
                     step.scale = clip.by_importance(weights, importance);
@@ -119,6 +153,8 @@ impl<'a> Strip<'a> {
     /// Chooses the code of a column; the value that the file will hold.
     pub fn round(&mut self, row: usize, column: usize, weight: f64) -> f64 {
         let step = self.steps[self.step(row, column)];
+        let gone = self.pruned.is_some_and(|pruned| pruned[column % OF]);
+        let weight = if gone { 0.0 } else { weight };
         let code = self.grid.nearest(step, weight);
         self.codes[row * self.factor.columns() + column] = code;
         self.grid.value(step, code).into()

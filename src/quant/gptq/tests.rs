@@ -146,6 +146,8 @@ const TYPES: [TypeId; 9] = [
     TypeId::Q6_K,
 ];
 
+mod sparse;
+
 #[test]
 fn the_blocks_are_those_of_the_script() {
     let (x, w) = (inputs(700, 512), weights(64, 512));
@@ -158,6 +160,14 @@ fn the_blocks_are_those_of_the_script() {
             Options {
                 group: 128,
                 compat: true,
+                ..Options::default()
+            },
+        ),
+        (
+            "q4_0-sparse.bin",
+            TypeId::Q4_0,
+            Options {
+                sparse: true,
                 ..Options::default()
             },
         ),

@@ -11,8 +11,10 @@ use clap::Args;
 use sha2::{Digest, Sha256};
 use trine::quant::anyprec::outliers::Shares;
 use trine::quant::anyprec::{
-    Method, Plan, Progress, Recipe, RunOptions, Sensitivity, Target, WeightFiles, extract, run,
+    Method, Metrics, Plan, Progress, Recipe, RunOptions, Sensitivity, Target, WeightFiles, extract,
+    run,
 };
+use trine::quant::gptq::Gptq;
 use trine::quant::{Importance, KvOverride, Selection};
 use trine_formats::anyprec::Calibration;
 use trine_formats::gguf::ModelFile;
@@ -21,7 +23,7 @@ use trine_formats::types::TypeId;
 
 use crate::progress::{TensorBar, human_bytes};
 use crate::text::{self, hex};
-use crate::{inputs, shown, signals};
+use crate::{gptq, inputs, shown, signals};
 
 /// What the options of this kind of target stand under in help.
 const HEADING: &str = "Any-precision targets (AP3-8, AP4, AP, SQ4 ...)";
@@ -133,6 +135,8 @@ pub struct Job<'a> {
     pub args: &'a AnyPrecArgs,
     /// `--imatrix`, and for which tensors.
     pub imatrix: Option<(&'a str, Selection)>,
+    /// `--gptq`.
+    pub gptq: Option<Gptq>,
     /// `--allow-requantize`.
     pub allow_requantize: bool,
     /// `--token-embedding-type`.
@@ -165,7 +169,15 @@ pub fn quantize(job: Job<'_>) -> Result<()> {
     recipe.output_type = job.output_type;
     recipe.overrides = job.overrides;
     let plan = Plan::new(job.model, &recipe)?;
-    let mut sensitivity = sensitivity(job.model, &plan, job.args, job.imatrix)?;
+    let mut sensitivity = match job.gptq {
+        Some(_) if !job.args.sensitivity.is_empty() => {
+            bail!(
+                "--sensitivity has no meaning beside --gptq, whose Hessians hold the same importance"
+            )
+        }
+        Some(gptq) => Sensitivity::Hessians(Metrics::new(gptq)),
+        None => sensitivity(job.model, &plan, job.args, job.imatrix)?,
+    };
     let remarks = sensitivity.check(&plan)?;
     for warning in plan.warnings.iter().chain(&remarks) {
         note!("warning: {warning}");
@@ -190,6 +202,9 @@ pub fn quantize(job: Job<'_>) -> Result<()> {
     );
     bar.finish();
     let report = report?;
+    if let Sensitivity::Hessians(metrics) = &sensitivity {
+        gptq::warn(metrics.report());
+    }
     let done = show::Done {
         report: &report,
         out: job.out,

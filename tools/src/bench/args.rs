@@ -79,7 +79,7 @@ a dashed one, of this run and of those of --beside.
 
 --synthetic takes ARCH:SIZE:TYPE.
   ARCH   any architecture that trine runs, such as llama; a name that is none lists them
-  SIZE   tiny, 700m (b1.58's), 1b, 3b, 8b (Llama 3's), 7b (Llama 2's), 2b (BitNet b1.58 2B-4T's);
+  SIZE   tiny, 700m (b1.58's), 1.1b (TinyLlama's), 1b, 3b, 8b (Llama 3's), 7b (Llama 2's), 2b (BitNet b1.58 2B-4T's);
          1b-8x2 has 8 experts in place of the feed-forward block, and a token goes to 2 of them
   TYPE   a file type of rquantize; each tensor gets the type that rquantize would give it. TQ1_0, TQ2_0,
          Q2_0, I2_S, TL1 and TL2 are made from ternary weights, others are when -ternary is added: F16-ternary;

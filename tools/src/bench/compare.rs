@@ -14,7 +14,7 @@ use super::args::Args;
 use super::describe::Description;
 use super::grid::{self, Test};
 use super::models::{measure, start_pool, thread_counts};
-use super::output::{Cell, Line, Table, backend, object};
+use super::output::{Cell, Line, Place, Table, object};
 use crate::args::threads;
 use crate::provenance::processor;
 use crate::stats::Summary;
@@ -93,6 +93,7 @@ struct Record<'a> {
     model: &'a Description,
     isa: Isa,
     repack: bool,
+    place: Place,
     threads: usize,
     test: &'a Test,
     commit: &'a str,
@@ -110,7 +111,12 @@ impl Record<'_> {
         let greatest = ratios.iter().copied().fold(0.0, f64::max);
         let cells: Vec<Cell> = vec![
             ("model", 28, false, self.model.kind.clone()),
-            ("backend", 10, false, backend(self.isa, self.repack)),
+            (
+                "backend",
+                10,
+                false,
+                self.place.backend(self.isa, self.repack),
+            ),
             ("threads", 7, true, self.threads.to_string()),
             ("test", 14, true, self.test.name()),
             ("t/s", 9, true, format!("{our:.2}")),
@@ -133,6 +139,8 @@ impl Record<'_> {
             ("isa", json!(self.isa.name())),
             ("repack", json!(self.repack)),
             ("n_threads", json!(self.threads)),
+            ("device", json!(self.place.device.to_string())),
+            ("n_gpu_layers", self.place.layers_field()),
             ("n_prompt", json!(self.test.prompt)),
             ("n_gen", json!(self.test.generated)),
             ("n_depth", json!(self.test.depth)),
@@ -197,6 +205,7 @@ pub fn run(args: &Args, dir: &Path, subjects: &[Subject], out: &mut dyn Write) -
                     model: &description,
                     isa,
                     repack: !args.no_repack,
+                    place: Place::of(args, loading),
                     threads,
                     test,
                     commit: &commit,

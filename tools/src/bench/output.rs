@@ -209,7 +209,7 @@ impl Place {
 }
 
 /// What computes: `CPU avx512`, with ` rows` when the weights are used where the file's bytes are.
-pub fn backend(isa: Isa, repack: bool) -> String {
+fn backend(isa: Isa, repack: bool) -> String {
     match repack {
         true => format!("CPU {isa}"),
         false => format!("CPU {isa} rows"),

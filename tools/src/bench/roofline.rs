@@ -19,7 +19,7 @@ use super::describe::Description;
 use super::grid::{self, Test};
 use super::machine::Machine;
 use super::models;
-use super::output::{Line, Table, backend, object};
+use super::output::{Line, Place, Table, object};
 use crate::args::threads;
 use crate::provenance::processor;
 use crate::stats::Summary;
@@ -135,6 +135,7 @@ pub fn run(args: &Args, subjects: &[Subject], out: &mut dyn Write) -> Result<()>
                     model: Description::of(&file),
                     isa,
                     repack: !args.no_repack,
+                    place: Place::of(args, loading),
                     threads,
                     test,
                     cost,
@@ -154,6 +155,7 @@ struct Row<'a> {
     model: Description,
     isa: Isa,
     repack: bool,
+    place: Place,
     threads: usize,
     test: &'a Test,
     cost: Cost,
@@ -170,7 +172,12 @@ impl Row<'_> {
         let number = |x: f64| format!("{x:.1}");
         let cells = vec![
             ("model", 28, false, self.model.kind.clone()),
-            ("backend", 10, false, backend(self.isa, self.repack)),
+            (
+                "backend",
+                10,
+                false,
+                self.place.backend(self.isa, self.repack),
+            ),
             ("threads", 7, true, self.threads.to_string()),
             ("test", 14, true, self.test.name()),
             ("MB/token", 8, true, number(cost.weight_bytes / 1e6)),
@@ -193,6 +200,8 @@ impl Row<'_> {
             ("isa", json!(self.isa.name())),
             ("repack", json!(self.repack)),
             ("n_threads", json!(self.threads)),
+            ("device", json!(self.place.device.to_string())),
+            ("n_gpu_layers", self.place.layers_field()),
             ("n_prompt", json!(self.test.prompt)),
             ("n_gen", json!(self.test.generated)),
             ("n_depth", json!(self.test.depth)),

@@ -221,8 +221,13 @@ impl Job {
 }
 
 impl Args {
-    /// The first option that was given and is only for what llama-quantize or bitnet.cpp make.
+    /// The first option that was given and is for no files that are copied or widely linear.
     pub(super) fn usual_option(&self) -> Option<&'static str> {
+        self.gptq.given().or(self.own_option())
+    }
+
+    /// The first option that was given and is only for what llama-quantize or bitnet.cpp make.
+    pub(super) fn own_option(&self) -> Option<&'static str> {
         let given = [
             (self.fallback, "--fallback"),
             (self.force, "--force"),
@@ -232,7 +237,9 @@ impl Args {
             (self.tensor_type_file.is_some(), "--tensor-type-file"),
             (self.prune_layers.is_some(), "--prune-layers"),
             (self.keep_split, "--keep-split"),
-            (self.gptq.given().is_some(), "--gptq"),
+            (self.gptq.group != 32, "--group"),
+            (self.gptq.gptq_compat, "--gptq-compat"),
+            (self.gptq.sparse.is_some(), "--sparse"),
             (!self.tl_tiles.is_empty(), "--tl-tiles"),
             (!self.input_tl_tiles.is_empty(), "--input-tl-tiles"),
         ];

@@ -83,7 +83,7 @@ fn split_or_merge(args: &Args, option: &str) -> Result<()> {
 
 /// Makes an any-precision file.
 fn any_precision(args: &Args, job: &Job, target: anyprec::Target) -> Result<()> {
-    if let Some(option) = args.usual_option() {
+    if let Some(option) = args.own_option() {
         bail!("{option} has no meaning for {}", target.name());
     }
     if args.verify {
@@ -98,6 +98,7 @@ fn any_precision(args: &Args, job: &Job, target: anyprec::Target) -> Result<()> 
         target,
         args: &args.any_precision,
         imatrix: args.imatrix.as_deref().map(|file| (file, args.selection())),
+        gptq: args.gptq.recipe()?,
         allow_requantize: args.allow_requantize,
         embedding_type: args.embedding_type()?,
         output_type: args.output_type()?,

@@ -108,6 +108,8 @@ fn threads_and_instruction_sets_change_no_byte() {
     let ways = [
         ("--group 128", "Q4_0"),
         ("", "Q4_K_M"),
+        ("--sparse 2:4", "Q4_0"),
+        ("", "AP3-6"),
         ("--gptq-compat", "Q4_0"),
         ("", "Q8_0"),
         ("--pure --token-embedding-type q8_0", "IQ4_NL"),
@@ -116,7 +118,7 @@ fn threads_and_instruction_sets_change_no_byte() {
             "Q5_0",
         ),
     ];
-    for (words, ty) in &ways[..if is_long() { ways.len() } else { 2 }] {
+    for (words, ty) in &ways[..if is_long() { ways.len() } else { 4 }] {
         let words = format!("--gptq h.gguf {words} {MODEL}");
         tool::stdout(run(dir, &format!("{words} one.gguf {ty} 1")));
         tool::stdout(run(dir, &format!("{words} many.gguf {ty} 5")));
@@ -133,6 +135,79 @@ fn threads_and_instruction_sets_change_no_byte() {
             }
         }
     }
+}
+
+/// Codes of a block of Q4_0, in the order of the columns.
+fn codes(block: &[u8]) -> Vec<u8> {
+    let halves = [0, 4].map(|shift| block[2..].iter().map(move |b| b >> shift & 15));
+    halves.into_iter().flatten().collect()
+}
+
+#[test]
+fn two_of_four_weights_are_zero_and_the_file_says_so() {
+    let dir = folder();
+    let dir = dir.path();
+    let words = format!("--gptq h.gguf --sparse 2:4 {MODEL} sparse.gguf Q4_0");
+    tool::stdout(run(dir, &words));
+    let bytes = file(dir, "sparse.gguf");
+    let gguf = gguf::header(&bytes);
+    let names = trine_formats::pruned::read(&gguf.meta).unwrap();
+    assert_eq!(names.len(), 42);
+    for name in &names {
+        let (ty, blocks) = data(&bytes, &gguf, name);
+        assert_eq!(ty, TypeId::Q4_0);
+        for block in blocks.chunks(18) {
+            for four in codes(block).chunks(4) {
+                let kept = four.iter().filter(|&&code| code != 8).count();
+                assert!(kept <= 2, "{name}");
+            }
+        }
+    }
+    // Copies are what they were, and what is rounded anew is not.
+    tool::stdout(run(dir, "sparse.gguf copy.gguf COPY"));
+    tool::stdout(run(
+        dir,
+        "--allow-requantize --tensor-type attn_q=q4_0 sparse.gguf other.gguf Q8_0",
+    ));
+    let read = |name: &str| {
+        let bytes = file(dir, name);
+        trine_formats::pruned::read(&gguf::header(&bytes).meta).unwrap()
+    };
+    assert_eq!(read("copy.gguf"), names);
+    let left = read("other.gguf");
+    assert_eq!(left.len(), 6);
+    assert!(
+        left.iter().all(|name| name.ends_with("attn_q.weight")),
+        "{left:?}"
+    );
+}
+
+#[test]
+fn any_precision_files_are_made_with_feedback_too() {
+    let dir = folder();
+    let dir = dir.path();
+    let words = format!("--json --gptq h.gguf {MODEL} fed.gguf AP2-4");
+    let out = tool::stdout(run(dir, &words));
+    let json: serde_json::Value = serde_json::from_str(&out).unwrap();
+    assert_eq!(json["sensitivity"], "hessian");
+    let bytes = file(dir, "fed.gguf");
+    let meta = gguf::header(&bytes).meta;
+    let text = |key| meta.get_str(key).unwrap().unwrap().to_owned();
+    assert_eq!(text("anyprec.sensitivity"), "hessian");
+    assert_eq!(text("anyprec.calibration.dataset"), "calib.txt");
+    assert_eq!(
+        meta.get_u32("anyprec.calibration.samples").unwrap(),
+        Some(4)
+    );
+    // Three values to a row are what four centroids can be: nothing is left to feed back.
+    let worst = json["widths"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|w| w["relative_error"].as_f64().unwrap());
+    assert!(worst.fold(0.0, f64::max) < 1e-6, "{json}");
+    let plan = tool::stdout(run(dir, &format!("--dry-run --gptq h.gguf {MODEL} AP2-4")));
+    assert!(plan.contains("sensitivities: hessian"), "{plan}");
 }
 
 #[test]
@@ -224,8 +299,36 @@ fn what_cannot_be_honoured_is_one_line_and_leaves_nothing() {
             "that --gptq does not round to",
         ),
         (
-            "--gptq h.gguf M o.gguf AP4",
-            "--gptq has no meaning for AP4",
+            "--gptq h.gguf --group 128 M o.gguf AP4",
+            "--group has no meaning for AP4",
+        ),
+        (
+            "--gptq h.gguf --sparse 2:4 M o.gguf AP4",
+            "--sparse has no meaning for AP4",
+        ),
+        (
+            "--gptq h.gguf --outliers M o.gguf AP4",
+            "--outliers cannot be had together with error feedback",
+        ),
+        (
+            "--gptq h.gguf --row-groups 2 M o.gguf AP4",
+            "--row-groups cannot be had together with error feedback",
+        ),
+        (
+            "--gptq h.gguf --best-at 4 M o.gguf AP3-4",
+            "--best-at and --compat cannot be had together with error feedback",
+        ),
+        (
+            "--gptq nan.gguf M o.gguf AP4",
+            "tensor blk.0.attn_k.weight: its Hessian holds NaN for columns 0 and 0",
+        ),
+        (
+            "--gptq other.gguf M o.gguf AP4",
+            "none of the model's matrices has a Hessian in the file",
+        ),
+        (
+            "--gptq h.gguf --sparse 2:4 M o.gguf Q8_0",
+            "that --sparse does not prune to",
         ),
         ("--gptq h.gguf M o.gguf FAIRY2I", "--gptq"),
     ] {
@@ -238,6 +341,9 @@ fn what_cannot_be_honoured_is_one_line_and_leaves_nothing() {
         "--group 128 M o.gguf Q4_0",
         "--gptq h.gguf --group 64 M o.gguf Q4_0",
         "--gptq h.gguf --imatrix im.gguf M o.gguf Q4_0",
+        "--sparse 2:4 M o.gguf Q4_0",
+        "--gptq h.gguf --sparse 1:4 M o.gguf Q4_0",
+        "--gptq h.gguf --sparse 2:4 --gptq-compat M o.gguf Q4_0",
     ] {
         let output = run(dir, &words.replace("M ", &format!("{MODEL} ")));
         assert_eq!(output.status.code(), Some(2), "{words}");

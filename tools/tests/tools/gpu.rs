@@ -148,6 +148,105 @@ fn perplexities_and_benchmarks_run_there_too() {
 }
 
 #[test]
+fn tables_beside_limits_and_llama_bench_say_where_a_model_ran() {
+    let house = House::new();
+    let rbench = |options: &str| {
+        let words = "-p 2 -n 0 -r 1 -b 2 -ub 2 -t 1";
+        let words = format!("{words} {options}");
+        tool::stdout(house.run(env!("CARGO_BIN_EXE_rbench"), "", &words))
+    };
+    let table = rbench("--roofline --device cuda");
+    assert!(table.contains("| cuda:0 "), "{table}");
+    let rows = rbench("--roofline -o jsonl --device cuda -ngl 1");
+    let row: Value = serde_json::from_str(rows.trim()).expect("a row");
+    assert_eq!(
+        (&row["device"], &row["n_gpu_layers"]),
+        (&json!("cuda:0"), &json!(1))
+    );
+    let program = house.folder.path().join("llama-bench");
+    let script = "#!/bin/sh\necho '[{\"build_commit\": \"abc\", \"avg_ts\": 0.5}]'\n";
+    fs::write(&program, script).expect("room");
+    let runs = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+    fs::set_permissions(&program, runs).expect("a program");
+    let table = rbench("--compare-llama . --device cuda");
+    assert!(table.contains("| cuda:0 "), "{table}");
+    let table = rbench("--compare-llama . --device cpu");
+    assert!(table.contains("| CPU "), "{table}");
+}
+
+/// A tool's output, from the folder of a house.
+fn told(house: &House, program: &str, words: &str) -> String {
+    let mut command = Command::new(program);
+    let command = command.current_dir(house.folder.path());
+    tool::stdout(
+        command
+            .args(words.split_whitespace())
+            .output()
+            .expect("a tool"),
+    )
+}
+
+#[test]
+fn pruned_matrices_take_the_sparse_kernels_and_a_damaged_one_is_named() {
+    let mut house = House::new();
+    let source = trilm();
+    let source = source.to_str().expect("a path");
+    let words = format!("-m {source} -f text -c 4 --chunks 1 --hessian h.gguf");
+    told(&house, env!("CARGO_BIN_EXE_rimatrix"), &words);
+    let words = format!("--gptq h.gguf --sparse 2:4 {source} sparse.gguf Q4_0");
+    told(&house, env!("CARGO_BIN_EXE_rquantize"), &words);
+    house.model = house.folder.path().join("sparse.gguf");
+    let log = house.folder.path().join("log");
+    let plan = format!("log={}", log.display());
+    let perplexity = |path: &str| {
+        let words = format!("-f text -c 4 -b 4 -ub 4 --chunks 1 --device cuda -ngl 3 {path}");
+        let output = house.run(env!("CARGO_BIN_EXE_rperplexity"), &plan, &words);
+        let text = tool::stdout(output);
+        let (_, number) = text.split_once("PPL = ").expect("a perplexity");
+        number
+            .split_whitespace()
+            .next()
+            .and_then(|n| n.parse::<f64>().ok())
+            .expect("a number")
+    };
+    let exact = perplexity("");
+    fs::remove_file(&log).expect("a log");
+    let fast = perplexity("--number-path fast");
+    let calls = fs::read_to_string(&log).expect("a log");
+    assert!(calls.lines().any(|line| line == "sparse_8"), "{calls}");
+    assert!(
+        !calls.lines().any(|line| line.starts_with("marlin")),
+        "{calls}"
+    );
+    assert!((fast / exact - 1.0).abs() < 0.02, "{fast} {exact}");
+    // A third weight in the first four.
+    let mut bytes = fs::read(&house.model).expect("a file");
+    let gguf = trine_testkit::gguf::header(&bytes);
+    let name = "blk.5.ffn_up.weight";
+    let tensor = gguf
+        .tensors
+        .iter()
+        .find(|t| t.name == name)
+        .expect("a tensor");
+    let at = (gguf.data_offset + tensor.offset) as usize + 2;
+    bytes[at..at + 4].fill(0x11);
+    fs::write(&house.model, bytes).expect("room");
+    let words = "--tokens ids.txt -n 0 -c 16 -ub 4 --logits-sha256 --device cuda -ngl 3";
+    let refused = house.run(
+        env!("CARGO_BIN_EXE_rgen"),
+        "",
+        &format!("{words} --number-path fast"),
+    );
+    let error = tool::refusal("rgen", refused).error;
+    assert!(
+        error.contains(name) && error.contains("4 of the four weights of row 0 from column 0"),
+        "{error}"
+    );
+    // Whoever does not rely on the pattern multiplies by what is there.
+    tool::stdout(house.run(env!("CARGO_BIN_EXE_rgen"), "", words));
+}
+
+#[test]
 fn what_is_in_the_way_is_one_line() {
     let house = House::new();
     for (plan, told) in [

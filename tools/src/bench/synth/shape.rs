@@ -42,11 +42,12 @@ const fn size(
     Size { name, hidden, ffn, layers, heads, kv_heads, head_dim, vocab, context, tied }
 }
 
-/// All sizes: one for tests, b1.58's, Llama 2's and Llama 3's.
-pub const SIZES: [Size; 7] = [
+/// All sizes: one for tests, b1.58's, TinyLlama's, Llama 2's and Llama 3's.
+pub const SIZES: [Size; 8] = [
     size("tiny", [256, 512, 2], [4, 2, 64], 512, 512, false),
     size("700m", [1536, 4096, 24], [16, 16, 96], 32_000, 2048, false),
     size("1b", [2048, 8192, 16], [32, 8, 64], 128_256, 4096, true),
+    size("1.1b", [2048, 5632, 22], [32, 4, 64], 32_000, 2048, false),
     size("2b", [2560, 6912, 30], [20, 5, 128], 128_256, 4096, true),
     size("3b", [3072, 8192, 28], [24, 8, 128], 128_256, 4096, true),
     size("7b", [4096, 11008, 32], [32, 32, 128], 32_000, 4096, false),

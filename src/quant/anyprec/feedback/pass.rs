@@ -1,0 +1,143 @@
+//! Choosing codes column by column, each width with its own errors.
+
+use super::Feedback;
+use crate::linalg::{BLOCK, COLUMNS, ROWS, panel_count, tile_f64};
+
+impl Feedback<'_> {
+    /// Chooses the codes of rows whose weights are `weights`, in the order of the factor; `tables` has those of each row.
+    ///
+    /// A width's weight is changed by one column of its own block after the other, and by each earlier block at once: by the sum over
+    /// its columns in ascending order. Blocks have 128 columns.
+    pub(super) fn pass(&self, tables: &[Vec<Vec<f64>>], weights: &[f64], codes: &mut [u8]) {
+        let factor = &self.metric.factor;
+        let (columns, widths) = (factor.columns(), self.shares.len());
+        // What is left of each weight, row after row with all of its widths.
+        let rows = weights.chunks_exact(columns);
+        let mut left: Vec<f64> = rows
+            .flat_map(|row| (0..widths).flat_map(move |_| row.iter().copied()))
+            .collect();
+        let lines = tables.len() * widths;
+        let (mut triangle, mut errors) = (Vec::new(), Vec::new());
+        let mut choice = Choice::default();
+        for first in (0..columns).step_by(BLOCK) {
+            let last = (first + BLOCK).min(columns);
+            let width = last - first;
+            factor.copy_triangle(first, last, &mut triangle);
+            errors.clear();
+            errors.resize(lines.next_multiple_of(ROWS) * width, 0.0);
+            for (row, tables) in tables.iter().enumerate() {
+                let own = &mut left[row * widths * columns..][..widths * columns];
+                let codes = &mut codes[row * columns..][first..last];
+                for (i, code) in codes.iter_mut().enumerate() {
+                    let at = first + i;
+                    let wanted = |b: usize| own[b * columns + at];
+                    *code = choice.code(&self.shares, tables, wanted);
+                    let upper = &triangle[i * width..][i..width];
+                    for (b, table) in tables.iter().enumerate() {
+                        let shift = widths - 1 - b;
+                        let block = &mut own[b * columns..][at..last];
+                        let error = (block[0] - table[usize::from(*code >> shift)]) / upper[0];
+                        let line = row * widths + b;
+                        errors[line / ROWS * ROWS * width + i * ROWS + line % ROWS] = error;
+                        for (w, u) in block[1..].iter_mut().zip(&upper[1..]) {
+                            *w -= error * u;
+                        }
+                    }
+                }
+            }
+            for p in last / COLUMNS..panel_count(columns) {
+                let panel = factor.panel(p, first..last);
+                let start = p * COLUMNS;
+                let end = (start + COLUMNS).min(columns);
+                let groups = left.chunks_mut(ROWS * columns);
+                for (rows, line) in groups.zip(errors.chunks_exact(ROWS * width)) {
+                    let tile = tile_f64(self.isa, line, panel);
+                    for (row, changes) in rows.chunks_exact_mut(columns).zip(&tile) {
+                        for (w, change) in row[start..end].iter_mut().zip(changes) {
+                            *w -= change;
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// The search for a code, with its memory.
+#[derive(Default)]
+struct Choice {
+    /// What the codes of a width cost, those of their beginnings included.
+    costs: Vec<f64>,
+    next: Vec<f64>,
+}
+
+/// Costs that are compared together.
+const LANES: usize = 8;
+
+impl Choice {
+    /// The code that costs least, the lowest of equals: each width's `share` times the square of what its centroid is off what is wanted.
+    fn code(&mut self, shares: &[f64], tables: &[Vec<f64>], wanted: impl Fn(usize) -> f64) -> u8 {
+        for (b, (&share, table)) in shares.iter().zip(tables).enumerate() {
+            let wanted = wanted(b);
+            let cost = |centroid: f64| {
+                let off = wanted - centroid;
+                share * (off * off)
+            };
+            if b == 0 {
+                self.costs.clear();
+                self.costs.extend(table.iter().map(|&c| cost(c)));
+                continue;
+            }
+            self.next.resize(table.len(), 0.0);
+            let pairs = self.next.as_chunks_mut::<2>().0.iter_mut();
+            let centroids = table.as_chunks::<2>().0;
+            for ((to, before), &[low, high]) in pairs.zip(&self.costs).zip(centroids) {
+                *to = [before + cost(low), before + cost(high)];
+            }
+            std::mem::swap(&mut self.costs, &mut self.next);
+        }
+        least(&self.costs) as u8
+    }
+}
+
+/// The place of the least of some numbers, none of which is NaN; the first of equals.
+fn least(costs: &[f64]) -> usize {
+    let (blocks, rest) = costs.as_chunks::<LANES>();
+    let mut lanes = [f64::INFINITY; LANES];
+    for block in blocks {
+        for (least, &cost) in lanes.iter_mut().zip(block) {
+            *least = if cost < *least { cost } else { *least };
+        }
+    }
+    let all = lanes.iter().chain(rest);
+    let least = all.fold(f64::INFINITY, |m, &c| if c < m { c } else { m });
+    costs.iter().position(|&c| c == least).unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_of_the_least_wins() {
+        for n in [1, 2, 4, 8, 16, 32, 256] {
+            for at in [0, n / 2, n - 1] {
+                let mut costs = vec![1.0; n];
+                costs[at] = 0.5;
+                costs[n - 1] = 0.5;
+                assert_eq!(least(&costs), at);
+            }
+        }
+    }
+
+    #[test]
+    fn a_code_is_chosen_for_all_widths() {
+        let tables = [vec![-1.0, 1.0], vec![-1.5, -0.5, 0.5, 1.5]];
+        let mut choice = Choice::default();
+        // The wider width alone would take 0.5, whose beginning the narrower does not want.
+        let wanted = |b: usize| [-1.0, 0.1][b];
+        assert_eq!(choice.code(&[0.0, 1.0], &tables, wanted), 2);
+        assert_eq!(choice.code(&[1.0, 1.0], &tables, wanted), 1);
+        assert_eq!(choice.code(&[1.0, 100.0], &tables, wanted), 2);
+    }
+}

@@ -1,0 +1,214 @@
+//! The centroids with the least error at the outputs, the codes being given.
+//!
+//! With `S` the matrix that has a one where column `j` has code `c`, the error of centroids `t` is
+//! `w^T H w - 2 t^T S^T H w + t^T (S^T H S) t`. Sums over the codes of the widest width are made once; those of a narrower one are
+//! sums of these, because its codes are their beginnings. The systems are solved by conjugate gradients from the centroids that are there,
+//! scaled by the diagonal: a fixed number of steps, none of which makes the error larger.
+
+use trine_formats::types::num::{f16_to_f32, f32_to_f16};
+
+use super::{Coded, Feedback};
+use crate::linalg::COLUMNS;
+
+/// The most steps of a solution.
+const STEPS: usize = 16;
+/// Where the residual has become so small a part of what it was, squared, there is nothing left to gain.
+const ENOUGH: f64 = 1e-16;
+
+/// Fits tables, with its memory.
+pub struct Refit<'a> {
+    feedback: &'a Feedback<'a>,
+    /// Of a panel, for every code the sum of its rows.
+    sums: Vec<[f64; COLUMNS]>,
+    /// `S^T H S`.
+    products: Vec<f64>,
+    /// `S^T H w`.
+    moments: Vec<f64>,
+    solver: Solver,
+}
+
+impl<'a> Refit<'a> {
+    pub fn new(feedback: &'a Feedback<'a>) -> Refit<'a> {
+        Refit {
+            feedback,
+            sums: Vec::new(),
+            products: Vec::new(),
+            moments: Vec::new(),
+            solver: Solver::default(),
+        }
+    }
+
+    /// Fits the tables of a row with these `weights` and `codes`, both in the order of the factor. `tables` become what `row` stores.
+    pub fn row(&mut self, weights: &[f64], codes: &[u8], row: &mut Coded, tables: &mut [Vec<f64>]) {
+        let mut count = tables.last().map_or(0, Vec::len);
+        row.energy = self.sum_up(weights, codes, count);
+        row.errors.resize(tables.len(), 0.0);
+        let widths = tables.iter_mut().zip(&mut row.luts).zip(&mut row.errors);
+        for ((table, lut), error) in widths.rev() {
+            if count > table.len() {
+                self.join(count);
+                count = table.len();
+            }
+            let products = &self.products[..count * count];
+            self.solver.solve(products, &self.moments[..count], table);
+            for (centroid, bits) in table.iter_mut().zip(lut) {
+                let half = f32_to_f16(*centroid as f32);
+                // What half precision does not hold stays what it was.
+                *bits = if f16_to_f32(half).is_finite() {
+                    half
+                } else {
+                    *bits
+                };
+                *centroid = f16_to_f32(*bits).into();
+            }
+            *error = self.error(row.energy, table);
+        }
+    }
+
+    /// Fills the sums of `count` codes; `w^T H w`.
+    fn sum_up(&mut self, weights: &[f64], codes: &[u8], count: usize) -> f64 {
+        self.products.clear();
+        self.products.resize(count * count, 0.0);
+        self.moments.clear();
+        self.moments.resize(count, 0.0);
+        let columns = weights.len();
+        let mut energy = 0.0;
+        let panels = self.feedback.metric.hessian.chunks_exact(columns * COLUMNS);
+        for (p, panel) in panels.enumerate() {
+            self.sums.clear();
+            self.sums.resize(count, [0.0; COLUMNS]);
+            let mut outputs = [0.0; COLUMNS];
+            let rows = panel.as_chunks::<COLUMNS>().0.iter();
+            for ((row, &code), &weight) in rows.zip(codes).zip(weights) {
+                let sums = &mut self.sums[usize::from(code)];
+                for ((sum, output), &h) in sums.iter_mut().zip(&mut outputs).zip(row) {
+                    *sum += h;
+                    *output += h * weight;
+                }
+            }
+            let start = p * COLUMNS;
+            let own = codes[start..].iter().zip(&weights[start..]).zip(outputs);
+            for (lane, ((&code, &weight), output)) in own.take(COLUMNS).enumerate() {
+                let code = usize::from(code);
+                energy += weight * output;
+                self.moments[code] += output;
+                let products = &mut self.products[code * count..][..count];
+                for (product, sums) in products.iter_mut().zip(&self.sums) {
+                    *product += sums[lane];
+                }
+            }
+        }
+        energy
+    }
+
+    /// Joins the sums of `count` codes in pairs.
+    fn join(&mut self, count: usize) {
+        let half = count / 2;
+        for i in 0..half {
+            self.moments[i] = self.moments[2 * i] + self.moments[2 * i + 1];
+            for j in 0..half {
+                let four = [0, 1].map(|r| {
+                    let at = (2 * i + r) * count + 2 * j;
+                    self.products[at] + self.products[at + 1]
+                });
+                // What is still to be read lies behind.
+                self.products[i * half + j] = four[0] + four[1];
+            }
+        }
+    }
+
+    /// The error at the outputs with this table.
+    fn error(&self, energy: f64, table: &[f64]) -> f64 {
+        let rows = self.products.chunks_exact(table.len());
+        let terms = table.iter().zip(rows).zip(&self.moments);
+        let change = terms.fold(0.0, |sum, ((t, row), moment)| {
+            sum + t * (dot(row, table) - 2.0 * moment)
+        });
+        (energy + change).max(0.0)
+    }
+}
+
+/// Sums that are made side by side.
+const LANES: usize = 8;
+
+/// The sum of products, of every eighth by themselves and then of these in order.
+fn dot(a: &[f64], b: &[f64]) -> f64 {
+    let (a, a_rest) = a.as_chunks::<LANES>();
+    let (b, b_rest) = b.as_chunks::<LANES>();
+    let mut lanes = [0.0; LANES];
+    for (a, b) in a.iter().zip(b) {
+        for ((lane, a), b) in lanes.iter_mut().zip(a).zip(b) {
+            *lane += a * b;
+        }
+    }
+    let rest = a_rest.iter().zip(b_rest).map(|(a, b)| a * b);
+    lanes.into_iter().chain(rest).fold(0.0, |sum, x| sum + x)
+}
+
+/// Conjugate gradients, with their memory.
+#[derive(Default)]
+struct Solver {
+    residual: Vec<f64>,
+    direction: Vec<f64>,
+    image: Vec<f64>,
+}
+
+impl Solver {
+    /// Improves `x` as a solution of `a x = b`, `a` symmetric and positive definite but for rows of zeros, whose elements of `x` stay
+    /// what they are.
+    fn solve(&mut self, a: &[f64], b: &[f64], x: &mut [f64]) {
+        let n = x.len();
+        let scaled = |i: usize, r: f64| match a[i * n + i] {
+            d if d > 0.0 => r / d,
+            _ => 0.0,
+        };
+        let rows = a.chunks_exact(n);
+        self.residual.clear();
+        self.residual
+            .extend(rows.clone().zip(b).map(|(row, b)| b - dot(row, x)));
+        self.direction.clear();
+        let residual = self.residual.iter().enumerate();
+        self.direction.extend(residual.map(|(i, &r)| scaled(i, r)));
+        let mut size = dot(&self.residual, &self.direction);
+        let least = size * ENOUGH;
+        for _ in 0..STEPS.min(n) {
+            self.image.clear();
+            self.image
+                .extend(rows.clone().map(|row| dot(row, &self.direction)));
+            let step = size / dot(&self.direction, &self.image);
+            if !(size > least && step.is_finite()) {
+                break;
+            }
+            for (x, d) in x.iter_mut().zip(&self.direction) {
+                *x += step * d;
+            }
+            for (r, image) in self.residual.iter_mut().zip(&self.image) {
+                *r -= step * image;
+            }
+            let residual = self.residual.iter().enumerate();
+            let now = residual.fold(0.0, |sum, (i, &r)| sum + r * scaled(i, r));
+            let turn = now / size;
+            size = now;
+            for (i, (d, &r)) in self.direction.iter_mut().zip(&self.residual).enumerate() {
+                *d = scaled(i, r) + turn * *d;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn systems_are_solved_and_rows_of_zeros_left_alone() {
+        let a = [4.0, 0.0, 1.0, 0.0, 0.0, 0.0, 1.0, 0.0, 3.0];
+        let mut x = [9.0, 7.0, -9.0];
+        Solver::default().solve(&a, &[5.0, 0.0, 4.0], &mut x);
+        assert_eq!(x[1], 7.0);
+        assert!(
+            (x[0] - 1.0).abs() < 1e-12 && (x[2] - 1.0).abs() < 1e-12,
+            "{x:?}"
+        );
+    }
+}

@@ -237,7 +237,7 @@ impl Unit {
         unsafe {
             let mut sum = broadcast(start);
             unroll!(K in [0 1 2 3 4 5 6 7] {
-                if FIRST <= K && K < END {
+                if (FIRST..END).contains(&K) {
                     sum = _mm512_dpbusd_epi32(sum, self.levels[K], broadcast(q.add(4 * K)));
                 }
             });

@@ -23,15 +23,17 @@ mod row;
 mod rows;
 mod run;
 mod source;
+mod ternary;
 mod values;
 mod vocab;
 mod widely;
 
 pub use error::{ConvertError, Problems};
 pub use outtype::OutType;
-pub use plan::{Options, PackedScale, Plan, Ternary, plan};
+pub use plan::{Options, Plan, plan};
 pub use row::Row;
 pub use run::{Progress, run};
 pub use source::known_classes;
+pub use ternary::{PackedScale, Ternary};
 pub use vocab::answer;
 pub use widely::Widely;

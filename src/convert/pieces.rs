@@ -137,6 +137,7 @@ impl Pieces {
 
 #[cfg(test)]
 mod tests {
+    use super::super::folder::Folder;
     use super::*;
 
     #[test]
@@ -167,5 +168,50 @@ mod tests {
             Pieces::transposed(piece("t", 0, 7)).origin(5, 2),
             ("t", 2, 5)
         );
+    }
+
+    /// Twelve bytes as four rows of three, then six as two rows, in the files of a folder.
+    fn folder() -> (tempfile::TempDir, Folder) {
+        let header = concat!(
+            r#"{"a":{"dtype":"U8","shape":[4,3],"data_offsets":[0,12]},"#,
+            r#""b":{"dtype":"U8","shape":[2,3],"data_offsets":[12,18]}}"#
+        );
+        let mut file = (header.len() as u64).to_le_bytes().to_vec();
+        file.extend_from_slice(header.as_bytes());
+        file.extend(0..18u8);
+        let dir = tempfile::tempdir().expect("a folder");
+        std::fs::write(dir.path().join("model.safetensors"), file).expect("a file");
+        let mut folder = Folder::open(dir.path()).expect("a folder");
+        folder.find_tensors().expect("tensors");
+        (dir, folder)
+    }
+
+    #[test]
+    fn rows_are_read_across_pieces_and_columns_as_rows() {
+        let (_dir, folder) = folder();
+        let piece = |n: usize, first, rows| {
+            let source = &folder.tensors[n];
+            Piece {
+                tensor: source.tensor.name.as_str().into(),
+                shard: source.shard,
+                offset: source.tensor.offset,
+                first,
+                rows,
+            }
+        };
+        let read = |pieces: &Pieces, rows: Range<u64>, columns: u64| {
+            let mut raw = vec![0; ((rows.end - rows.start) * columns) as usize];
+            let read = pieces.read(&folder.shards, rows, (columns, 1), &mut raw);
+            read.expect("bytes");
+            raw
+        };
+        let both = Pieces::new(vec![piece(0, 1, 2), piece(1, 0, 2)]);
+        let all = [3, 4, 5, 6, 7, 8, 12, 13, 14, 15, 16, 17];
+        assert_eq!(read(&both, 0..4, 3), all);
+        assert_eq!(read(&both, 1..3, 3), all[3..9]);
+        assert_eq!(read(&both, 3..4, 3), all[9..]);
+        let turned = Pieces::transposed(piece(0, 0, 3));
+        assert_eq!(read(&turned, 0..1, 4), [0, 3, 6, 9]);
+        assert_eq!(read(&turned, 1..3, 4), [1, 4, 7, 10, 2, 5, 8, 11]);
     }
 }

@@ -30,6 +30,17 @@ pub(super) enum Use {
     },
 }
 
+impl Use {
+    /// The tensors of the model that it has a part in.
+    pub fn tensors(&self) -> impl Iterator<Item = &'static Tensor> + use<> {
+        let (first, second) = match *self {
+            Use::Whole(tensor) | Use::Item { tensor, .. } => (tensor, None),
+            Use::Halves([first, second]) => (first, Some(second)),
+        };
+        [first].into_iter().chain(second)
+    }
+}
+
 /// Masks and tables that older checkpoints store.
 const IGNORED: &[&str] = &[
     ".rotary_emb.inv_freq",

@@ -14,40 +14,16 @@ use super::folder::{Files, Folder};
 use super::hparams::HParams;
 use super::outtype::OutType;
 use super::pieces::{Piece, Pieces};
+use super::reading::{Reader, Weights};
 use super::rope::{Kind, RopeScaling};
 use super::row::{Content, Row, Size};
-use super::rows::{Rows, Weights};
+use super::rows::Rows;
 use super::source::Source;
+use super::ternary::{PackedScale, Ternary};
 use super::values::{Rule, Stored, is_float};
 use super::widely::{self, Widely};
 use super::{general, params, vocab};
 use crate::isolate::Isolate;
-
-/// What the weights of attention and feed-forward matrices are.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum Ternary {
-    /// What `config.json` says; where it says nothing, [`Ternary::None`].
-    #[default]
-    Auto,
-    /// Weights to be taken as they are.
-    None,
-    /// Latent weights of BitNet b1.58.
-    Bitnet,
-    /// Latent weights of TriLM and TriTera.
-    Trilm,
-}
-
-/// How `weight_scale` of packed weights is meant.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum PackedScale {
-    /// Multiply for `linear_class` "autobitlinear", divide otherwise.
-    #[default]
-    Auto,
-    /// digit × scale.
-    Multiply,
-    /// digit / scale.
-    Divide,
-}
 
 /// How to convert.
 #[derive(Clone, Debug, Default)]
@@ -220,10 +196,13 @@ impl Planner<'_> {
     fn rows(&mut self, rows: &mut Vec<Row>) -> Result<(), ConvertError> {
         let (scales, mut wrong) = self.scales()?;
         let weights = self.weights(scales)?;
-        let from = (self.folder, self.source);
-        let mut work = Rows::new(from, &weights, self.outtype, &mut self.notes, rows);
-        // widely linear models keep the order of the checkpoint
-        work.keep_order = self.options.widely.is_some();
+        let reader = Reader {
+            source: self.source,
+            weights: &weights,
+            // widely linear models keep the order of the checkpoint
+            keep_order: self.options.widely.is_some(),
+        };
+        let mut work = Rows::new(self.folder, reader, self.outtype, &mut self.notes, rows);
         std::mem::swap(&mut work.problems, &mut wrong);
         let problems = work.all();
         if problems.is_empty() {

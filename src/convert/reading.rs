@@ -1,12 +1,13 @@
 //! How a tensor of the checkpoint is read for one of the output: which of its rows, and what their values become.
 
+use std::collections::BTreeMap;
 use std::ops::Range;
 
 use trine_formats::safetensors::{Dtype, Tensor};
 
 use super::pieces::{Piece, Pieces};
-use super::plan::Ternary;
-use super::rows::Rows;
+use super::source::Source;
+use super::ternary::Ternary;
 use super::values::{Rule, Stored, is_float};
 use crate::arch::{Extent, Fused, Role, Tensor as Described};
 
@@ -21,7 +22,25 @@ pub(super) enum What {
     Item,
 }
 
-impl Rows<'_> {
+/// What the matrices of a checkpoint are.
+pub(super) struct Weights {
+    pub rule: Ternary,
+    pub parts: u64,
+    /// Whether packed digits are multiplied by their scale.
+    pub multiply: bool,
+    /// Scales of packed matrices, by the names of those.
+    pub scales: BTreeMap<String, f32>,
+}
+
+/// What decides how tensors are read.
+pub(super) struct Reader<'a> {
+    pub source: &'a Source,
+    pub weights: &'a Weights,
+    /// Whether the rows of heads keep the order of the checkpoint.
+    pub keep_order: bool,
+}
+
+impl Reader<'_> {
     /// How a tensor of the checkpoint is read for one of the output.
     pub fn stored(
         &self,

@@ -64,7 +64,7 @@ pub(super) struct Size {
 impl Size {
     pub fn of(rows: &[Row]) -> Size {
         let mut size = Size::default();
-        let (mut counts, mut stacks) = (0, 0);
+        let (mut counts, mut stacks) = (0u64, 0);
         for row in rows {
             let n = row.parameters();
             size.all += n;
@@ -77,9 +77,7 @@ impl Size {
                 _ => size.shared += n,
             }
         }
-        if stacks > 0 {
-            size.experts = counts / stacks;
-        }
+        size.experts = counts.checked_div(stacks).unwrap_or(0);
         size
     }
 }

@@ -9,33 +9,20 @@ use super::error::Problems;
 use super::folder::Folder;
 use super::outtype::OutType;
 use super::place::{Place, Use};
-use super::plan::Ternary;
-use super::reading::What;
+use super::reading::{Reader, What};
 use super::row::{Content, Row};
 use super::source::Source;
 use super::values::Stored;
 use crate::arch::{Role, Tensor as Described};
 
-/// What the matrices of a checkpoint are.
-pub(super) struct Weights {
-    pub rule: Ternary,
-    pub parts: u64,
-    /// Whether packed digits are multiplied by their scale.
-    pub multiply: bool,
-    /// Scales of packed matrices, by the names of those.
-    pub scales: BTreeMap<String, f32>,
-}
-
 /// Makes the rows.
 pub(super) struct Rows<'a> {
-    pub folder: &'a Folder,
-    pub source: &'a Source,
-    pub weights: &'a Weights,
-    pub outtype: OutType,
-    /// The order of the checkpoint is kept, as widely linear models have it.
-    pub keep_order: bool,
-    pub notes: &'a mut Vec<String>,
-    pub rows: &'a mut Vec<Row>,
+    folder: &'a Folder,
+    source: &'a Source,
+    reader: Reader<'a>,
+    outtype: OutType,
+    notes: &'a mut Vec<String>,
+    rows: &'a mut Vec<Row>,
     pub problems: Problems,
     /// The tensor of the checkpoint that each tensor of the output is made of.
     found: BTreeMap<String, String>,
@@ -67,18 +54,17 @@ fn gguf_name(block: Option<u32>, t: &Described) -> String {
 
 impl<'a> Rows<'a> {
     pub fn new(
-        (folder, source): (&'a Folder, &'a Source),
-        weights: &'a Weights,
+        folder: &'a Folder,
+        reader: Reader<'a>,
         outtype: OutType,
         notes: &'a mut Vec<String>,
         rows: &'a mut Vec<Row>,
     ) -> Rows<'a> {
         Rows {
             folder,
-            source,
-            weights,
+            source: reader.source,
+            reader,
             outtype,
-            keep_order: false,
             notes,
             rows,
             problems: Problems::default(),
@@ -112,6 +98,10 @@ impl<'a> Rows<'a> {
                 Place::Here(block, what) => {
                     if let Err(problem) = self.put(t, s.shard, block, what) {
                         self.problems.push(problem);
+                        // it is there, after all
+                        for name in what.tensors().map(|d| gguf_name(block, d)) {
+                            self.found.entry(name).or_insert_with(|| t.name.clone());
+                        }
                     }
                 }
             }
@@ -123,7 +113,7 @@ impl<'a> Rows<'a> {
     /// Whether a tensor is the scale of another.
     fn is_scale(&self, name: &str) -> bool {
         let base = name.strip_suffix("_scale");
-        base.is_some_and(|b| self.weights.scales.contains_key(b))
+        base.is_some_and(|b| self.reader.weights.scales.contains_key(b))
     }
 
     fn put(
@@ -135,12 +125,14 @@ impl<'a> Rows<'a> {
     ) -> Result<(), String> {
         match what {
             Use::Whole(tensor) => {
-                let stored = self.stored(t, shard, tensor, What::Whole)?;
+                let stored = self.reader.stored(t, shard, tensor, What::Whole)?;
                 self.push(block, tensor, t.name.clone(), t.dtype.name(), stored)
             }
             Use::Halves(tensors) => {
                 for (half, tensor) in tensors.into_iter().enumerate() {
-                    let stored = self.stored(t, shard, tensor, What::Half(half as u64))?;
+                    let stored = self
+                        .reader
+                        .stored(t, shard, tensor, What::Half(half as u64))?;
                     self.push(block, tensor, t.name.clone(), t.dtype.name(), stored)?;
                 }
                 Ok(())
@@ -150,7 +142,7 @@ impl<'a> Rows<'a> {
                 number,
                 group,
             } => {
-                let stored = self.stored(t, shard, tensor, What::Item)?;
+                let stored = self.reader.stored(t, shard, tensor, What::Item)?;
                 self.item(t, block, (tensor, number, group), stored)
             }
         }
@@ -218,15 +210,13 @@ impl<'a> Rows<'a> {
         if stack.items[number as usize].replace(stored).is_some() {
             return Err(format!("'{}' is there twice", t.name));
         }
-        let names: Vec<(&str, String)> = (self.source.checkpoint.names.iter())
-            .filter(|(pattern, _)| pattern.starts_with(group) && pattern.contains('*'))
-            .flat_map(|(pattern, to)| to.iter().map(move |to| (*pattern, to)))
-            .map(|(pattern, to)| {
-                (
-                    pattern,
-                    block.map_or(String::new(), |n| format!("blk.{n}.")) + to,
-                )
-            })
+        let of_group = |pattern: &str| pattern.starts_with(group) && pattern.contains('*');
+        let prefix = block.map_or(String::new(), |n| format!("blk.{n}."));
+        let names = self.source.checkpoint.names.iter();
+        let names: Vec<(&str, String)> = names
+            .filter(|(pattern, _)| of_group(pattern))
+            .map(|(pattern, to)| (*pattern, to.concat()))
+            .map(|(pattern, to)| (pattern, format!("{prefix}{to}")))
             .collect();
         let whole = |name: &String| self.stacks.get(name).is_some_and(Stack::is_whole);
         if !names.iter().all(|(_, name)| whole(name)) {

@@ -171,7 +171,12 @@ fn whether_trine_runs_a_model_is_said() {
         ),
         (
             "gpt2",
-            "architecture gpt2: trine runs it (GPT-2, Cerebras-GPT)\n",
+            "architecture gpt2: trine runs it (GPT-2, Cerebras-GPT), rconvert reads its checkpoints\n",
+            true,
+        ),
+        (
+            "jais",
+            "architecture jais: trine runs it (Jais 13B, 30B)\n",
             true,
         ),
         (

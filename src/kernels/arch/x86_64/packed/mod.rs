@@ -97,6 +97,8 @@ pub(crate) fn layouts(ty: TypeId, isa: Isa) -> &'static [&'static Layout] {
             TypeId::Q5_1 => return list![avx2::block32::by_vnni::Q5_1_X32],
             TypeId::IQ4_NL => return list![avx2::block32::by_vnni::IQ4_NL_X32],
             TypeId::MXFP4 => return list![avx2::block32::by_vnni::MXFP4_X32],
+            TypeId::Q4_K => return list![avx2::q4_k::Q4_K_BY_VNNI],
+            TypeId::Q5_K => return list![avx2::q4_k::Q5_K_BY_VNNI],
             _ => {}
         }
     }

@@ -269,7 +269,8 @@ unsafe fn one<C: CodesOf32>(group: &[u8], acts: *const u8, ahead: usize, out: &m
     let mut chains = [_mm512_setzero_ps(); CHAINS];
     let mut minus = _mm512_setzero_ps();
     for (b, block) in group.chunks_exact(bytes::<C>()).enumerate() {
-        prefetch(block.as_ptr(), bytes::<C>(), ahead);
+        // Part by part: so many requests at once would keep the loads waiting.
+        prefetch(block.as_ptr(), CODES, ahead);
         // SAFETY: block b of the activations is there, as `check` saw.
         unsafe {
             let y = acts.add(ACT * b);
@@ -278,7 +279,9 @@ unsafe fn one<C: CodesOf32>(group: &[u8], acts: *const u8, ahead: usize, out: &m
             minus = subtract_mins(minus, &h, y, dy);
             let d = _mm512_mul_ps(h.d, dy);
             for (l, chain) in chains.iter_mut().enumerate() {
-                let codes = C::unpack(block.as_ptr().add(CODES + C::PART * l));
+                let part = block.as_ptr().add(CODES + C::PART * l);
+                prefetch(part, C::PART, ahead);
+                let codes = C::unpack(part);
                 *chain = step(*chain, d, lane_sum::<C>(&h, &codes, y.add(32 * l)));
             }
         }

@@ -198,7 +198,7 @@ unsafe fn head<C: CodesOf16>(w: *const u8, b: usize) -> (Head, *const u8) {
 /// The power of two that chains' integers are multiplied with on the way.
 #[inline]
 #[target_feature(enable = "avx512f")]
-fn times<C: CodesOf16>() -> __m128i {
+pub(super) fn times<C: CodesOf16>() -> __m128i {
     _mm_cvtsi32_si128(const { (32 / C::OFFSET).ilog2() }.cast_signed())
 }
 

@@ -174,11 +174,11 @@ fn multiply<C: CodesOf32>(
 }
 
 /// What a block's header says.
-struct Header {
-    d: __m512,
+pub(super) struct Header {
+    pub(super) d: __m512,
     dmin: __m512,
     /// Pairs of scales and of minima, 2p and 2p + 1.
-    scales: [__m512i; 4],
+    pub(super) scales: [__m512i; 4],
     mins: [__m512i; 4],
     /// Where a chain's integer starts, to make up for the bias.
     start: __m512i,
@@ -196,7 +196,7 @@ fn pair(v: __m512i, k: i32) -> __m512i {
 
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512vnni")]
-unsafe fn header<C: CodesOf32>(w: *const u8) -> Header {
+pub(super) unsafe fn header<C: CodesOf32>(w: *const u8) -> Header {
     // SAFETY: the caller's block has a header.
     let (d, dmin, a, b, c) = unsafe {
         (
@@ -247,7 +247,7 @@ unsafe fn lane_sum<C: CodesOf32>(h: &Header, codes: &[[__m512i; 2]; 4], y: *cons
 /// `minus - dmin * dy * sum(mins * sums)`.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512vnni")]
-unsafe fn subtract_mins(minus: __m512, h: &Header, y: *const u8, dy: __m512) -> __m512 {
+pub(super) unsafe fn subtract_mins(minus: __m512, h: &Header, y: *const u8, dy: __m512) -> __m512 {
     let mut sum = _mm512_setzero_si512();
     // SAFETY: the caller's activations have sums.
     unsafe {

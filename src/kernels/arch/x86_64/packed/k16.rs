@@ -198,7 +198,7 @@ unsafe fn head<C: CodesOf16>(w: *const u8, b: usize) -> (Head, *const u8) {
 /// The power of two that chains' integers are multiplied with on the way.
 #[inline]
 #[target_feature(enable = "avx512f")]
-fn times<C: CodesOf16>() -> __m128i {
+pub(super) fn times<C: CodesOf16>() -> __m128i {
     _mm_cvtsi32_si128(const { (32 / C::OFFSET).ilog2() }.cast_signed())
 }
 
@@ -228,12 +228,15 @@ unsafe fn one<C: CodesOf16>(w: *const u8, acts: Acts, ahead: usize, out: &mut [f
         // SAFETY: block b is there, of the activations too, as `check` saw.
         unsafe {
             let y = acts.at.add(C::ACT * b);
-            prefetch(w.add(at::<C>(b).1), C::BYTES, ahead);
+            // Part by part: so many requests at once would keep the loads waiting.
+            prefetch(w.add(at::<C>(b).1), C::CODES, ahead);
             let (h, parts) = head::<C>(w, b);
             let dy = _mm512_castsi512_ps(broadcast(y.add(SCALE)));
             let d = _mm512_mul_ps(h.d, dy);
             for (l, chain) in chains.iter_mut().enumerate() {
-                let codes = C::unpack(parts.add(64 * C::PART_LINES * l));
+                let part = parts.add(64 * C::PART_LINES * l);
+                prefetch(part, 64 * C::PART_LINES, ahead);
+                let codes = C::unpack(part);
                 *chain = step(*chain, d, lane_sum::<C>(&h, &codes, y.add(32 * l)));
             }
         }

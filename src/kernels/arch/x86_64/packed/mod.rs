@@ -40,6 +40,7 @@ mod half_levels;
 mod half_limbs;
 mod half_tiles;
 mod k16;
+mod k_tiles;
 mod lanes;
 mod level_bytes;
 mod level_tiles;
@@ -83,6 +84,10 @@ pub(crate) fn layouts(ty: TypeId, isa: Isa) -> &'static [&'static Layout] {
             TypeId::Q5_1 => return list![block32_tiles::Q5_1_X32],
             TypeId::IQ4_NL => return list![block32_tiles::IQ4_NL_X32],
             TypeId::MXFP4 => return list![block32_tiles::MXFP4_X32],
+            TypeId::Q3_K => return list![k_tiles::Q3_K],
+            TypeId::Q4_K => return list![k_tiles::Q4_K],
+            TypeId::Q5_K => return list![k_tiles::Q5_K],
+            TypeId::Q6_K => return list![k_tiles::Q6_K],
             TypeId::IQ2_XXS if vbmi => return list![level_tiles::IQ2_XXS],
             TypeId::IQ2_XS if vbmi => return list![level_tiles::IQ2_XS],
             TypeId::IQ2_S if vbmi => return list![level_tiles::IQ2_S],
@@ -105,6 +110,8 @@ pub(crate) fn layouts(ty: TypeId, isa: Isa) -> &'static [&'static Layout] {
             TypeId::Q5_1 => return list![avx2::block32::by_vnni::Q5_1_X32],
             TypeId::IQ4_NL => return list![avx2::block32::by_vnni::IQ4_NL_X32],
             TypeId::MXFP4 => return list![avx2::block32::by_vnni::MXFP4_X32],
+            TypeId::Q4_K => return list![avx2::q4_k::Q4_K_BY_VNNI],
+            TypeId::Q5_K => return list![avx2::q4_k::Q5_K_BY_VNNI],
             _ => {}
         }
     }
@@ -167,12 +174,13 @@ pub(crate) fn layouts(ty: TypeId, isa: Isa) -> &'static [&'static Layout] {
 /// Layouts whose kernels multiply tiles in memory instead of the processor's, for tests on any processor.
 #[cfg(test)]
 pub(crate) fn software_layouts(ty: TypeId) -> &'static [&'static Layout] {
+    let vectors = Isa::of(Level::Avx512).is_some();
     match ty {
         TypeId::TQ1_0 => list![ternary_tiles::software::TQ1_0],
         TypeId::TQ2_0 => list![ternary_tiles::software::TQ2_0],
         TypeId::I2_S => list![ternary_tiles::software::I2_S],
         TypeId::TL1 | TypeId::TL2 => list![ternary_tiles::software::TL],
-        TypeId::F16 if Isa::of(Level::Avx512).is_some() => list![half_tiles::software::F16],
+        TypeId::F16 if vectors => list![half_tiles::software::F16],
         TypeId::Q8_0 => list![block32_tiles::software::Q8_0_X32],
         TypeId::Q4_0 => list![block32_tiles::software::Q4_0_X32],
         TypeId::Q4_1 => list![block32_tiles::software::Q4_1_X32],
@@ -180,6 +188,10 @@ pub(crate) fn software_layouts(ty: TypeId) -> &'static [&'static Layout] {
         TypeId::Q5_1 => list![block32_tiles::software::Q5_1_X32],
         TypeId::IQ4_NL => list![block32_tiles::software::IQ4_NL_X32],
         TypeId::MXFP4 => list![block32_tiles::software::MXFP4_X32],
+        TypeId::Q3_K if vectors => list![k_tiles::software::Q3_K],
+        TypeId::Q4_K if vectors => list![k_tiles::software::Q4_K],
+        TypeId::Q5_K if vectors => list![k_tiles::software::Q5_K],
+        TypeId::Q6_K if vectors => list![k_tiles::software::Q6_K],
         _ if !Isa::of(Level::Avx512).is_some_and(Isa::has_vbmi) => list![],
         TypeId::IQ2_XXS => list![level_tiles::software::IQ2_XXS],
         TypeId::IQ2_XS => list![level_tiles::software::IQ2_XS],

@@ -174,11 +174,11 @@ fn multiply<C: CodesOf32>(
 }
 
 /// What a block's header says.
-struct Header {
-    d: __m512,
+pub(super) struct Header {
+    pub(super) d: __m512,
     dmin: __m512,
     /// Pairs of scales and of minima, 2p and 2p + 1.
-    scales: [__m512i; 4],
+    pub(super) scales: [__m512i; 4],
     mins: [__m512i; 4],
     /// Where a chain's integer starts, to make up for the bias.
     start: __m512i,
@@ -196,7 +196,7 @@ fn pair(v: __m512i, k: i32) -> __m512i {
 
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512vnni")]
-unsafe fn header<C: CodesOf32>(w: *const u8) -> Header {
+pub(super) unsafe fn header<C: CodesOf32>(w: *const u8) -> Header {
     // SAFETY: the caller's block has a header.
     let (d, dmin, a, b, c) = unsafe {
         (
@@ -247,7 +247,7 @@ unsafe fn lane_sum<C: CodesOf32>(h: &Header, codes: &[[__m512i; 2]; 4], y: *cons
 /// `minus - dmin * dy * sum(mins * sums)`.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512vnni")]
-unsafe fn subtract_mins(minus: __m512, h: &Header, y: *const u8, dy: __m512) -> __m512 {
+pub(super) unsafe fn subtract_mins(minus: __m512, h: &Header, y: *const u8, dy: __m512) -> __m512 {
     let mut sum = _mm512_setzero_si512();
     // SAFETY: the caller's activations have sums.
     unsafe {
@@ -269,7 +269,8 @@ unsafe fn one<C: CodesOf32>(group: &[u8], acts: *const u8, ahead: usize, out: &m
     let mut chains = [_mm512_setzero_ps(); CHAINS];
     let mut minus = _mm512_setzero_ps();
     for (b, block) in group.chunks_exact(bytes::<C>()).enumerate() {
-        prefetch(block.as_ptr(), bytes::<C>(), ahead);
+        // Part by part: so many requests at once would keep the loads waiting.
+        prefetch(block.as_ptr(), CODES, ahead);
         // SAFETY: block b of the activations is there, as `check` saw.
         unsafe {
             let y = acts.add(ACT * b);
@@ -278,7 +279,9 @@ unsafe fn one<C: CodesOf32>(group: &[u8], acts: *const u8, ahead: usize, out: &m
             minus = subtract_mins(minus, &h, y, dy);
             let d = _mm512_mul_ps(h.d, dy);
             for (l, chain) in chains.iter_mut().enumerate() {
-                let codes = C::unpack(block.as_ptr().add(CODES + C::PART * l));
+                let part = block.as_ptr().add(CODES + C::PART * l);
+                prefetch(part, C::PART, ahead);
+                let codes = C::unpack(part);
                 *chain = step(*chain, d, lane_sum::<C>(&h, &codes, y.add(32 * l)));
             }
         }

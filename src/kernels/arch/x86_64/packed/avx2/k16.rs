@@ -249,14 +249,17 @@ unsafe fn one<C: CodesOf16x8>(w: *const u8, acts: Acts, ahead: usize, out: &mut 
         unsafe {
             let y = acts.at.add(C::ACT * b);
             let dy = broadcast_float(y.add(SCALE));
-            prefetch(w.add(at::<C>(b).1), C::BYTES, ahead);
+            // Part by part: so many requests at once would keep the loads waiting.
+            prefetch(w.add(at::<C>(b).1), C::CODES, ahead);
             let heads = [head::<C>(w, b, 0), head::<C>(w, b, 1)];
             for ((head, _), token) in heads.iter().zip(&mut rows) {
                 token.d = _mm256_mul_ps(head.d, dy);
             }
             for l in 0..CHAINS {
+                let part = 64 * C::PART_LINES * l;
+                prefetch(heads[0].1.add(part), 64 * C::PART_LINES, ahead);
                 for ((head, parts), token) in heads.iter().zip(&mut rows) {
-                    let codes = C::codes(parts.add(64 * C::PART_LINES * l));
+                    let codes = C::codes(parts.add(part));
                     let sum = part_sum::<true>(&head.scales, &codes, y.add(32 * l));
                     step::<C>(token, l, sum);
                 }

@@ -1,7 +1,8 @@
 //! Q4_K and Q5_K for AVX2: the bytes of [`q4_k`], eight rows at a time.
 //!
 //! `maddubs` sums two products of a sub-block in 16 bits, 7936 at most in magnitude; `madd` with the scale in both halves
-//! of a dword adds the two sums and applies the scale.
+//! of a dword adds the two sums and applies the scale. With AVX-VNNI and several tokens, units go in pairs: see
+//! [`super::vnni`].
 
 use std::arch::x86_64::*;
 
@@ -13,6 +14,7 @@ use super::super::q4_k::{
 };
 use super::super::{check, prefetch};
 use super::lanes::{Kernel, PartSums, Tile, Token, VECTORS, by_lane, part_sum, shuffle_dwords};
+use super::vnni::{AvxVnni, PairSums};
 use super::{broadcast, broadcast_float, halves, load};
 use crate::packed::Layout;
 
@@ -66,16 +68,71 @@ impl CodesOf32x8 for Q5K {
     }
 }
 
-const fn layout<C: CodesOf32x8>() -> Layout {
+/// How an instruction set multiplies the codes of a part with several tokens.
+trait Products: Sums<1> + Sums<2> + Sums<3> + Sums<4> {}
+impl<P: Sums<1> + Sums<2> + Sums<3> + Sums<4>> Products for P {}
+
+/// Products of T tokens.
+trait Sums<const T: usize> {
+    /// The integers of a chain of tokens whose activations are `stride` bytes apart.
+    ///
+    /// # Safety
+    /// The processor has the instruction set; 32 bytes of activations are readable for each token.
+    unsafe fn sums<C: CodesOf32>(
+        header: &Header,
+        codes: &[__m256i; 8],
+        y: *const u8,
+        stride: usize,
+    ) -> [__m256i; T];
+}
+
+impl<const T: usize> Sums<T> for Kernel
+where
+    Kernel: PartSums<T>,
+{
+    #[inline]
+    #[target_feature(enable = "avx2")]
+    unsafe fn sums<C: CodesOf32>(
+        header: &Header,
+        codes: &[__m256i; 8],
+        y: *const u8,
+        stride: usize,
+    ) -> [__m256i; T] {
+        // SAFETY: the caller's activations.
+        unsafe { Self::plain(&header.scales, codes, y, stride) }
+    }
+}
+
+impl<const T: usize> Sums<T> for AvxVnni
+where
+    AvxVnni: PairSums<T>,
+{
+    #[inline]
+    #[target_feature(enable = "avx2")]
+    unsafe fn sums<C: CodesOf32>(
+        header: &Header,
+        codes: &[__m256i; 8],
+        y: *const u8,
+        stride: usize,
+    ) -> [__m256i; T] {
+        // SAFETY: the caller's processor and activations.
+        unsafe { Self::pair_sums(&header.pairs, codes, y, stride, C::BIAS, header.start) }
+    }
+}
+
+const fn layout<P: Products, C: CodesOf32x8>() -> Layout {
     Layout {
         arrange,
-        multiply: multiply::<C>,
+        multiply: multiply::<P, C>,
         ..q4_k::layout::<C>()
     }
 }
 
-pub(in super::super) static Q4_K: Layout = layout::<Q4K>();
-pub(in super::super) static Q5_K: Layout = layout::<Q5K>();
+pub(in super::super) static Q4_K: Layout = layout::<Kernel, Q4K>();
+pub(in super::super) static Q5_K: Layout = layout::<Kernel, Q5K>();
+/// With AVX-VNNI.
+pub(in super::super) static Q4_K_BY_VNNI: Layout = layout::<AvxVnni, Q4K>();
+pub(in super::super) static Q5_K_BY_VNNI: Layout = layout::<AvxVnni, Q5K>();
 
 fn arrange(act: &[u8], n: usize, out: &mut [u8]) {
     assert_eq!(act.len(), n / BLOCK * Q8_K, "activation row");
@@ -88,7 +145,7 @@ fn arrange(act: &[u8], n: usize, out: &mut [u8]) {
     }
 }
 
-fn multiply<C: CodesOf32x8>(
+fn multiply<P: Products, C: CodesOf32x8>(
     group: &[u8],
     acts: &[u8],
     n: usize,
@@ -96,7 +153,7 @@ fn multiply<C: CodesOf32x8>(
     ahead: usize,
     out: &mut [f32],
 ) {
-    check(const { &layout::<C>() }, group, acts, n, tokens, out);
+    check(const { &layout::<P, C>() }, group, acts, n, tokens, out);
     let stride = act_bytes(n);
     for (acts, out) in acts.chunks(TILE * stride).zip(out.chunks_mut(TILE * ROWS)) {
         // SAFETY: `layouts` hands the layout out only for an `Isa` with these instructions; `check` has compared all
@@ -105,7 +162,7 @@ fn multiply<C: CodesOf32x8>(
             if out.len() == ROWS {
                 one::<C>(group, acts.as_ptr(), ahead, out);
             } else {
-                tile::<C>(group, acts.as_ptr(), stride, out);
+                tile::<P, C>(group, acts.as_ptr(), stride, out);
             }
         }
     }
@@ -117,8 +174,11 @@ struct Header {
     dmin: __m256,
     /// The scale of each sub-block in both halves of a dword.
     scales: [__m256i; 8],
-    /// Pairs of minima, 2p and 2p + 1.
+    /// Pairs of scales and of minima, 2p and 2p + 1.
+    pairs: [__m256i; 4],
     mins: [__m256i; 4],
+    /// Where a chain's integer starts that pairs are added to, to make up for the bias.
+    start: __m256i,
 }
 
 /// Byte k of each dword in both halves, as i16.
@@ -138,7 +198,7 @@ fn pair(v: __m256i, k: i8) -> __m256i {
 /// The header of vector v.
 #[inline]
 #[target_feature(enable = "avx2,f16c")]
-unsafe fn header(w: *const u8, v: usize) -> Header {
+unsafe fn header<C: CodesOf32>(w: *const u8, v: usize) -> Header {
     // SAFETY: the caller's block has a header.
     let (d, dmin, [a, b, c]) = unsafe {
         (
@@ -152,9 +212,17 @@ unsafe fn header(w: *const u8, v: usize) -> Header {
     let (s0, m0) = (_mm256_and_si256(a, low6), _mm256_and_si256(b, low6));
     let s1 = _mm256_or_si256(_mm256_and_si256(c, low4), upper(a));
     let m1 = _mm256_or_si256(_mm256_and_si256(_mm256_srli_epi16::<4>(c), low4), upper(b));
+    let pairs = [pair(s0, 0), pair(s0, 1), pair(s1, 0), pair(s1, 1)];
+    let mut start = _mm256_setzero_si256();
+    for pair in pairs {
+        let bias = _mm256_set1_epi32(-C::BIAS & 0xFFFF);
+        start = _mm256_add_epi32(start, _mm256_madd_epi16(pair, bias));
+    }
     Header {
         d,
         dmin,
+        pairs,
+        start,
         scales: [
             both(s0, 0),
             both(s0, 1),
@@ -206,15 +274,17 @@ unsafe fn one<C: CodesOf32x8>(group: &[u8], acts: *const u8, ahead: usize, out: 
     let mut rows = [Token::new(), Token::new()];
     for (b, block) in group.chunks_exact(bytes::<C>()).enumerate() {
         let block = block.as_ptr();
-        prefetch(block, bytes::<C>(), ahead);
+        // Part by part: so many requests at once would keep the loads waiting.
+        prefetch(block, CODES, ahead);
         // SAFETY: block b of the activations is there, as `check` saw.
         unsafe {
             let y = acts.add(ACT * b);
-            let headers = [header(block, 0), header(block, 1)];
+            let headers = [header::<C>(block, 0), header::<C>(block, 1)];
             for (header, token) in headers.iter().zip(&mut rows) {
                 header.start(token, y);
             }
             for l in 0..CHAINS {
+                prefetch(part::<C>(block, 0, l), C::PART, ahead);
                 for (v, (header, token)) in headers.iter().zip(&mut rows).enumerate() {
                     let codes = C::codes(part::<C>(block, v, l));
                     let sum = part_sum::<false>(&header.scales, &codes, y.add(32 * l));
@@ -229,7 +299,12 @@ unsafe fn one<C: CodesOf32x8>(group: &[u8], acts: *const u8, ahead: usize, out: 
 }
 
 #[target_feature(enable = "avx2,f16c")]
-unsafe fn tile<C: CodesOf32x8>(group: &[u8], acts: *const u8, stride: usize, out: &mut [f32]) {
+unsafe fn tile<P: Products, C: CodesOf32x8>(
+    group: &[u8],
+    acts: *const u8,
+    stride: usize,
+    out: &mut [f32],
+) {
     let mut tile = Tile::new();
     for v in 0..VECTORS {
         let tile = tile.start(out.len() / ROWS);
@@ -238,7 +313,7 @@ unsafe fn tile<C: CodesOf32x8>(group: &[u8], acts: *const u8, stride: usize, out
             // SAFETY: block b of the activations of all tokens is there, as `check` saw.
             unsafe {
                 let acts = acts.add(ACT * b);
-                let header = header(block, v);
+                let header = header::<C>(block, v);
                 for (t, token) in tile.iter_mut().enumerate() {
                     header.start(token, acts.add(stride * t));
                 }
@@ -246,7 +321,7 @@ unsafe fn tile<C: CodesOf32x8>(group: &[u8], acts: *const u8, stride: usize, out
                     let codes = C::codes(part::<C>(block, v, l));
                     by_tokens!(t in tile.len(), T => {
                         let y = acts.add(stride * t + 32 * l);
-                        let sums: [_; T] = Kernel::plain(&header.scales, &codes, y, stride);
+                        let sums = <P as Sums<T>>::sums::<C>(&header, &codes, y, stride);
                         for (token, sum) in tile[t..].iter_mut().zip(sums) {
                             token.step(l, sum);
                         }

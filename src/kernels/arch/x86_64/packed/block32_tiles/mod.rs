@@ -175,7 +175,7 @@ impl Machine for Hardware {
     clippy::pointers_in_nomem_asm_block,
     reason = "it holds no instruction"
 )]
-fn opaque(mut p: *const u8) -> *const u8 {
+pub(super) fn opaque(mut p: *const u8) -> *const u8 {
     // SAFETY: no instruction.
     unsafe {
         asm!("/* {} */", inout(reg) p, options(pure, nomem, nostack, preserves_flags));

@@ -2,11 +2,23 @@
 //!
 //! The same places are looked at as in ggml's `ggml_validate_row_data`.
 
-use trine_formats::types::{Field, Format, TypeId};
+use trine_formats::types::{Field, Format, Part, TypeId};
 
-/// The first block of `data` with an infinity or a NaN, and which of the two it is.
-pub fn first_bad(ty: TypeId, data: &[u8]) -> Option<(usize, &'static str)> {
+/// The first block of `data`, rows of so many `columns`, with an infinity or a NaN, and which of the two it is. The scale of a
+/// row counts for the first of its blocks.
+pub fn first_bad(ty: TypeId, columns: usize, data: &[u8]) -> Option<(usize, &'static str)> {
     let info = ty.info()?;
+    if let Some(format) = info.row_scale() {
+        let scale = Field {
+            part: Part::Scale,
+            format,
+            at: 0,
+        };
+        let blocks = columns / info.block;
+        let rows = data.chunks_exact(info.row_header() + blocks * info.bytes);
+        let mut bad = rows.map(|row| bad_float(&scale, row)).enumerate();
+        return bad.find_map(|(row, what)| Some((row * blocks, what?)));
+    }
     // Models are hardly ever damaged: look whether there is anything at all before looking where.
     let all_good = match info.fields {
         [field] => match field.format {
@@ -108,6 +120,9 @@ mod tests {
         (TypeId::TQ2_0, &[64]),
         (TypeId::Q1_0, &[0]),
         (TypeId::Q2_0, &[0]),
+        (TypeId::Q2_0_G128, &[0]),
+        (TypeId::PQ2_0, &[0]),
+        (TypeId::PTQ1_0, &[26]),
         (TypeId::IQ1_S, &[0]),
         (TypeId::IQ2_XXS, &[0]),
         (TypeId::IQ2_XS, &[0]),
@@ -125,11 +140,11 @@ mod tests {
             for &at in places {
                 let mut data = vec![0u8; 3 * bytes];
                 data[2 * bytes + at + 1] = 0x7c;
-                assert_eq!(first_bad(ty, &data), Some((2, "an infinity")), "{ty}");
+                assert_eq!(first_bad(ty, 0, &data), Some((2, "an infinity")), "{ty}");
                 data[2 * bytes + at] = 1;
-                assert_eq!(first_bad(ty, &data), Some((2, "a NaN")), "{ty}");
+                assert_eq!(first_bad(ty, 0, &data), Some((2, "a NaN")), "{ty}");
                 data[2 * bytes + at + 1] = 0x7b;
-                assert_eq!(first_bad(ty, &data), None, "{ty}");
+                assert_eq!(first_bad(ty, 0, &data), None, "{ty}");
             }
         }
     }
@@ -158,7 +173,7 @@ mod tests {
             let bytes = ty.info().unwrap().bytes;
             let mut data = vec![0xff; bytes];
             places.iter().for_each(|&at| data[at + 1] = 0);
-            assert_eq!(first_bad(ty, &data), None, "{ty}");
+            assert_eq!(first_bad(ty, 0, &data), None, "{ty}");
         }
     }
 
@@ -190,6 +205,17 @@ mod tests {
                 "{}",
                 info.name
             );
+        }
+    }
+
+    #[test]
+    fn scales_of_rows_count_for_their_first_block() {
+        for (ty, row, exponent) in [(TypeId::IQ1_BN, 2 + 39, 1), (TypeId::IQ2_BN, 4 + 48, 3)] {
+            let mut data = vec![0xffu8; 3 * row];
+            data.chunks_exact_mut(row).for_each(|r| r[exponent] = 0);
+            assert_eq!(first_bad(ty, 192, &data), None, "{ty}");
+            data[2 * row + exponent] = 0x7f;
+            assert_eq!(first_bad(ty, 192, &data), Some((6, "a NaN")), "{ty}");
         }
     }
 }

@@ -69,9 +69,10 @@ pub fn decode_tensors(data: &[u8]) {
         let Some(info) = t.ty.info() else { continue };
         let Some(decode) = info.decode else { continue };
         let start = (gguf.data_offset + t.offset) as usize;
-        let blocks = (t.bytes as usize).min(64 << 10) / info.bytes;
+        let bytes = (t.bytes as usize).min(64 << 10);
+        let blocks = bytes.saturating_sub(info.row_header()) / info.bytes;
         let mut out = vec![0.0; blocks * info.block];
-        decode(&data[start..start + blocks * info.bytes], &mut out);
+        decode(&data[start..start + bytes], &mut out);
     }
 }
 

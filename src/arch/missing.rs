@@ -24,7 +24,7 @@ pub static MISSING: &[Missing] = &[
     of("jina-bert-v3", BOTH_WAYS), of("llama-embed", BOTH_WAYS), of("modern-bert", BOTH_WAYS),
     of("neo-bert", BOTH_WAYS), of("nomic-bert", BOTH_WAYS), of("nomic-bert-moe", BOTH_WAYS), of("t5", BOTH_WAYS),
     of("t5encoder", BOTH_WAYS),
-    of("apertus", OTHER), of("chameleon", OTHER), of("dflash", OTHER), of("eagle3", OTHER), of("gemma3n", OTHER),
+    of("chameleon", OTHER), of("dflash", OTHER), of("eagle3", OTHER), of("gemma3n", OTHER),
     of("gemma4", OTHER), of("gemma4-assistant", OTHER), of("graniteswitch", OTHER), of("step35", OTHER),
     of("wavtokenizer-dec", OTHER),
 ];

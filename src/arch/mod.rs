@@ -12,6 +12,7 @@
 
 mod checkpoint;
 mod expert_parts;
+pub(crate) mod factors;
 mod family;
 mod latent_parts;
 mod leftover;
@@ -125,8 +126,9 @@ impl Arch {
             input_width: None,
             scale: LogitScale::One,
             softcap: LogitCap::None,
+            factored: true,
         },
-        scaled: parts::ATTENTION_SCALES,
+        scaled: factors::ATTENTION_SCALES,
         ignored: &[],
         fixed_keys: &[],
         steered: true,

@@ -155,7 +155,7 @@ fn decoders_give_the_bits_of_the_definitions() {
         for case in 0..300 {
             let all = lengths(info);
             let n = all[case % all.len()];
-            let bytes = random.bytes(n / info.block * info.bytes);
+            let bytes = random.bytes(info.row_bytes(n as u64).unwrap() as usize);
             let mut expected = vec![0.0; n];
             definition(&bytes, &mut expected);
             for isa in isas() {

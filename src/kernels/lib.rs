@@ -146,7 +146,7 @@ fn row_bytes(info: &TypeInfo, n: usize) -> usize {
         info.name,
         info.block
     );
-    n / info.block * info.bytes
+    info.row_header() + n / info.block * info.bytes
 }
 
 /// Checks that the lengths of a [`MatRows`] call fit each other; the number of rows.

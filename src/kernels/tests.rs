@@ -158,7 +158,10 @@ fn tame(info: &TypeInfo, block: &mut [u8], random: &mut Random) {
         | TypeId::IQ4_NL
         | TypeId::IQ4_XS
         | TypeId::Q1_0
-        | TypeId::Q2_0 => f16(0),
+        | TypeId::Q2_0
+        | TypeId::Q2_0_G128
+        | TypeId::PQ2_0 => f16(0),
+        TypeId::PTQ1_0 => f16(26),
         TypeId::Q4_1 | TypeId::Q5_1 | TypeId::Q8_1 | TypeId::Q4_K | TypeId::Q5_K => {
             [0, 2].into_iter().for_each(f16)
         }

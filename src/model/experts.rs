@@ -4,7 +4,7 @@ use super::config::{Config, Experts};
 use super::linear::Linear;
 use super::load::{Loader, Stacked};
 use super::pass::Pass;
-use crate::arch::rules::{FeedForward, GateClamp};
+use crate::arch::rules::GateClamp;
 use crate::kernels::Floats;
 use crate::ops;
 use crate::ops::activation::Activation;
@@ -14,8 +14,12 @@ use crate::ops::matmul::{Activations, matmul};
 /// Bounds of a gate below this are none.
 const LEAST_BOUND: f32 = 1e-6;
 
-/// The function of a layer's gates with its bound, where it has one.
-pub fn bounded(rule: &FeedForward, bounds: &[f32], layer: usize) -> Activation {
+/// The function of a layer's gates with its bound, where it has one, and its numbers.
+pub fn bounded(c: &Config, bounds: &[f32], layer: usize) -> Activation {
+    let rule = &c.arch.feed_forward;
+    if let Some(&numbers) = c.xielu.get(layer) {
+        return Activation::Xielu(numbers);
+    }
     let bound = bounds.get(layer).filter(|&&bound| bound > LEAST_BOUND);
     match (bound, rule.clamp) {
         (Some(&bound), GateClamp::Before) => Activation::ClampedSilu(bound),
@@ -105,7 +109,7 @@ impl Mixture {
             choosing,
             weigh_inputs: rule.weigh_inputs,
             early_router: rule.early_router,
-            activation: bounded(&c.arch.feed_forward, &c.gate_bounds, layer),
+            activation: bounded(c, &c.gate_bounds, layer),
             router: Linear {
                 bias: router_bias,
                 ..router?

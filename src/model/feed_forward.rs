@@ -156,7 +156,7 @@ impl Dense {
         };
         Some(Dense {
             up,
-            activation: bounded(&c.arch.feed_forward, &c.dense_bounds, layer),
+            activation: bounded(c, &c.dense_bounds, layer),
             divisors: loader.vector(Some(layer), "ffn.act.scales"),
             sub_norm: loader.norm(Some(layer), "ffn_sub_norm"),
             down: loader.linear(layer, &name("down"))?,

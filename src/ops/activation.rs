@@ -2,7 +2,7 @@
 
 use super::CHUNK;
 use crate::kernels::{Isa, elements};
-use crate::math::{expf, logf, silu};
+use crate::math::{expf, expm1f, logf, silu};
 use crate::pool;
 
 /// The function of a gate.
@@ -23,6 +23,8 @@ pub enum Activation {
     ClampedSilu(f32),
     /// x / (1 + e^-x), its 4-lane form, at most this; times up within it of 0 (ggml `silu` and `clamp`).
     LimitedSilu(f32),
+    /// a x^2 + b x above zero, (e^min(x, c) - 1 - x) n + b x from there down (ggml `xielu`), for `[n, a, b, c]`.
+    Xielu([f32; 4]),
 }
 
 /// The other factor where there is no gate: a product with 1 is exact.
@@ -63,6 +65,13 @@ impl Activation {
                 let least = |x: f32| if x < limit { x } else { limit };
                 let up = least(up);
                 least(silu(x)) * if up > -limit { up } else { -limit }
+            }),
+            Activation::Xielu([n, a, b, c]) => each(gate, up, |x, up| {
+                let y = match x > 0.0 {
+                    true => a * x * x + b * x,
+                    false => (expm1f(x.min(c)) - x) * n + b * x,
+                };
+                y * up
             }),
         }
     }
@@ -193,6 +202,18 @@ mod tests {
         );
         assert_eq!(gated(Activation::Relu, -1.0, f32::INFINITY), 0.0);
         assert_eq!(gated(Activation::Relu, 3.0, -2.0), -6.0);
+    }
+
+    #[test]
+    fn xielu_has_two_sides() {
+        let (n, a, b, c) = (0.75, 1.25, 0.5, -1e-6);
+        let mut x = [3.0, 0.0, -2.0, f32::NAN, f32::NEG_INFINITY, -1e-7];
+        Activation::Xielu([n, a, b, c]).apply(Isa::detect(), &mut x);
+        assert_eq!(x[0], 1.25 * 3.0 * 3.0 + 0.5 * 3.0);
+        assert_eq!(x[1], expm1f(c) * n);
+        assert_eq!(x[2], (expm1f(-2.0) + 2.0) * n - 1.0);
+        assert!(x[3].is_nan() && x[4].is_nan());
+        assert_eq!(x[5], (expm1f(c) + 1e-7) * n + b * -1e-7);
     }
 
     #[test]

@@ -26,8 +26,9 @@ pub(super) fn bytes_of(ty: TypeId, shape: &[u64]) -> u64 {
     if info.is_per_tensor() {
         return info.tensor_bytes(columns, rows).unwrap_or(0);
     }
-    rows.saturating_mul(columns.div_ceil(info.block as u64))
-        .saturating_mul(info.bytes as u64)
+    let blocks = columns.div_ceil(info.block as u64);
+    let row = blocks.saturating_mul(info.bytes as u64);
+    rows.saturating_mul(row.saturating_add(info.row_header() as u64))
 }
 
 /// The type a tensor should have, before its shape is looked at.

@@ -104,11 +104,13 @@ impl<'a> Converter<'a> {
         data: &'b [u8],
         scratch: &'b mut Scratch,
     ) -> Result<(&'b [u8], Option<Loss>), RowFault> {
-        let per_unit = match &self.codec {
-            Some(_) => self.columns as u64 / self.from.info().map_or(1, |t| t.block as u64),
-            None => 1,
+        let info = self.from.info();
+        let by_rows = self.codec.is_some() || info.is_some_and(|t| t.row_scale().is_some());
+        let per_unit = match by_rows {
+            true => self.columns as u64 / info.map_or(1, |t| t.block as u64),
+            false => 1,
         };
-        if let Some((block, what)) = first_bad(self.from, data) {
+        if let Some((block, what)) = first_bad(self.from, self.columns, data) {
             let block = chunk.first * per_unit + block as u64;
             return Err(RowFault::Input { block, what });
         }
@@ -145,7 +147,7 @@ impl<'a> Converter<'a> {
                 loss.add(&Loss::of_row(row, back, compare));
             }
         }
-        if let Some((block, what)) = first_bad(self.to, out) {
+        if let Some((block, what)) = first_bad(self.to, self.columns, out) {
             let per_row = self.columns as u64 / self.to.info().map_or(1, |t| t.block as u64);
             let block = chunk.first * per_row + block as u64;
             return Err(RowFault::Output { block, what });

@@ -67,7 +67,8 @@ pub struct Cut {
 impl Cut {
     /// The cut of a tensor that is not moved.
     pub fn of(row: &Row) -> Cut {
-        let (units, unit) = if row.converts() {
+        let by_rows = row.from.info().is_some_and(|t| t.row_scale().is_some());
+        let (units, unit) = if row.converts() || by_rows {
             let rows = row.shape.iter().skip(1).product::<u64>().max(1);
             (rows, (row.bytes_from / rows, row.bytes / rows))
         } else {

@@ -108,7 +108,7 @@ impl Loss {
 pub struct TensorLoss {
     /// Name in the output.
     pub name: String,
-    /// TQ1_0 or TQ2_0.
+    /// What it became.
     pub ty: TypeId,
     /// Over all its rows.
     pub loss: Loss,
@@ -123,7 +123,8 @@ pub struct TernaryReport {
 
 /// Whether this type holds ternary digits, so that a report is due.
 pub fn is_ternary_type(ty: TypeId) -> bool {
-    matches!(ty, TypeId::TQ1_0 | TypeId::TQ2_0)
+    let of_forks = [TypeId::PTQ1_0, TypeId::IQ1_BN, TypeId::IQ2_BN];
+    matches!(ty, TypeId::TQ1_0 | TypeId::TQ2_0) || of_forks.contains(&ty)
 }
 
 impl TernaryReport {

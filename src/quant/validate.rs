@@ -2,11 +2,23 @@
 //!
 //! The same places are looked at as in ggml's `ggml_validate_row_data`.
 
-use trine_formats::types::{Field, Format, TypeId};
+use trine_formats::types::{Field, Format, Part, TypeId};
 
-/// The first block of `data` with an infinity or a NaN, and which of the two it is.
-pub fn first_bad(ty: TypeId, data: &[u8]) -> Option<(usize, &'static str)> {
+/// The first block of `data`, rows of so many `columns`, with an infinity or a NaN, and which of the two it is. The scale of a
+/// row counts for the first of its blocks.
+pub fn first_bad(ty: TypeId, columns: usize, data: &[u8]) -> Option<(usize, &'static str)> {
     let info = ty.info()?;
+    if let Some(format) = info.row_scale() {
+        let scale = Field {
+            part: Part::Scale,
+            format,
+            at: 0,
+        };
+        let blocks = columns / info.block;
+        let rows = data.chunks_exact(info.row_header() + blocks * info.bytes);
+        let mut bad = rows.map(|row| bad_float(&scale, row)).enumerate();
+        return bad.find_map(|(row, what)| Some((row * blocks, what?)));
+    }
     // Models are hardly ever damaged: look whether there is anything at all before looking where.
     let all_good = match info.fields {
         [field] => match field.format {
@@ -108,6 +120,9 @@ mod tests {
         (TypeId::TQ2_0, &[64]),
         (TypeId::Q1_0, &[0]),
         (TypeId::Q2_0, &[0]),
+        (TypeId::Q2_0_G128, &[0]),
+        (TypeId::PQ2_0, &[0]),
+        (TypeId::PTQ1_0, &[26]),
         (TypeId::IQ1_S, &[0]),
         (TypeId::IQ2_XXS, &[0]),
         (TypeId::IQ2_XS, &[0]),
@@ -125,11 +140,11 @@ mod tests {
             for &at in places {
                 let mut data = vec![0u8; 3 * bytes];
                 data[2 * bytes + at + 1] = 0x7c;
-                assert_eq!(first_bad(ty, &data), Some((2, "an infinity")), "{ty}");
+                assert_eq!(first_bad(ty, 0, &data), Some((2, "an infinity")), "{ty}");
                 data[2 * bytes + at] = 1;
-                assert_eq!(first_bad(ty, &data), Some((2, "a NaN")), "{ty}");
+                assert_eq!(first_bad(ty, 0, &data), Some((2, "a NaN")), "{ty}");
                 data[2 * bytes + at + 1] = 0x7b;
-                assert_eq!(first_bad(ty, &data), None, "{ty}");
+                assert_eq!(first_bad(ty, 0, &data), None, "{ty}");
             }
         }
     }
@@ -137,13 +152,13 @@ mod tests {
     /// The fast look over many blocks misses none.
     #[test]
     fn finds_one_among_many() {
-        for info in REGISTRY {
+        for info in REGISTRY.iter().filter(|info| info.row_scale().is_none()) {
             let n = 3 * TOGETHER + 5;
             let mut data = vec![0u8; n * info.bytes];
             for at in [0, 1, TOGETHER - 1, TOGETHER, n - 1] {
                 let block = at * info.bytes..(at + 1) * info.bytes;
                 data[block.clone()].fill(0xff);
-                let found = first_bad(info.id, &data);
+                let found = first_bad(info.id, 0, &data);
                 let has_floats = info.fields.iter().any(|field| is_float(field.format));
                 let expected = has_floats.then_some((at, "a NaN"));
                 assert_eq!(found, expected, "{}", info.name);
@@ -158,38 +173,49 @@ mod tests {
             let bytes = ty.info().unwrap().bytes;
             let mut data = vec![0xff; bytes];
             places.iter().for_each(|&at| data[at + 1] = 0);
-            assert_eq!(first_bad(ty, &data), None, "{ty}");
+            assert_eq!(first_bad(ty, 0, &data), None, "{ty}");
         }
     }
 
     #[test]
     fn plain_floats() {
-        let of = |x: f32| first_bad(TypeId::F32, &x.to_le_bytes()).map(|b| b.1);
+        let of = |x: f32| first_bad(TypeId::F32, 0, &x.to_le_bytes()).map(|b| b.1);
         assert_eq!(of(f32::MAX), None);
         assert_eq!(of(f32::NEG_INFINITY), Some("an infinity"));
         assert_eq!(of(f32::NAN), Some("a NaN"));
-        let of = |x: f64| first_bad(TypeId::F64, &x.to_le_bytes()).map(|b| b.1);
+        let of = |x: f64| first_bad(TypeId::F64, 0, &x.to_le_bytes()).map(|b| b.1);
         assert_eq!(of(f64::MAX), None);
         assert_eq!(of(f64::INFINITY), Some("an infinity"));
         assert_eq!(of(f64::NAN), Some("a NaN"));
         assert_eq!(
-            first_bad(TypeId::BF16, &[0x80, 0x7f]),
+            first_bad(TypeId::BF16, 0, &[0x80, 0x7f]),
             Some((0, "an infinity"))
         );
-        assert_eq!(first_bad(TypeId::BF16, &[0x7f, 0x7f]), None);
-        assert_eq!(first_bad(TypeId::MXFP4, &[0xff; 17]), Some((0, "a NaN")));
-        assert_eq!(first_bad(TypeId::I32, &[0xff; 4]), None);
+        assert_eq!(first_bad(TypeId::BF16, 0, &[0x7f, 0x7f]), None);
+        assert_eq!(first_bad(TypeId::MXFP4, 0, &[0xff; 17]), Some((0, "a NaN")));
+        assert_eq!(first_bad(TypeId::I32, 0, &[0xff; 4]), None);
     }
 
     #[test]
     fn every_type_can_be_asked() {
         for info in REGISTRY {
             assert_eq!(
-                first_bad(info.id, &vec![0; info.bytes * 2]),
+                first_bad(info.id, 0, &vec![0; info.bytes * 2]),
                 None,
                 "{}",
                 info.name
             );
+        }
+    }
+
+    #[test]
+    fn scales_of_rows_count_for_their_first_block() {
+        for (ty, row, exponent) in [(TypeId::IQ1_BN, 2 + 39, 1), (TypeId::IQ2_BN, 4 + 48, 3)] {
+            let mut data = vec![0xffu8; 3 * row];
+            data.chunks_exact_mut(row).for_each(|r| r[exponent] = 0);
+            assert_eq!(first_bad(ty, 192, &data), None, "{ty}");
+            data[2 * row + exponent] = 0x7f;
+            assert_eq!(first_bad(ty, 192, &data), Some((6, "a NaN")), "{ty}");
         }
     }
 }

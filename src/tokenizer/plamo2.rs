@@ -116,3 +116,44 @@ fn cost_of(score: f32) -> Option<i64> {
         .then_some(-(steps as i64))
         .filter(|&cost| cost < COST_LIMIT)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A tokenizer of these tokens and costs, in which byte N is token 1000 + N.
+    fn of(tokens: &[(&str, i64)]) -> Plamo2 {
+        let mut all = Trie::new();
+        for (id, (text, _)) in tokens.iter().enumerate() {
+            all.insert(text.as_bytes(), id as u32);
+        }
+        Plamo2 {
+            tokens: all,
+            costs: tokens.iter().map(|&(_, cost)| cost).collect(),
+            bytes: std::array::from_fn(|byte| Some(1000 + byte as u32)),
+        }
+    }
+
+    fn encoded(tokenizer: &Plamo2, text: &str) -> Vec<u32> {
+        let mut out = Vec::new();
+        tokenizer.encode(text, &mut out).expect("all bytes");
+        out
+    }
+
+    #[test]
+    fn of_equal_costs_the_longer_first_token_wins() {
+        let costs = [("a", 3), ("b", 4), ("ab", 7), ("bc", 5), ("c", 1)];
+        let tied = of(&costs);
+        assert_eq!(encoded(&tied, "ab"), [2]);
+        assert_eq!(encoded(&tied, "abc"), [2, 4]);
+        assert_eq!(encoded(&tied, "bc"), [3]);
+        let dearer = of(&[("a", 3), ("b", 4), ("ab", 8)]);
+        assert_eq!(encoded(&dearer, "ab"), [0, 1]);
+    }
+
+    #[test]
+    fn a_token_that_costs_as_much_as_bytes_is_taken() {
+        let tied = of(&[("x", UNKNOWN_COST), ("y", UNKNOWN_COST + 1)]);
+        assert_eq!(encoded(&tied, "xy"), [0, 1000 + u32::from(b'y')]);
+    }
+}

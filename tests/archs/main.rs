@@ -5,6 +5,7 @@
 #![allow(missing_docs)]
 
 mod docs;
+mod factors;
 mod golden;
 mod invariance;
 mod listing;
@@ -47,6 +48,7 @@ macro_rules! models {
 
 models! {
     afmoe_moe "afmoe-moe",
+    apertus_long "apertus-long",
     arcee_dense "arcee-dense",
     arctic_moe "arctic-moe",
     baichuan_dense "baichuan-dense",

@@ -8,7 +8,8 @@
 //! | 41 | `q1_0` | `q1_0_g128` of ik_llama.cpp: another name, the same 128 weights in 18 bytes |
 //! | 42 | `q2_0`, 64 weights in 18 bytes | PrismML: 128 in 34 bytes; Falcon3-1.58bit files: a private `q2b`; the Fairy2i fork of llama.cpp: 64 complex weights in 20 bytes |
 //! | 142, 143 | - | `pq2_0` and `ptq1_0` of PrismML |
-//! | 134, 135, 202..=399 | - | ik_llama.cpp's own: kept as unknown |
+//! | 134, 135 | - | `iq1_bn` and `iq2_bn` of ik_llama.cpp; without a scale before each row, as they were at first, kept as unknown |
+//! | 202..=399 | - | ik_llama.cpp's own: kept as unknown |
 //!
 //! The evidence, strongest first:
 //! 1. the key [`KEY_DIALECT`], which trine writes where sizes alone would leave a doubt; the architecture `fairy2i` together
@@ -176,8 +177,9 @@ impl Contested {
 
 const BITNET: Dialect = Dialect::BitnetCpp;
 const PRISM: Dialect = Dialect::Prism;
+const IK: Dialect = Dialect::IkLlama;
 
-static CONTESTED: [Contested; 6] = [
+static CONTESTED: [Contested; 8] = [
     Contested {
         id: 36,
         meanings: &[
@@ -209,6 +211,16 @@ static CONTESTED: [Contested; 6] = [
             Meaning::known(PRISM, TypeId::Q2_0_G128, "q2_0 of groups of 128 (PrismML)"),
         ],
         note: ", or the private q2b type of Falcon3-1.58bit files, which only the program that made them reads, or fairy2i_tile64_v2 of the Fairy2i fork of llama.cpp, which is read with the keys of that fork alone",
+    },
+    Contested {
+        id: 134,
+        meanings: &[Meaning::known(IK, TypeId::IQ1_BN, "iq1_bn (ik_llama.cpp)")],
+        note: "",
+    },
+    Contested {
+        id: 135,
+        meanings: &[Meaning::known(IK, TypeId::IQ2_BN, "iq2_bn (ik_llama.cpp)")],
+        note: "",
     },
     Contested {
         id: 142,

@@ -14,8 +14,8 @@ pub fn type_note(ty: TypeId) -> Option<&'static str> {
         36 => "iq4_nl_4_4, removed from ggml; too large or small for i2_s of bitnet.cpp",
         37 => "iq4_nl_4_8, removed from ggml",
         38 => "iq4_nl_8_8, removed from ggml; too large or small for tl1 of bitnet.cpp",
-        134 => "iq1_bn of ik_llama.cpp",
-        135 => "iq2_bn of ik_llama.cpp",
+        134 => "iq1_bn of ik_llama.cpp, of another size than today's",
+        135 => "iq2_bn of ik_llama.cpp, of another size than today's",
         202..=399 => "a row-interleaved type of ik_llama.cpp",
         _ => "not known to this version",
     })

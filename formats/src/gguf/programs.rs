@@ -37,7 +37,11 @@ impl Program {
         match self {
             _ if ty.info().is_none() => false,
             Program::LlamaCpp => Dialect::of(ty) == Dialect::Ggml && ty.0 == ty.file_id(),
-            Program::IkLlamaCpp => old || [TypeId::I2_S, TypeId::MXFP4, TypeId::Q1_0].contains(&ty),
+            Program::IkLlamaCpp => {
+                let own = [TypeId::IQ1_BN, TypeId::IQ2_BN];
+                let taken = [TypeId::I2_S, TypeId::MXFP4, TypeId::Q1_0];
+                old || own.contains(&ty) || taken.contains(&ty)
+            }
             Program::BitnetCpp => {
                 let ternary = [
                     TypeId::TQ1_0,
@@ -78,5 +82,6 @@ mod tests {
         assert_eq!(of(&[TypeId::TL2]), [all[2]]);
         assert_eq!(of(&[TypeId::TL2, TypeId::MXFP4]), [""; 0]);
         assert_eq!(of(&[TypeId::PQ2_0]), [""; 0]);
+        assert_eq!(of(&[TypeId::F32, TypeId::IQ2_BN]), [all[1]]);
     }
 }

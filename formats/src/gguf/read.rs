@@ -430,7 +430,11 @@ pub(crate) fn tensor_bytes(ty: TypeId, shape: &[u64]) -> Result<Option<u64>, Err
     if !columns.is_multiple_of(block) {
         return Err(ErrorKind::Block { ty, block, columns });
     }
-    fits((elements / block).checked_mul(info.bytes as u64)).map(Some)
+    let header = elements.checked_div(columns).unwrap_or(0);
+    let header = header.checked_mul(info.row_header() as u64);
+    let blocks = (elements / block).checked_mul(info.bytes as u64);
+    let size = blocks.zip(header);
+    fits(size.and_then(|(blocks, header)| blocks.checked_add(header))).map(Some)
 }
 
 /// Checks that the tensors lie in the data section one after the other, as ggml demands, and gives

@@ -23,6 +23,7 @@ mod iq3_s;
 mod iq3_xxs;
 mod iq4_nl;
 mod iq4_xs;
+mod iq_bn;
 mod k_affine;
 mod k_block;
 pub mod lanes;
@@ -108,8 +109,9 @@ pub struct TypeInfo {
     pub block: usize,
     /// Bytes per block.
     pub bytes: usize,
-    /// The parts of a block, in order, from its first byte to its last. Empty for types of which only the size is
-    /// known, and for integers and [types per tensor](TypeInfo::is_per_tensor).
+    /// The parts of a block, in order, from its first byte to its last; the [scale](TypeInfo::row_scale) of a row is none of
+    /// them. Empty for types of which only the size is known, and for integers and
+    /// [types per tensor](TypeInfo::is_per_tensor).
     pub fields: &'static [Field],
     /// What the 16 codes stand for, in units of the scale, where that is a table.
     pub codebook: Option<&'static [i8; 16]>,
@@ -165,7 +167,26 @@ impl TypeInfo {
         if !n.is_multiple_of(self.block as u64) || self.is_per_tensor() {
             return None;
         }
-        (n / self.block as u64).checked_mul(self.bytes as u64)
+        let blocks = (n / self.block as u64).checked_mul(self.bytes as u64)?;
+        blocks.checked_add(self.row_header() as u64)
+    }
+
+    /// How the scale before the blocks of every row is written: IQ1_BN and IQ2_BN alone have one.
+    pub const fn row_scale(&self) -> Option<Format> {
+        match self.id {
+            TypeId::IQ1_BN => Some(Format::F16),
+            TypeId::IQ2_BN => Some(Format::F32),
+            _ => None,
+        }
+    }
+
+    /// Bytes before the blocks of every row.
+    pub const fn row_header(&self) -> usize {
+        match self.row_scale() {
+            Some(Format::F16) => 2,
+            Some(_) => 4,
+            None => 0,
+        }
     }
 
     /// Bytes of a tensor of `rows` rows of `columns` weights without padding, or `None` when rows are no
@@ -202,6 +223,8 @@ const BITNET: u32 = 0x8001_0000;
 const PRISM: u32 = 0x8002_0000;
 /// Type ids of the Fairy2i fork of llama.cpp.
 const FAIRY2I: u32 = 0x8003_0000;
+/// Type ids of ik_llama.cpp.
+const IK: u32 = 0x8004_0000;
 
 impl TypeId {
     /// The number of this type in a GGUF file. Not unique: 39 is MXFP4 in ggml and TL2 in bitnet.cpp.
@@ -356,9 +379,11 @@ registry! { $
     I2_S = BITNET | 36 => i2_s::INFO;
     TL1 = BITNET | 38 => tl1::INFO;
     TL2 = BITNET | 39 => tl2::INFO;
-    Q2_0_G128 = PRISM | 42 => size_only(TypeId::Q2_0_G128, "q2_0_g128", 128, 34, &[]);
-    PQ2_0 = PRISM | 142 => size_only(TypeId::PQ2_0, "pq2_0", 128, 34, &[]);
-    PTQ1_0 = PRISM | 143 => size_only(TypeId::PTQ1_0, "ptq1_0", 128, 28, &[]);
+    Q2_0_G128 = PRISM | 42 => TypeInfo { id: TypeId::Q2_0_G128, name: "q2_0_g128", ..q2_0::PQ2_0 };
+    PQ2_0 = PRISM | 142 => q2_0::PQ2_0;
+    PTQ1_0 = PRISM | 143 => tq1_0::PTQ1_0;
+    IQ1_BN = IK | 134 => iq_bn::IQ1_BN;
+    IQ2_BN = IK | 135 => iq_bn::IQ2_BN;
     FAIRY2I_TILE64 = FAIRY2I | 42 => size_only(TypeId::FAIRY2I_TILE64, "fairy2i_tile64_v2", 64, 20, &[]);
 }
 

@@ -1,4 +1,4 @@
-//! Q2_0: 2-bit codes in element order, groups of 64.
+//! Q2_0: 2-bit codes in element order, groups of 64; PQ2_0: groups of 128.
 //!
 //! ```text
 //! byte  0    1 2                                    17
@@ -8,8 +8,7 @@
 //!       +-----+--------------------------------------+
 //! ```
 //!
-//! Files of an older fork use the same id for groups of 128 in 34 bytes: a question for the reader of
-//! the file, not for this codec.
+//! PrismML's fork of llama.cpp has the same with groups of 128 ([`PQ2_0`]).
 
 use super::num::{f16_at, inverse, largest_magnitude, put_f16};
 use super::{Field, Format, Part, TypeId, TypeInfo, q8_0};
@@ -17,6 +16,11 @@ use super::{Field, Format, Part, TypeId, TypeInfo, q8_0};
 const BLOCK: usize = 64;
 const BYTES: usize = 18;
 const _: () = assert!(BYTES == size_of::<u16>() + BLOCK / 4);
+
+/// Groups of 128.
+const WIDE_BLOCK: usize = 128;
+const WIDE_BYTES: usize = 34;
+const _: () = assert!(WIDE_BYTES == size_of::<u16>() + WIDE_BLOCK / 4);
 
 /// Q2_0 in the registry.
 pub const INFO: TypeInfo = TypeInfo {
@@ -30,9 +34,22 @@ pub const INFO: TypeInfo = TypeInfo {
     ],
     codebook: None,
     act: Some(TypeId::Q8_0),
-    decode: Some(decode),
-    encode: Some(encode),
-    dot_ref: Some(dot_ref),
+    decode: Some(decode::<BLOCK, BYTES>),
+    encode: Some(encode::<BLOCK, BYTES>),
+    dot_ref: Some(dot_ref::<BYTES>),
+};
+
+/// PQ2_0 of PrismML's fork in the registry: 128 weights in 34 bytes. Its first files have it under the number of Q2_0
+/// ([`TypeId::Q2_0_G128`]).
+pub const PQ2_0: TypeInfo = TypeInfo {
+    id: TypeId::PQ2_0,
+    name: "pq2_0",
+    block: WIDE_BLOCK,
+    bytes: WIDE_BYTES,
+    decode: Some(decode::<WIDE_BLOCK, WIDE_BYTES>),
+    encode: Some(encode::<WIDE_BLOCK, WIDE_BYTES>),
+    dot_ref: Some(dot_ref::<WIDE_BYTES>),
+    ..INFO
 };
 
 /// What code `k` (0..4) of a byte stands for, in units of the scale.
@@ -41,7 +58,7 @@ fn level(byte: u8, k: usize) -> i32 {
     i32::from(byte >> (2 * k) & 3) - 1
 }
 
-fn decode(row: &[u8], out: &mut [f32]) {
+fn decode<const BLOCK: usize, const BYTES: usize>(row: &[u8], out: &mut [f32]) {
     for (b, y) in row
         .as_chunks::<BYTES>()
         .0
@@ -59,7 +76,11 @@ fn decode(row: &[u8], out: &mut [f32]) {
 
 /// The code nearest to `x / d`, ties away from zero; `d` is the largest magnitude, so that code 3 is
 /// never written. NaN is passed over for the scale and gets code 0.
-fn encode(x: &[f32], _importance: Option<&[f32]>, row: &mut [u8]) {
+fn encode<const BLOCK: usize, const BYTES: usize>(
+    x: &[f32],
+    _importance: Option<&[f32]>,
+    row: &mut [u8],
+) {
     for (x, b) in x
         .as_chunks::<BLOCK>()
         .0
@@ -83,10 +104,10 @@ fn encode(x: &[f32], _importance: Option<&[f32]>, row: &mut [u8]) {
     }
 }
 
-/// Per block `t = 0; t += dx * isum` for each of its two activation blocks, then `acc += dw * t`.
-fn dot_ref(w: &[u8], x: &[u8]) -> f32 {
+/// Per block `t = 0; t += dx * isum` for each of its activation blocks, then `acc += dw * t`.
+fn dot_ref<const BYTES: usize>(w: &[u8], x: &[u8]) -> f32 {
     let mut acc = 0.0f32;
-    let groups = q8_0::blocks(x).as_chunks::<2>().0;
+    let groups = q8_0::blocks(x).chunks_exact((BYTES - 2) / 8);
     for (w, group) in w.as_chunks::<BYTES>().0.iter().zip(groups) {
         let mut t = 0.0f32;
         for (codes, x) in w[2..].as_chunks::<8>().0.iter().zip(group) {

@@ -14,10 +14,13 @@
 //! A byte is the fraction `0.t0 t1 t2 t3 t4` in base 3, scaled to 256 and rounded up, so that trit `t` is
 //! the integer part of `3 * frac(3^t * byte / 256)`: no division to decode. The last group leaves `t4` 0.
 //! It is the packing of 5 trits in 8 bits of [`super::trits`], where it is said why nothing is lost.
+//!
+//! PTQ1_0 of PrismML's fork of llama.cpp is the same for 128 weights in 28 bytes: groups of 16 bytes with weights 0..80, of 8
+//! bytes with 80..120, of 2 bytes with four trits each for the last 8 weights, and the scale.
 
 use super::num::{f16_at, put_f16};
 use super::tq2_0::{self, codes};
-use super::{Field, Format, Part, TypeId, TypeInfo, q8_k};
+use super::{Field, Format, Part, TypeId, TypeInfo, q8_0, q8_k};
 
 const BLOCK: usize = 256;
 const BYTES: usize = 54;
@@ -36,14 +39,56 @@ pub const INFO: TypeInfo = TypeInfo {
     ],
     codebook: None,
     act: Some(TypeId::Q8_K),
-    decode: Some(decode),
-    encode: Some(encode),
+    decode: Some(|row, out| {
+        decode(
+            GROUPS,
+            row.as_chunks::<BYTES>().0,
+            out.as_chunks_mut::<BLOCK>().0,
+        )
+    }),
+    encode: Some(|x, _, row| {
+        encode(
+            GROUPS,
+            x.as_chunks::<BLOCK>().0,
+            row.as_chunks_mut::<BYTES>().0,
+        )
+    }),
     dot_ref: Some(dot_ref),
 };
 
-/// The three groups of a block: first byte, bytes, trits in each, first weight.
-const GROUPS: [(usize, usize, usize, usize); 3] =
-    [(0, 32, 5, 0), (32, 16, 5, 160), (48, 4, 4, 240)];
+const NARROW_BLOCK: usize = 128;
+const NARROW_BYTES: usize = 28;
+const NARROW_SCALE_AT: usize = 26;
+const _: () = assert!(NARROW_BYTES == 16 + 8 + 2 + size_of::<u16>());
+const _: () = assert!(5 * 16 + 5 * 8 + 4 * 2 == NARROW_BLOCK);
+
+/// PTQ1_0 of PrismML's fork in the registry.
+pub const PTQ1_0: TypeInfo = TypeInfo {
+    id: TypeId::PTQ1_0,
+    name: "ptq1_0",
+    block: NARROW_BLOCK,
+    bytes: NARROW_BYTES,
+    fields: &[
+        Field::new(Part::Codes, Format::Bits, 0),
+        Field::new(Part::Scale, Format::F16, NARROW_SCALE_AT),
+    ],
+    codebook: None,
+    act: Some(TypeId::Q8_0),
+    decode: Some(|row, out| {
+        let out = out.as_chunks_mut::<NARROW_BLOCK>().0;
+        decode(NARROW_GROUPS, row.as_chunks::<NARROW_BYTES>().0, out)
+    }),
+    encode: Some(|x, _, row| {
+        let blocks = x.as_chunks::<NARROW_BLOCK>().0;
+        encode(NARROW_GROUPS, blocks, row.as_chunks_mut::<NARROW_BYTES>().0);
+    }),
+    dot_ref: Some(narrow_dot_ref),
+};
+
+/// The groups of a block: first byte, bytes, trits in each, first weight.
+type Groups = [(usize, usize, usize, usize); 3];
+const GROUPS: Groups = [(0, 32, 5, 0), (32, 16, 5, 160), (48, 4, 4, 240)];
+const NARROW_GROUPS: Groups = [(0, 16, 5, 0), (16, 8, 5, 80), (24, 2, 4, 120)];
 
 const POW3: [u8; 5] = [1, 3, 9, 27, 81];
 
@@ -63,8 +108,8 @@ fn pack(number: u8) -> u8 {
 
 /// Calls `f(weight, code)` for each weight of a block, group by group.
 #[inline]
-fn for_each_code(block: &[u8; BYTES], mut f: impl FnMut(usize, u8)) {
-    for (at, len, trits, first) in GROUPS {
+fn for_each_code(groups: Groups, block: &[u8], mut f: impl FnMut(usize, u8)) {
+    for (at, len, trits, first) in groups {
         for t in 0..trits {
             for (m, &byte) in block[at..at + len].iter().enumerate() {
                 f(first + t * len + m, trit(byte, t));
@@ -77,35 +122,34 @@ fn for_each_code(block: &[u8; BYTES], mut f: impl FnMut(usize, u8)) {
 pub fn to_tq2_0(block: &[u8; BYTES]) -> [u8; tq2_0::BYTES] {
     let mut out = [0; tq2_0::BYTES];
     out[tq2_0::CODES..].copy_from_slice(&block[SCALE_AT..]);
-    for_each_code(block, |e, code| {
+    for_each_code(GROUPS, block, |e, code| {
         out[tq2_0::PLANE * (e / 128) + e % tq2_0::PLANE] |= code << (2 * (e / tq2_0::PLANE % 4));
     });
     out
 }
 
-fn decode(row: &[u8], out: &mut [f32]) {
-    for (b, y) in row
-        .as_chunks::<BYTES>()
-        .0
-        .iter()
-        .zip(out.as_chunks_mut::<BLOCK>().0)
-    {
-        let d = f16_at(b, SCALE_AT);
-        for_each_code(b, |e, code| y[e] = (i32::from(code) - 1) as f32 * d);
+/// Decodes blocks that end with their scale.
+fn decode<const BLOCK: usize, const BYTES: usize>(
+    groups: Groups,
+    blocks: &[[u8; BYTES]],
+    out: &mut [[f32; BLOCK]],
+) {
+    for (b, y) in blocks.iter().zip(out) {
+        let d = f16_at(b, BYTES - 2);
+        for_each_code(groups, b, |e, code| y[e] = (i32::from(code) - 1) as f32 * d);
     }
 }
 
-fn encode(x: &[f32], _importance: Option<&[f32]>, row: &mut [u8]) {
+fn encode<const BLOCK: usize, const BYTES: usize>(
+    groups: Groups,
+    x: &[[f32; BLOCK]],
+    blocks: &mut [[u8; BYTES]],
+) {
     let mut code = [0; BLOCK];
-    for (x, b) in x
-        .as_chunks::<BLOCK>()
-        .0
-        .iter()
-        .zip(row.as_chunks_mut::<BYTES>().0)
-    {
+    for (x, b) in x.iter().zip(blocks) {
         let d = codes(x, &mut code);
-        put_f16(b, SCALE_AT, d);
-        for (at, len, trits, first) in GROUPS {
+        put_f16(b, BYTES - 2, d);
+        for (at, len, trits, first) in groups {
             for m in 0..len {
                 let digits = (0..5).map(|t| {
                     if t < trits {
@@ -131,10 +175,28 @@ fn dot_ref(w: &[u8], x: &[u8]) -> f32 {
     {
         let (dx, q8) = (q8_k::scale(x), q8_k::quants(x));
         let mut isum = 0;
-        for_each_code(w, |e, code| {
+        for_each_code(GROUPS, w, |e, code| {
             isum += (i32::from(code) - 1) * i32::from(q8[e] as i8)
         });
         acc += isum as f32 * (f16_at(w, SCALE_AT) * dx);
+    }
+    acc
+}
+
+/// Per block `t = 0; t += dx * isum` for each of its four activation blocks, then `acc += dw * t`: the same as for PQ2_0.
+fn narrow_dot_ref(w: &[u8], x: &[u8]) -> f32 {
+    let mut acc = 0.0f32;
+    let groups = q8_0::blocks(x).as_chunks::<4>().0;
+    for (w, group) in w.as_chunks::<NARROW_BYTES>().0.iter().zip(groups) {
+        let mut isum = [0; 4];
+        for_each_code(NARROW_GROUPS, w, |e, code| {
+            isum[e / 32] += (i32::from(code) - 1) * q8_0::quant(&group[e / 32], e % 32);
+        });
+        let mut t = 0.0f32;
+        for (x, isum) in group.iter().zip(isum) {
+            t += q8_0::scale(x) * isum as f32;
+        }
+        acc += f16_at(w, NARROW_SCALE_AT) * t;
     }
     acc
 }

@@ -70,7 +70,7 @@ fn decode(row: &[u8], out: &mut [f32]) {
 /// only the low 8 bits, which is more than any caller keeps. Returns `d`.
 ///
 /// `d` is the largest of all magnitudes unless the block holds a NaN (see [`amax`]).
-pub(super) fn codes(x: &[f32; BLOCK], code: &mut [u8; BLOCK]) -> f32 {
+pub(super) fn codes<const BLOCK: usize>(x: &[f32; BLOCK], code: &mut [u8; BLOCK]) -> f32 {
     let (d, is_max) = amax(x);
     let id = inverse(d);
     // With a true maximum no product reaches 1.5 and rounding is two comparisons, both false for the

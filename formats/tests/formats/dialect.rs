@@ -147,7 +147,7 @@ const IQ4_NL: u64 = K * M / 32 * 18;
 
 #[test]
 fn sizes_tell_whose_number_it_is() {
-    use Dialect::{BitnetCpp, Ggml, Prism};
+    use Dialect::{BitnetCpp, Ggml, IkLlama, Prism};
     for (id, size, ty, dialect) in [
         (36, I2_S, TypeId::I2_S, BitnetCpp),
         (36, IQ4_NL, TypeId(36), Ggml),
@@ -162,6 +162,10 @@ fn sizes_tell_whose_number_it_is() {
         (142, Q2_0_G128, TypeId::PQ2_0, Prism),
         (142, Q2_0, TypeId(142), Ggml),
         (143, K * M / 128 * 28, TypeId::PTQ1_0, Prism),
+        (134, M * (2 + K / 64 * 13), TypeId::IQ1_BN, IkLlama),
+        (135, M * (4 + K / 64 * 16), TypeId::IQ2_BN, IkLlama),
+        // as they were before rows had scales
+        (135, M * K / 64 * 16, TypeId(135), IkLlama),
     ] {
         let matrix: &[u64] = &[K, M];
         let f32s: (&str, &[u64], u32, u64) = ("b", &[8], 0, 32);
@@ -376,6 +380,8 @@ fn what_is_written_is_read_as_the_same() {
         TypeId::Q2_0_G128,
         TypeId::PQ2_0,
         TypeId::PTQ1_0,
+        TypeId::IQ1_BN,
+        TypeId::IQ2_BN,
     ];
     for ty in all {
         let info = ty.info().unwrap();

@@ -103,6 +103,10 @@ pub const LAGUNA: Arch = Arch {
         shared: SharedWidth::KeyOrCountOrOne,
         ..ExpertRule::KEYED
     },
+    output: Output {
+        factored: false,
+        ..AFMOE.output
+    },
     ..AFMOE
 };
 
@@ -130,6 +134,7 @@ pub const MUSE_GLIMMER: Arch = Arch {
         input_width: None,
         scale: LogitScale::Always,
         softcap: LogitCap::KeyOr(30.0),
+        factored: true,
     },
     ..AFMOE
 };
@@ -158,6 +163,10 @@ pub const SPARK2_5: Arch = Arch {
     feed_forward: FeedForward {
         activation: Activation::Gelu,
         ..Arch::DENSE.feed_forward
+    },
+    output: Output {
+        factored: false,
+        ..Arch::DENSE.output
     },
     ..Arch::DENSE
 };

@@ -4,8 +4,9 @@
 //! llama.cpp's `bitnet` gates with SiLU; the published 2B-4T model (`bitnet-25`, later `bitnet-b1.58`) was
 //! trained with squared ReLU.
 
+use crate::arch::factors::DENSE_SCALES;
 use crate::arch::parts::{
-    ATTN_NORM, ATTN_OUT, ATTN_SUB_NORM, DENSE_SCALES, ENDS, FFN_NORM, FFN_SUB_NORM, GATED_FFN, QKV,
+    ATTN_NORM, ATTN_OUT, ATTN_SUB_NORM, ENDS, FFN_NORM, FFN_SUB_NORM, GATED_FFN, QKV,
 };
 use crate::arch::rules::{FeedForward, RopeRule};
 use crate::arch::{Arch, Checkpoint, Key, RopeScaling};

@@ -2,9 +2,10 @@
 //! window have RoPE.
 
 use crate::arch::expert_parts::{EXPERTS_OR_FUSED, SHARED};
+use crate::arch::factors::{ALL_SCALES, DENSE_SCALES};
 use crate::arch::parts::{
-    ALL_SCALES, ATTN_NORM, ATTN_OUT, DENSE_SCALES, ENDS, GATED_FFN, OUTPUT_OR_TIED,
-    OWN_HEAD_NORMS_OPTIONAL, QKV, QKV_BIAS_OPTIONAL,
+    ATTN_NORM, ATTN_OUT, ENDS, GATED_FFN, OUTPUT_OR_TIED, OWN_HEAD_NORMS_OPTIONAL, QKV,
+    QKV_BIAS_OPTIONAL,
 };
 use crate::arch::rules::{
     ExpertRule, ExpertWidth, LogitScale, NormKind, Output, Residual, RopeLayers, RopeRule,
@@ -118,6 +119,10 @@ pub const COHERE2MOE: Arch = Arch {
         shared: SharedWidth::KeyOrCount,
         beside: Some(0.5),
         ..ExpertRule::KEYED
+    },
+    output: Output {
+        factored: false,
+        ..COHERE2.output
     },
     scaled: ALL_SCALES,
     checkpoints: &[],

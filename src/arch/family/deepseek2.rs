@@ -3,13 +3,13 @@
 use super::deepseek::DEEPSEEK;
 use crate::arch::Arch;
 use crate::arch::expert_parts::{CHOICE_BIAS_OPTIONAL, EXPERTS_OR_FUSED, SHARED};
+use crate::arch::factors::ATTN_OUT_SCALE;
 use crate::arch::latent_parts::{
     EXPANSION, EXPANSION_EITHER, LATENT, LATENT_OUT, QUERIES, RANKED_QUERIES,
     RANKED_QUERIES_OPTIONAL,
 };
 use crate::arch::parts::{
-    ATTN_NORM, ATTN_OUT_SCALE, ENDS, FFN_NORM, GATED_FFN, OUTPUT_OR_TIED, PLAIN_FFN,
-    ROPE_FACTORS_BY_CONTEXT,
+    ATTN_NORM, ENDS, FFN_NORM, GATED_FFN, OUTPUT_OR_TIED, PLAIN_FFN, ROPE_FACTORS_BY_CONTEXT,
 };
 use crate::arch::rules::{
     Attention, EmbeddingScale, ExpertRule, FeedForward, GatingRule, Normalize, Output,
@@ -61,6 +61,10 @@ pub const DEEPSEEK2: Arch = Arch {
         gating: GatingRule::KeyOrVocabulary(GLM_TOKENS),
         normalize: Normalize::Key,
         ..DEEPSEEK.experts
+    },
+    output: Output {
+        factored: false,
+        ..Arch::DENSE.output
     },
     scaled: ATTN_OUT_SCALE,
     ..Arch::DENSE

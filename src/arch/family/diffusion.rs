@@ -3,9 +3,10 @@
 use super::llama::LLAMA;
 use super::qwen::{QWEN2, QWEN3MOE};
 use crate::arch::Arch;
+use crate::arch::factors::ATTENTION_SCALES;
 use crate::arch::parts::{
-    ATTENTION_SCALES, ATTN_NORM, ATTN_OUT, ENDS, FFN_NORM, GATED_FFN, OUTPUT_OR_TIED,
-    OUTPUT_REQUIRED, QKV, QKV_BIAS_OPTIONAL,
+    ATTN_NORM, ATTN_OUT, ENDS, FFN_NORM, GATED_FFN, OUTPUT_OR_TIED, OUTPUT_REQUIRED, QKV,
+    QKV_BIAS_OPTIONAL,
 };
 use crate::arch::rules::{Attention, ExpertRule, Normalize};
 

@@ -2,10 +2,10 @@
 //! beside each other.
 
 use super::gpt2::GPT2;
+use crate::arch::factors::SSM_SCALES;
 use crate::arch::parts::{
     ATTN_NORM, ATTN_NORM_2_OPTIONAL, ATTN_NORM_BIAS, ATTN_OUT, ENDS, FFN_BIAS_OPTIONAL,
     FFN_NORM_BARE, GATED_FFN, OUTPUT_NORM_BIAS, OUTPUT_OR_TIED, PLAIN_FFN, QKV, QKV_BIAS_OPTIONAL,
-    SSM_SCALES,
 };
 use crate::arch::recurrent_parts::{CONVOLUTION_BIAS_OPTIONAL, GROUP_NORM_OPTIONAL, MAMBA_2};
 use crate::arch::rules::{Mixing, Recurrence, Residual, RopeRule, Sum};

@@ -3,9 +3,10 @@
 
 use super::llama::{self, LLAMA};
 use crate::arch::expert_parts::{EXPERTS, EXPERTS_OR_FUSED, SHARED, SHARED_FUSED};
+use crate::arch::factors::{ATTENTION_SCALES, SSM_SCALES};
 use crate::arch::parts::{
-    ATTENTION_SCALES, ATTN_NORM, ATTN_OUT, ATTN_OUT_BIAS_OPTIONAL, FFN_BIAS_OPTIONAL, FFN_NORM,
-    GATED_FFN, QKV, QKV_BIAS_OPTIONAL, SINKS, SSM_SCALES,
+    ATTN_NORM, ATTN_OUT, ATTN_OUT_BIAS_OPTIONAL, FFN_BIAS_OPTIONAL, FFN_NORM, GATED_FFN, QKV,
+    QKV_BIAS_OPTIONAL, SINKS,
 };
 use crate::arch::recurrent_parts::{CONVOLUTION_BIAS_OPTIONAL, GROUP_NORM, MAMBA_2};
 use crate::arch::rules::{

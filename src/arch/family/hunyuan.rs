@@ -2,8 +2,9 @@
 
 use crate::arch::Arch;
 use crate::arch::expert_parts::{CHOICE_BIAS_BARE, EXPERTS, EXPERTS_OR_FUSED, SHARED};
+use crate::arch::factors::ALL_SCALES;
 use crate::arch::parts::{
-    ALL_SCALES, ATTN_NORM, ATTN_OUT, FFN_NORM, GATED_FFN, HEAD_NORMS, QKV, QKV_BIAS_OPTIONAL,
+    ATTN_NORM, ATTN_OUT, FFN_NORM, GATED_FFN, HEAD_NORMS, QKV, QKV_BIAS_OPTIONAL,
 };
 use crate::arch::rules::{
     Attention, ExpertLayers, ExpertRule, ExpertWidth, QkNorms, RopeRule, Sections, SharedWidth,

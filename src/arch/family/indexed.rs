@@ -4,10 +4,11 @@
 use super::deepseek2::{DEEPSEEK2, MISTRAL4};
 use crate::arch::Arch;
 use crate::arch::expert_parts::{CHOICE_BIAS_OPTIONAL, CHOICE_BIAS_REQUIRED, EXPERTS, SHARED};
+use crate::arch::factors::ALL_SCALES;
 use crate::arch::latent_parts::{
     EXPANSION_BY_HEAD, LATENT, LATENT_OUT, RANKED_QUERIES, TURNED_KEY_NORM,
 };
-use crate::arch::parts::{ALL_SCALES, ATTN_HEAD_GATE, ATTN_NORM, FFN_NORM, GATED_FFN};
+use crate::arch::parts::{ATTN_HEAD_GATE, ATTN_NORM, FFN_NORM, GATED_FFN};
 use crate::arch::rules::{
     Attention, ExpertRule, GatingRule, RopeRule, ScoreScale, Temperature, WindowBase, WindowRope,
     WindowRule, YarnLog,

@@ -1,9 +1,10 @@
 //! LLaMA and what shares its graph: Mistral, SmolLM, TriLM, Falcon3; with experts Mixtral.
 
 use crate::arch::expert_parts::EXPERTS;
+use crate::arch::factors::EXPERT_SCALES;
 use crate::arch::parts::{
-    ATTN_NORM, ATTN_OUT, ATTN_OUT_BIAS_OPTIONAL, ENDS, EXPERT_SCALES, FFN_BIAS_OPTIONAL, FFN_NORM,
-    GATED_FFN, OUTPUT_OR_TIED, QKV, QKV_BIAS_OPTIONAL, ROPE_FACTORS, ROPE_FACTORS_BY_CONTEXT,
+    ATTN_NORM, ATTN_OUT, ATTN_OUT_BIAS_OPTIONAL, ENDS, FFN_BIAS_OPTIONAL, FFN_NORM, GATED_FFN,
+    OUTPUT_OR_TIED, QKV, QKV_BIAS_OPTIONAL, ROPE_FACTORS, ROPE_FACTORS_BY_CONTEXT,
 };
 use crate::arch::rules::{Attention, RopeRule, Temperature, YarnLog};
 use crate::arch::{Arch, Checkpoint, HeadDim, Key, KvHeads, Name, SpacePrefix, TokenRule};

@@ -2,9 +2,8 @@
 
 use crate::arch::Arch;
 use crate::arch::expert_parts::EXPERTS;
-use crate::arch::parts::{
-    ATTN_NORM, ATTN_OUT, FFN_NORM, GATED_FFN, QKV, QKV_BIAS_OPTIONAL, SSM_SCALES,
-};
+use crate::arch::factors::SSM_SCALES;
+use crate::arch::parts::{ATTN_NORM, ATTN_OUT, FFN_NORM, GATED_FFN, QKV, QKV_BIAS_OPTIONAL};
 use crate::arch::recurrent_parts::{CONVOLUTION_BIAS, GROUP_NORM, MAMBA, MAMBA_2, MAMBA_NORMS};
 use crate::arch::rules::{ExpertLayers, ExpertRule, Mixing, Normalize, Recurrence, RopeRule};
 

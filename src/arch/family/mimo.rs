@@ -2,9 +2,10 @@
 
 use crate::arch::Arch;
 use crate::arch::expert_parts::{CHOICE_BIAS_OPTIONAL, CHOICE_BIAS_REQUIRED, EXPERTS};
+use crate::arch::factors::{ATTN_OUT_SCALE, EXPERT_SCALES};
 use crate::arch::parts::{
-    ATTN_NORM, ATTN_OUT, ATTN_OUT_SCALE, ENDS, EXPERT_SCALES, FFN_NORM, GATED_FFN, HEAD_NORMS,
-    OUTPUT_REQUIRED, QK_NORMS, QKV, QKV_BIAS_OPTIONAL, SINKS_OPTIONAL,
+    ATTN_NORM, ATTN_OUT, ENDS, FFN_NORM, GATED_FFN, HEAD_NORMS, OUTPUT_REQUIRED, QK_NORMS, QKV,
+    QKV_BIAS_OPTIONAL, SINKS_OPTIONAL,
 };
 use crate::arch::rules::{
     Attention, ExpertLayers, ExpertRule, ExpertWidth, FeedForward, GateClamp, GatingRule,

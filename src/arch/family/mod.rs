@@ -1,6 +1,7 @@
 //! All descriptions, by family.
 
 mod afmoe;
+mod apertus;
 mod bitnet;
 mod cohere;
 mod deepseek;
@@ -54,6 +55,7 @@ pub static ARCHITECTURES: &[&Arch] = &[
     &bitnet::BITNET_B158,
     &fairy2i::FAIRY2I,
     &afmoe::AFMOE,
+    &apertus::APERTUS,
     &relatives::ARCEE,
     &grok::ARCTIC,
     &relatives::BAICHUAN,

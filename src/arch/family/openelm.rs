@@ -1,9 +1,8 @@
 //! OpenELM, as far as its layers are alike.
 
 use crate::arch::Arch;
-use crate::arch::parts::{
-    ATTN_NORM, ATTN_OUT, ATTN_OUT_SCALE, ENDS, FFN_NORM, GATED_FFN, HEAD_NORMS, QKV,
-};
+use crate::arch::factors::ATTN_OUT_SCALE;
+use crate::arch::parts::{ATTN_NORM, ATTN_OUT, ENDS, FFN_NORM, GATED_FFN, HEAD_NORMS, QKV};
 use crate::arch::rules::RopeRule;
 
 /// `openelm`.

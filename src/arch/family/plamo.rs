@@ -1,10 +1,10 @@
 //! PLaMo 1 (both halves of a block see one norm), PLaMo 2 (with Mamba) and PLaMo 3.
 
 use crate::arch::Arch;
+use crate::arch::factors::ATTN_OUT_SCALE;
 use crate::arch::parts::{
-    ATTN_NORM, ATTN_OUT, ATTN_OUT_SCALE, ATTN_POST_NORM_BARE, ENDS, FFN_NORM, FFN_POST_NORM_BARE,
-    FUSED_FFN, GATED_FFN, HEAD_NORMS, OUTPUT_OR_TIED, OUTPUT_REQUIRED, OWN_HEAD_NORMS, QKV,
-    QKV_BIAS_OPTIONAL,
+    ATTN_NORM, ATTN_OUT, ATTN_POST_NORM_BARE, ENDS, FFN_NORM, FFN_POST_NORM_BARE, FUSED_FFN,
+    GATED_FFN, HEAD_NORMS, OUTPUT_OR_TIED, OUTPUT_REQUIRED, OWN_HEAD_NORMS, QKV, QKV_BIAS_OPTIONAL,
 };
 use crate::arch::recurrent_parts::PLAMO_MAMBA;
 use crate::arch::rules::{Mixing, Recurrence, Residual, RopeRule, Sum, WindowRope, WindowRule};

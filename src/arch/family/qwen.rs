@@ -2,10 +2,10 @@
 //! with experts, and the text models behind eyes and voices, whose positions have several dimensions.
 
 use crate::arch::expert_parts::{CHUNKS, EXPERTS, SHARED, SHARED_GATE};
+use crate::arch::factors::{ATTN_OUT_SCALE, DENSE_SCALES, EXPERT_SCALES};
 use crate::arch::parts::{
-    ATTN_NORM, ATTN_OUT, ATTN_OUT_BIAS_OPTIONAL, ATTN_OUT_SCALE, DENSE_SCALES, ENDS, EXPERT_SCALES,
-    FFN_NORM, GATED_FFN, HALF_FFN, HEAD_NORMS, OUTPUT_BIAS, OUTPUT_OR_TIED, OUTPUT_REQUIRED, QKV,
-    QKV_BIAS_OPTIONAL,
+    ATTN_NORM, ATTN_OUT, ATTN_OUT_BIAS_OPTIONAL, ENDS, FFN_NORM, GATED_FFN, HALF_FFN, HEAD_NORMS,
+    OUTPUT_BIAS, OUTPUT_OR_TIED, OUTPUT_REQUIRED, QKV, QKV_BIAS_OPTIONAL,
 };
 use crate::arch::rules::{ExpertRule, ExpertWidth, Normalize, RopeRule, Sections, SharedWidth};
 use crate::arch::{Arch, Checkpoint, Fixed, HeadDim, Key, KvHeads, Name, Tokenizer};

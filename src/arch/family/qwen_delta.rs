@@ -2,9 +2,10 @@
 
 use crate::arch::Arch;
 use crate::arch::expert_parts::{EXPERTS_OR_FUSED, SHARED, SHARED_GATE};
+use crate::arch::factors::{DELTA_SCALES, QWEN_NEXT_SCALES};
 use crate::arch::parts::{
-    ATTN_NORM, ATTN_OUT, DELTA_SCALES, FFN_NORM_AFTER_ATTN, GATED_FFN, GATED_QKV,
-    GATED_QKV_BIAS_OPTIONAL, HEAD_NORMS, QWEN_NEXT_SCALES,
+    ATTN_NORM, ATTN_OUT, FFN_NORM_AFTER_ATTN, GATED_FFN, GATED_QKV, GATED_QKV_BIAS_OPTIONAL,
+    HEAD_NORMS,
 };
 use crate::arch::recurrent_parts::{DELTA, DELTA_EITHER, DELTA_STEPS, DELTA_STEPS_IN_ONE};
 use crate::arch::rules::{

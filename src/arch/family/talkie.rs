@@ -28,6 +28,7 @@ pub const TALKIE: Arch = Arch {
     },
     output: Output {
         scale: LogitScale::Always,
+        factored: false,
         ..Arch::DENSE.output
     },
     scaled: &[

@@ -31,7 +31,8 @@ pub enum EmbeddingScale {
 /// The feed-forward network.
 #[derive(Clone, Copy, Debug)]
 pub struct FeedForward {
-    /// The function of the gate, `down(f(gate(x)) * up(x))`, or without a gate `down(f(up(x)))`.
+    /// The function of the gate, `down(f(gate(x)) * up(x))`, or without a gate `down(f(up(x)))`. The numbers of
+    /// [`Activation::Xielu`] are those of the keys `xielu.*`, layer by layer.
     pub activation: Activation,
     /// Bounds of gates.
     pub clamp: GateClamp,
@@ -96,6 +97,9 @@ pub struct Output {
     pub scale: LogitScale,
     /// Bound, `cap * tanh(logits / cap)`.
     pub softcap: LogitCap,
+    /// Whether the graph multiplies them by the output matrix's own factor (`output.scale`), which is there beside an NVFP4
+    /// matrix alone. The reference loads it and leaves it where this is false.
+    pub factored: bool,
 }
 
 /// Factor on the logits.

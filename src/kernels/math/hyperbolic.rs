@@ -34,8 +34,8 @@ const Q: [f32; 5] = [
     f32::from_bits(0xb457_edbb),
 ];
 
-/// e^x - 1 for |x| <= 44, the range [`tanhf`] needs.
-fn expm1f(x: f32) -> f32 {
+/// e^x - 1 as glibc's `expm1f` returns it, for x <= 44: what [`tanhf`] needs, and activations below zero.
+pub fn expm1f(x: f32) -> f32 {
     let magnitude = x.abs().to_bits();
     if magnitude >= 0x4195_b844 && x < 0.0 {
         return -1.0; // below -27 ln 2

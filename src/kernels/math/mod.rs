@@ -9,7 +9,7 @@ mod logarithm;
 mod power;
 mod trig;
 
-pub use hyperbolic::tanhf;
+pub use hyperbolic::{expm1f, tanhf};
 pub use logarithm::logf;
 pub use power::{log2f, powf};
 pub use trig::sincosf;

@@ -3,6 +3,7 @@
 mod attention;
 mod cycles;
 mod experts;
+mod feed_forward;
 mod keys;
 mod latent;
 mod mixing;
@@ -83,6 +84,8 @@ pub struct Config {
     pub gate_bounds: Vec<f32>,
     /// The same of dense networks and of the expert that all tokens go to.
     pub dense_bounds: Vec<f32>,
+    /// The numbers of xIELU per layer, where that is the activation.
+    pub xielu: Vec<[f32; 4]>,
     /// How the halves of a block are added to its input; never [`Residual::Key`].
     pub residual: Residual,
     /// Factor on the token embeddings, where there is one.
@@ -96,6 +99,10 @@ pub struct Config {
     /// `cap * tanh(logits / cap)` at the end, where the model asks for it.
     pub final_softcap: Option<f32>,
 }
+
+/// How the keys begin that say how PrismML's Bonsai 2 rotates what goes into its matrices. A program that reads the weights
+/// and not these keys writes gibberish.
+const ROTATED: &str = "prism.hadamard.";
 
 impl Config {
     /// What a query of a layer sees, `None` for everything before it.
@@ -183,6 +190,11 @@ impl Config {
                 arch.name
             ));
         }
+        if k.meta.iter().any(|(key, _)| key.starts_with(ROTATED)) {
+            k.problems.push(format!(
+                "keys {ROTATED}* say that its weights are rotated, which trine does not undo yet; PrismML's fork of llama.cpp does"
+            ));
+        }
         for &(key, only) in arch.fixed_keys {
             if let Some(n) = k.u32(key).filter(|&n| n != only) {
                 let name = k.name(key);
@@ -239,8 +251,13 @@ impl Config {
             scores: attention::scores(k, arch, shape, &rope),
             rope,
             experts,
-            gate_bounds: gate_bounds(k, clamp != GateClamp::None, "swiglu_clamp_exp"),
-            dense_bounds: gate_bounds(k, clamp == GateClamp::After, "swiglu_clamp_shexp"),
+            gate_bounds: feed_forward::gate_bounds(k, clamp != GateClamp::None, "swiglu_clamp_exp"),
+            dense_bounds: feed_forward::gate_bounds(
+                k,
+                clamp == GateClamp::After,
+                "swiglu_clamp_shexp",
+            ),
+            xielu: feed_forward::xielu(k, arch, n_layer),
             residual: residual(k, arch),
             embedding_scale: attention::embedding_scale(k, arch, n_embd),
             residual_scale: attention::residual_scale(k, arch, n_layer),
@@ -316,15 +333,6 @@ fn residual(k: &mut Keys<'_>, arch: &Arch) -> Residual {
             Residual::Parallel(Sum::AttentionFirst)
         }
     }
-}
-
-fn gate_bounds(k: &mut Keys<'_>, read: bool, key: &str) -> Vec<f32> {
-    if !read {
-        return Vec::new();
-    }
-    let name = k.name(key);
-    let read = k.meta.get_f32s(&name).map(|v| v.map(<[f32]>::to_vec));
-    k.note(read).unwrap_or_default()
 }
 
 /// Tokens in the vocabulary: the tokenizer's list, or what the file says without one.

@@ -66,11 +66,15 @@ pub fn ends(loader: &mut Loader<'_>) -> Ends {
         true => Vec::new(),
         false => loader.low_rank(tensor, 0, 0..output.rows),
     };
+    let scale = match tensor == TIED {
+        true => None,
+        false => loader.output_factor(output.ty),
+    };
     let output = Linear {
         low_rank,
         tensor: Some(tensor.to_owned()),
         weight: loader.ready(output),
-        scale: None,
+        scale,
         bias: loader.vector(None, "output.bias"),
     };
     Ends {

@@ -1,6 +1,7 @@
 //! Tensors by name and shape, with every problem collected before any is reported.
 
 mod ends;
+mod factors;
 mod projections;
 mod widely;
 
@@ -116,6 +117,7 @@ impl<'a> Loader<'a> {
 
     /// Ends the loading: no problem was found and no tensor is left over.
     pub fn finish(mut self) -> Result<Layouts, ModelError> {
+        self.check_unused_factors();
         // the parts of an any-precision matrix count as it does
         let names = self.file.tensors().map(|t| match t.name.find(Part::INFIX) {
             Some(end) if self.special.anyprec.is_some() => &t.name[..end],
@@ -194,8 +196,14 @@ impl<'a> Loader<'a> {
         let ty = view.info.ty;
         let matrix = Matrix::new(ty, cols, rows, view.data, self.options.isa);
         if matrix.is_none() {
-            self.problems
-                .push(format!("tensor {name}: trine cannot multiply by {ty} yet"));
+            let row_scales = info.is_some_and(|t| t.row_scale().is_some());
+            let moved = match row_scales {
+                true => "; rquantize moves its weights to TQ2_0, which it can",
+                false => "",
+            };
+            self.problems.push(format!(
+                "tensor {name}: trine cannot multiply by {ty} yet{moved}"
+            ));
         }
         matrix
     }

@@ -93,13 +93,6 @@ impl Loader<'_> {
         })
     }
 
-    /// The factors on a projection's outputs, where the graph applies them. Every run of a block has its own.
-    fn factors(&mut self, projection: &str, n: usize) -> Option<Vec<f32>> {
-        let name = full_name(Some(self.slot), &format!("{projection}.scale"));
-        self.optional_floats(&name, &[n])
-            .filter(|_| self.arch.applies_factors(projection))
-    }
-
     /// Rows `range` of an unpacked projection as one of their own, in the layout that it runs from and with what adapters add. Only
     /// that of the first rows is observed.
     fn part(&mut self, all: &Linear, range: Range<usize>) -> Linear {

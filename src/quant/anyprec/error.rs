@@ -134,7 +134,7 @@ impl From<AnyPrecError> for ApError {
 
 /// Refuses values that are not finite, in rows from `first_row` on.
 pub(super) fn check_finite(row: &Row, first_row: u64, data: &[u8]) -> Result<(), ApError> {
-    let Some((block, what)) = first_bad(row.from, data) else {
+    let Some((block, what)) = first_bad(row.from, row.columns() as usize, data) else {
         return Ok(());
     };
     let size = row.from.info().map_or(1, |t| t.block as u64);

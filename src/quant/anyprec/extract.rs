@@ -30,7 +30,7 @@ fn check(info: &TensorInfo, data: &[u8]) -> Result<(), ApError> {
         let (at, what) = first_bad_byte(info.ty, None, shape, 0, data)?;
         Some((at / size, what))
     };
-    let Some((block, what)) = first_bad(info.ty, data).or_else(packed) else {
+    let Some((block, what)) = first_bad(info.ty, shape.0, data).or_else(packed) else {
         return Ok(());
     };
     Err(ApError::BadInput {

@@ -25,7 +25,7 @@ pub fn round(
     options: &Options,
     isa: Isa,
 ) -> Result<Vec<u8>, RowFault> {
-    if let Some((block, what)) = first_bad(row.from, data) {
+    if let Some((block, what)) = first_bad(row.from, factor.columns(), data) {
         let block = block as u64;
         return Err(RowFault::Input { block, what });
     }
@@ -58,7 +58,7 @@ pub fn round(
             round_rows(isa, factor, &mut strip, &mut weights);
             strip.write(out);
         });
-    match first_bad(row.to, &out) {
+    match first_bad(row.to, columns, &out) {
         Some((block, what)) => {
             let block = block as u64;
             Err(RowFault::Output { block, what })

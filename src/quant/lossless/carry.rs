@@ -39,7 +39,7 @@ impl From<TernaryError> for CarryFault {
 /// # Errors
 /// Data that cannot be read, scales too large for the target.
 pub fn carry(row: &Row, how: Move, data: &[u8]) -> Result<(Vec<u8>, Moved), CarryFault> {
-    if let Some((block, what)) = first_bad(row.from, data) {
+    if let Some((block, what)) = first_bad(row.from, row.columns() as usize, data) {
         let block = block as u64;
         return Err(CarryFault::Row(RowFault::Input { block, what }));
     }
@@ -57,7 +57,7 @@ pub fn carry(row: &Row, how: Move, data: &[u8]) -> Result<(Vec<u8>, Moved), Carr
         Err(NoCodes::Scale(scale)) => return Err(CarryFault::Scale(scale)),
         Err(NoCodes::Damaged(e)) => return Err(CarryFault::Ternary(e)),
     };
-    if let Some((block, what)) = first_bad(row.to, &out) {
+    if let Some((block, what)) = first_bad(row.to, columns, &out) {
         let block = block as u64;
         return Err(CarryFault::Row(RowFault::Output { block, what }));
     }
@@ -91,6 +91,7 @@ fn write(
 ) -> Result<(Vec<u8>, Option<Why>), CarryFault> {
     let reach = match packing {
         Some(_) => codes.codes.len().max(1),
+        None if to.info().is_some_and(|t| t.row_scale().is_some()) => columns,
         None => to.info().map_or(1, |t| t.block),
     };
     let why = spread(&mut codes, reach);

@@ -8,6 +8,8 @@
 //! | I2_S, TL1, TL2 | the tensor | f32 |
 //! | TQ1_0, TQ2_0 | 256 weights | f16 |
 //! | Q2_0 | 64 weights | f16 |
+//! | PQ2_0, Q2_0_G128, PTQ1_0 of PrismML's fork | 128 weights | f16 |
+//! | IQ1_BN, IQ2_BN of ik_llama.cpp | the row | f16, f32 |
 //! | F32, F16, BF16 | every weight | itself |
 //!
 //! So a matrix can be moved when its scales fit the target: equal over what shares one there, and a number
@@ -43,9 +45,12 @@ pub(super) fn is_packed(ty: TypeId) -> bool {
     ty.info().is_some_and(|t| t.is_per_tensor())
 }
 
-/// Quantized types that hold ternary weights, of which Q2_0 can hold others too.
+/// Quantized types that hold ternary weights, of which Q2_0 and PQ2_0 can hold others too.
 pub fn is_ternary(ty: TypeId) -> bool {
-    is_packed(ty) || matches!(ty, TypeId::TQ1_0 | TypeId::TQ2_0 | TypeId::Q2_0)
+    let prism = matches!(ty, TypeId::Q2_0_G128 | TypeId::PQ2_0 | TypeId::PTQ1_0);
+    let ik = matches!(ty, TypeId::IQ1_BN | TypeId::IQ2_BN);
+    let ggml = matches!(ty, TypeId::TQ1_0 | TypeId::TQ2_0 | TypeId::Q2_0);
+    is_packed(ty) || ggml || prism || ik
 }
 
 fn is_float(ty: TypeId) -> bool {

@@ -202,7 +202,7 @@ impl<'a> Report<'a> {
 
 /// The first float or scale of a tensor that is no number.
 fn unsound(view: &TensorView) -> Option<String> {
-    let (block, what) = first_bad(view.info.ty, &view.data)?;
+    let (block, what) = first_bad(view.info.ty, view.info.columns() as usize, &view.data)?;
     let (name, ty) = (&view.info.name, view.info.ty);
     Some(format!(
         "tensor '{name}': it holds {what} in block {block} (type {ty}); the model is damaged"

@@ -66,6 +66,57 @@ fn tensors(path: &Path) -> Vec<(String, TypeId, Vec<u8>)> {
 }
 
 #[test]
+fn types_of_forks_hold_the_same_weights() {
+    let dir = bundle();
+    let at = |name: &str| dir.path().join(name);
+    ok(RQUANTIZE, dir.path(), "trilm.gguf i2_s.gguf I2_S");
+    let mut from = "i2_s.gguf".to_owned();
+    for (ty, id) in [
+        ("iq2_bn", 135),
+        ("ptq1_0", 143),
+        ("iq1_bn", 134),
+        ("pq2_0", 142),
+        ("q2_0_g128", 42),
+    ] {
+        let to = format!("{ty}.gguf");
+        let rule = format!("--tensor-type ^blk.*(attn|ffn)_[a-z]+.weight={ty}");
+        let said = ok(
+            RQUANTIZE,
+            dir.path(),
+            &format!("--verify {rule} {from} {to} TQ2_0"),
+        );
+        assert!(
+            said.contains("verified: 42 tensors converted with every one of 4718592 weights"),
+            "{ty}: {said}"
+        );
+        let gguf = header(&fs::read(at(&to)).unwrap());
+        let of_type = gguf.tensors.iter().filter(|t| t.ty.to_string() == ty);
+        assert_eq!(of_type.clone().count(), 42, "{ty}");
+        assert!(of_type.clone().all(|t| t.ty.file_id() == id), "{ty}");
+        let said = ok(RINSPECT, dir.path(), &format!("--check-tensors {to}"));
+        assert!(said.contains(ty), "{ty}: {said}");
+        from = to;
+    }
+    // What trine runs has the logits of another ternary type with the same products.
+    let hash = |model: &str| {
+        let words = format!("-m {model} --tokens ids.txt -n 0 --logits-sha256");
+        ok(RGEN, dir.path(), &words)
+    };
+    assert_eq!(hash("q2_0_g128.gguf"), hash("ptq1_0.gguf"));
+    let message = refused(RGEN, dir.path(), "-m iq2_bn.gguf --tokens ids.txt -n 0");
+    assert!(
+        message.contains("trine cannot multiply by iq2_bn yet"),
+        "{message}"
+    );
+    ok(
+        RQUANTIZE,
+        dir.path(),
+        &format!("--verify {from} back.gguf F16"),
+    );
+    assert_eq!(tensors(&at("back.gguf")), tensors(&at("trilm.gguf")));
+}
+
+#[test]
 fn a_round_trip_changes_no_weight() {
     let dir = bundle();
     let at = |name: &str| dir.path().join(name);

@@ -190,7 +190,21 @@ codes!(
 codes!(
     /// Bits 0 and 1 to codes 0 and 2: the weights are -1 and +1.
     Q1_0: Q1_0, 4 x 32, minus 1, max 2, Nested, Q8_0; unpack_q1_0);
-codes!(Q2_0: Q2_0, 2 x 32, minus 1, max 3, Nested, Q8_0; unpack_q2_0);
+codes!(Q2_0: Q2_0, 2 x 32, minus 1, max 3, Nested, Q8_0; |b| {
+    let [first, second] = codes_in_order(load16(b, CODES));
+    let mut all = alone(first);
+    all[1] = second;
+    all
+});
+codes!(
+    /// The type of PrismML's first files too, which is the same by another number.
+    Pq2_0: PQ2_0, 4 x 32, minus 1, max 3, Nested, Q8_0; |b| {
+    let mut all = alone(_mm256_setzero_si256());
+    [all[0], all[1]] = codes_in_order(load16(b, CODES));
+    [all[2], all[3]] = codes_in_order(load16(b, CODES + 16));
+    all
+});
+codes!(Ptq1_0: PTQ1_0, 4 x 32, minus 1, max 2, Nested, Q8_0; unpack_ptq1_0);
 codes!(Tq2_0: TQ2_0, 8 x 32, minus 1, max 3, ScaleFirst, Q8K; unpack_tq2_0);
 codes!(Tq1_0: TQ1_0, 8 x 32, minus 1, max 2, ScaleFirst, Q8K; unpack_tq1_0);
 codes!(
@@ -208,10 +222,10 @@ fn unpack_q1_0(b: &[u8]) -> [__m256i; 8] {
     all
 }
 
+/// The 64 two-bit codes of 16 bytes in their order, four to a byte from its lowest bits on.
 #[inline]
 #[target_feature(enable = "avx2,fma,f16c")]
-fn unpack_q2_0(b: &[u8]) -> [__m256i; 8] {
-    let q = load16(b, 2);
+fn codes_in_order(q: __m128i) -> [__m256i; 2] {
     let three = _mm_set1_epi8(3);
     let plane0 = _mm_and_si128(q, three);
     let plane1 = _mm_and_si128(_mm_srli_epi16::<2>(q), three);
@@ -225,15 +239,15 @@ fn unpack_q2_0(b: &[u8]) -> [__m256i; 8] {
         _mm_unpacklo_epi8(plane2, plane3),
         _mm_unpackhi_epi8(plane2, plane3),
     );
-    let mut all = alone(_mm256_set_m128i(
+    let first = _mm256_set_m128i(
         _mm_unpackhi_epi16(lo01, lo23),
         _mm_unpacklo_epi16(lo01, lo23),
-    ));
-    all[1] = _mm256_set_m128i(
+    );
+    let second = _mm256_set_m128i(
         _mm_unpackhi_epi16(hi01, hi23),
         _mm_unpacklo_epi16(hi01, hi23),
     );
-    all
+    [first, second]
 }
 
 /// The four 2-bit planes of 32 bytes.
@@ -306,6 +320,40 @@ fn unpack_tq1_0(b: &[u8]) -> [__m256i; 8] {
     let high = _mm256_blend_epi32::<0b1000_0000>(last9, last27);
     let last = _mm256_blend_epi32::<0b1100_0000>(low, high);
     all[7] = trit(_mm256_blend_epi32::<0xF0>(step2, last));
+    all
+}
+
+/// Weights 0..80: digit t of byte m is weight 16t + m. 80..120: digit t of byte 16 + m is 80 + 8t + m. 120..128: digit t of
+/// byte 24 + m is 120 + 2t + m.
+#[inline]
+#[target_feature(enable = "avx2,fma,f16c")]
+fn unpack_ptq1_0(b: &[u8]) -> [__m256i; 8] {
+    let mut all = alone(_mm256_setzero_si256());
+    let top = _mm256_set1_epi8(-128);
+    // Bytes 0..16 twice, the upper half one digit ahead: each step gives two groups of 16.
+    let head = _mm256_xor_si256(_mm256_broadcastsi128_si256(load16(b, 0)), top);
+    let step0 = _mm256_blend_epi32::<0xF0>(head, next_trit(head));
+    let step1 = next_trit(next_trit(step0));
+    let step2 = next_trit(next_trit(step1));
+    all[0] = trit(step0);
+    all[1] = trit(step1);
+    // Bytes 16..24 likewise, two groups of 8 at a step.
+    let eight = _mm_srli_si128::<6>(load16(b, 10));
+    let eight = _mm256_broadcastsi128_si256(_mm_unpacklo_epi64(eight, eight));
+    let eight = _mm256_xor_si256(eight, top);
+    let tail0 = _mm256_blend_epi32::<0b1100_1100>(eight, next_trit(eight));
+    let tail1 = next_trit(next_trit(tail0));
+    let tail2 = next_trit(next_trit(tail1));
+    all[2] = trit(_mm256_blend_epi32::<0xF0>(step2, tail0));
+    // Bytes 24 and 25, digits 0..4.
+    let last = _mm256_xor_si256(_mm256_set1_epi16(u32_at(b, 24) as i16), top);
+    let last3 = next_trit(last);
+    let last9 = next_trit(last3);
+    let tail2 = _mm256_blend_epi16::<0b0001_0000>(tail2, last);
+    let tail2 = _mm256_blend_epi16::<0b0010_0000>(tail2, last3);
+    let tail2 = _mm256_blend_epi16::<0b0100_0000>(tail2, last9);
+    let tail2 = _mm256_blend_epi16::<0b1000_0000>(tail2, next_trit(last9));
+    all[3] = trit(_mm256_blend_epi32::<0xF0>(tail1, tail2));
     all
 }
 

@@ -322,6 +322,7 @@ pub(crate) fn mat_rows(ty: TypeId, isa: Isa) -> Option<MatRows> {
         [codes_avx2, codes_avx512]
             Q8_0 codes::Q8_0; Q4_0 codes::Q4_0; Q4_1 codes::Q4_1; Q5_0 codes::Q5_0; Q5_1 codes::Q5_1;
             IQ4_NL codes::Iq4Nl; MXFP4 codes::Mxfp4; Q1_0 codes::Q1_0; Q2_0 codes::Q2_0;
+            PQ2_0 codes::Pq2_0; Q2_0_G128 codes::Pq2_0; PTQ1_0 codes::Ptq1_0;
             TQ1_0 codes::Tq1_0; TQ2_0 codes::Tq2_0; Q2_K codes::Q2K;
         [lanes_avx2, lanes_avx512]
             Q3_K lanes::Q3K; Q4_K lanes::Q4K; Q5_K lanes::Q5K; Q6_K lanes::Q6K;

@@ -1,0 +1,56 @@
+//! What keys say of activations, layer by layer.
+
+use trine_formats::gguf::Value;
+
+use super::keys::Keys;
+use crate::arch::Arch;
+use crate::ops::activation::{Activation, softplus};
+
+/// Bounds of gates.
+pub fn gate_bounds(k: &mut Keys<'_>, read: bool, key: &str) -> Vec<f32> {
+    if !read {
+        return Vec::new();
+    }
+    let name = k.name(key);
+    let read = k.meta.get_f32s(&name).map(|v| v.map(<[f32]>::to_vec));
+    k.note(read).unwrap_or_default()
+}
+
+/// The numbers of [`Activation::Xielu`] in every layer, from keys with a number for all or one for each: the slopes are the
+/// soft-plus of what the keys say, and the one below zero has that of the line added (ggml `ggml_xielu`).
+pub fn xielu(k: &mut Keys<'_>, arch: &Arch, n_layer: usize) -> Vec<[f32; 4]> {
+    if !matches!(arch.feed_forward.activation, Activation::Xielu(_)) {
+        return Vec::new();
+    }
+    let mut all = vec![[0.0; 4]; n_layer];
+    for (i, key) in ["alpha_n", "alpha_p", "beta", "eps"]
+        .into_iter()
+        .enumerate()
+    {
+        let name = format!("xielu.{key}");
+        let numbers = match k.meta.get(&name) {
+            Some(Value::Array(_)) => {
+                let read = k.meta.get_f32s(&name).map(|v| v.map(<[f32]>::to_vec));
+                k.note(read).unwrap_or_default()
+            }
+            _ => {
+                let read = k.meta.get_f32(&name);
+                k.note(read).map_or(Vec::new(), |v| vec![v; n_layer])
+            }
+        };
+        if numbers.len() < n_layer {
+            k.problems.push(format!(
+                "{name} has {} numbers for {n_layer} layers",
+                numbers.len()
+            ));
+        }
+        for (layer, number) in all.iter_mut().zip(numbers) {
+            layer[i] = number;
+        }
+    }
+    for [n, a, b, _] in &mut all {
+        *n = *b + softplus(*n);
+        *a = softplus(*a);
+    }
+    all
+}

@@ -5,9 +5,18 @@ use trine::arch::rules::{
     ExpertLayers, ExpertWidth, GatingRule, LogitScale, NormKind, Residual, Sections, SharedWidth,
 };
 use trine::arch::{Arch, Role, Sizes, Tensor};
+use trine::ops::activation::Activation;
 use trine_formats::gguf::write::NewTensor;
 use trine_formats::gguf::{Array, Metadata, StrArray, Value};
 use trine_formats::types::TypeId;
+
+/// The four numbers of xIELU, as they are before training.
+const XIELU: [(&str, f32); 4] = [
+    ("alpha_n", 0.8),
+    ("alpha_p", 0.8),
+    ("beta", 0.5),
+    ("eps", -1e-6),
+];
 
 /// Hyper-parameters of one size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -278,6 +287,11 @@ impl Shape {
         }
         for (key, value) in factors {
             meta.set(&format!("{arch}.{key}"), Value::F32(value));
+        }
+        if matches!(self.arch.feed_forward.activation, Activation::Xielu(_)) {
+            for (key, value) in XIELU {
+                meta.set(&format!("xielu.{key}"), Value::F32(value));
+            }
         }
         vocabulary(&mut meta, s.vocab as usize);
         meta

@@ -13,11 +13,11 @@ use super::error::{ConvertError, Problems};
 use super::folder::{Files, Folder};
 use super::hparams::HParams;
 use super::outtype::OutType;
-use super::pieces::{Piece, Pieces};
 use super::reading::{Reader, Weights};
 use super::rope::{Kind, RopeScaling};
 use super::row::{Content, Row, Size};
 use super::rows::Rows;
+use super::slices::{Slice, Slices};
 use super::source::Source;
 use super::ternary::{PackedScale, Ternary};
 use super::values::{Rule, Stored, is_float};
@@ -371,7 +371,7 @@ fn read_scale(
             t.dtype.name()
         )));
     }
-    let piece = Piece {
+    let slice = Slice {
         tensor: t.name.as_str().into(),
         shard: source.shard,
         offset: t.offset,
@@ -379,7 +379,7 @@ fn read_scale(
         rows: 1,
     };
     let stored = Stored {
-        pieces: Pieces::new(vec![piece]),
+        slices: Slices::new(vec![slice]),
         dtype: t.dtype,
         rows: 1,
         columns: 1,

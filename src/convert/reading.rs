@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use trine_formats::safetensors::{Dtype, Tensor};
 
-use super::pieces::{Piece, Pieces};
+use super::slices::{Slice, Slices};
 use super::source::Source;
 use super::ternary::Ternary;
 use super::values::{Rule, Stored, is_float};
@@ -92,15 +92,15 @@ impl Reader<'_> {
             [n] => (1, n),
             _ => return Err(format!("'{name}' is neither matrix nor vector")),
         };
-        let piece = |rows: Range<u64>| Piece {
+        let slice = |rows: Range<u64>| Slice {
             tensor: name.as_str().into(),
             shard,
             offset: t.offset,
             first: rows.start,
             rows: rows.end - rows.start,
         };
-        let pieces = match what {
-            _ if transposed => Pieces::transposed(piece(0..rows)),
+        let slices = match what {
+            _ if transposed => Slices::transposed(slice(0..rows)),
             What::Half(half) => {
                 let both = if expected.len() == 3 {
                     expected[1]
@@ -108,10 +108,10 @@ impl Reader<'_> {
                     rows
                 };
                 let firsts = (0..rows / both).map(|e| e * both + half * (both / 2));
-                Pieces::new(firsts.map(|r| piece(r..r + both / 2)).collect())
+                Slices::new(firsts.map(|r| slice(r..r + both / 2)).collect())
             }
-            _ if regrouped => Pieces::new(self.by_part().into_iter().map(piece).collect()),
-            _ => Pieces::new(vec![piece(0..rows)]),
+            _ if regrouped => Slices::new(self.by_part().into_iter().map(slice).collect()),
+            _ => Slices::new(vec![slice(0..rows)]),
         };
         let rows = if matches!(what, What::Half(_)) {
             rows / 2
@@ -119,7 +119,7 @@ impl Reader<'_> {
             rows
         };
         let latent = rule != Rule::Plain;
-        if latent && (!pieces.are_one() || what != What::Whole) {
+        if latent && (!slices.are_one() || what != What::Whole) {
             return Err(format!(
                 "'{name}' is ternary or to be made so, which works for matrices that a model has as the checkpoint does"
             ));
@@ -128,7 +128,7 @@ impl Reader<'_> {
             rule = Rule::PlusOne;
         }
         Ok(Stored {
-            pieces,
+            slices,
             dtype: t.dtype,
             rows,
             columns,

@@ -232,7 +232,7 @@ impl<'a> Rows<'a> {
             };
             for item in items {
                 stored.rows += item.rows;
-                stored.pieces.append(item.pieces);
+                stored.slices.append(item.slices);
             }
             let source = self.source.checkpoint.full_name(stack.block, pattern);
             self.push(stack.block, stack.tensor, source, stack.from, stored)?;

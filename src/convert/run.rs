@@ -126,7 +126,7 @@ fn convert(
             .flatten()
             .collect();
         if let Some(&(source, column, value)) = faults.first() {
-            let (tensor, row_there, _) = stored.pieces.origin(source, column as u64);
+            let (tensor, row_there, _) = stored.slices.origin(source, column as u64);
             return Err(ConvertError::Overflow {
                 tensor: tensor.to_owned(),
                 row: row_there,

@@ -9,7 +9,7 @@ use trine_formats::safetensors::{Dtype, decode};
 use super::error::ConvertError;
 use super::folder::Files;
 use super::mean::AbsMean;
-use super::pieces::Pieces;
+use super::slices::Slices;
 use crate::arch::source_row;
 
 /// About so many values are in memory at once.
@@ -41,7 +41,7 @@ impl Rule {
 /// Where a tensor of the output comes from.
 #[derive(Clone, Debug)]
 pub(super) struct Stored {
-    pub pieces: Pieces,
+    pub slices: Slices,
     pub dtype: Dtype,
     /// Of the values, after unpacking.
     pub rows: u64,
@@ -64,7 +64,7 @@ impl Fault {
         match self {
             Fault::Read(e) => e,
             Fault::NotFinite { row, column, value } => {
-                let (tensor, row, column) = stored.pieces.origin(row, column);
+                let (tensor, row, column) = stored.slices.origin(row, column);
                 ConvertError::NotFinite {
                     tensor: tensor.to_owned(),
                     row,
@@ -73,7 +73,7 @@ impl Fault {
                 }
             }
             Fault::Code { row, column } => ConvertError::PackedCode {
-                tensor: stored.pieces.origin(0, 0).0.to_owned(),
+                tensor: stored.slices.origin(0, 0).0.to_owned(),
                 row,
                 column,
             },
@@ -131,7 +131,7 @@ impl Stored {
             let size = self.dtype.bytes() as usize;
             raw.resize(out.len() * size, 0);
             let element = (self.columns, self.dtype.bytes());
-            let read = self.pieces.read(files, rows.clone(), element, raw);
+            let read = self.slices.read(files, rows.clone(), element, raw);
             read.map_err(Fault::Read)?;
             let chunk = 1 << 14;
             out.par_chunks_mut(chunk)
@@ -159,7 +159,7 @@ impl Stored {
     ) -> Result<(), Fault> {
         let columns = self.columns as usize;
         let quarter = self.rows / 4;
-        let (shard, start) = self.pieces.start();
+        let (shard, start) = self.slices.start();
         let mut row = rows.start;
         while row < rows.end {
             let (i, j) = (row / quarter, row % quarter);
@@ -304,11 +304,11 @@ pub(super) fn is_float(dtype: Dtype) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::super::pieces::Piece;
+    use super::super::slices::Slice;
     use super::*;
 
     fn stored(rows: u64, columns: u64, rule: Rule) -> Stored {
-        let piece = Piece {
+        let slice = Slice {
             tensor: "w".into(),
             shard: 0,
             offset: 0,
@@ -316,7 +316,7 @@ mod tests {
             rows,
         };
         Stored {
-            pieces: Pieces::new(vec![piece]),
+            slices: Slices::new(vec![slice]),
             dtype: Dtype::F32,
             rows,
             columns,

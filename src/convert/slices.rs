@@ -1,4 +1,4 @@
-//! Where the rows of a tensor of the output lie in the checkpoint: in one tensor, or in pieces of several.
+//! Where the rows of a tensor of the output lie in the checkpoint: in one tensor, or in slices of several.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use super::folder::Files;
 
 /// Consecutive rows of a tensor of the checkpoint.
 #[derive(Clone, Debug)]
-pub(super) struct Piece {
+pub(super) struct Slice {
     /// Its name.
     pub tensor: Arc<str>,
     /// The file that holds it.
@@ -22,23 +22,23 @@ pub(super) struct Piece {
 
 /// All rows, in the order of the output.
 #[derive(Clone, Debug)]
-pub(super) struct Pieces {
-    all: Vec<Piece>,
+pub(super) struct Slices {
+    all: Vec<Slice>,
     /// The row of the output with which each begins.
     starts: Vec<u64>,
-    /// Rows of the output are columns of the checkpoint's tensor, which is the only piece.
+    /// Rows of the output are columns of the checkpoint's tensor, which is the only slice.
     transposed: bool,
 }
 
-impl Pieces {
-    pub fn new(all: Vec<Piece>) -> Pieces {
+impl Slices {
+    pub fn new(all: Vec<Slice>) -> Slices {
         let mut next = 0;
         let starts = all.iter().map(|p| {
             let start = next;
             next += p.rows;
             start
         });
-        Pieces {
+        Slices {
             starts: starts.collect(),
             all,
             transposed: false,
@@ -46,10 +46,10 @@ impl Pieces {
     }
 
     /// A tensor that has a row per column of the output.
-    pub fn transposed(piece: Piece) -> Pieces {
-        Pieces {
+    pub fn transposed(slice: Slice) -> Slices {
+        Slices {
             transposed: true,
-            ..Pieces::new(vec![piece])
+            ..Slices::new(vec![slice])
         }
     }
 
@@ -59,9 +59,9 @@ impl Pieces {
     }
 
     /// Adds the rows of others behind these.
-    pub fn append(&mut self, others: Pieces) {
+    pub fn append(&mut self, others: Slices) {
         let all = std::mem::take(&mut self.all);
-        *self = Pieces::new(all.into_iter().chain(others.all).collect());
+        *self = Slices::new(all.into_iter().chain(others.all).collect());
     }
 
     fn at(&self, row: u64) -> usize {
@@ -71,14 +71,14 @@ impl Pieces {
     /// The tensor that an element of the output comes from, and its row and column there.
     pub fn origin(&self, row: u64, column: u64) -> (&str, u64, u64) {
         let i = self.at(row);
-        let piece = &self.all[i];
-        let row = piece.first + (row - self.starts[i]);
+        let slice = &self.all[i];
+        let row = slice.first + (row - self.starts[i]);
         let (row, column) = if self.transposed {
             (column, row)
         } else {
             (row, column)
         };
-        (&piece.tensor, row, column)
+        (&slice.tensor, row, column)
     }
 
     /// Where data begins whose layout is not rows of floats.
@@ -101,12 +101,12 @@ impl Pieces {
         let (mut row, mut raw) = (rows.start, raw);
         while row < rows.end {
             let i = self.at(row);
-            let piece = &self.all[i];
+            let slice = &self.all[i];
             let within = row - self.starts[i];
-            let n = (piece.rows - within).min(rows.end - row);
+            let n = (slice.rows - within).min(rows.end - row);
             let (now, later) = raw.split_at_mut((n * row_bytes) as usize);
-            let offset = piece.offset + (piece.first + within) * row_bytes;
-            files.read(piece.shard, offset, now)?;
+            let offset = slice.offset + (slice.first + within) * row_bytes;
+            files.read(slice.shard, offset, now)?;
             raw = later;
             row += n;
         }
@@ -120,12 +120,12 @@ impl Pieces {
         (columns, size): (u64, u64),
         raw: &mut [u8],
     ) -> Result<(), ConvertError> {
-        let piece = &self.all[0];
+        let slice = &self.all[0];
         let bytes = size as usize;
         let mut column = vec![0; (rows.end - rows.start) as usize * bytes];
         for c in 0..columns {
-            let offset = piece.offset + (c * piece.rows + rows.start) * size;
-            files.read(piece.shard, offset, &mut column)?;
+            let offset = slice.offset + (c * slice.rows + rows.start) * size;
+            files.read(slice.shard, offset, &mut column)?;
             let into = raw[c as usize * bytes..].chunks_mut(columns as usize * bytes);
             for (to, from) in into.zip(column.chunks(bytes)) {
                 to[..bytes].copy_from_slice(from);
@@ -141,18 +141,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rows_are_found_in_their_pieces() {
-        let piece = |tensor: &str, first, rows| Piece {
+    fn rows_are_found_in_their_slices() {
+        let slice = |tensor: &str, first, rows| Slice {
             tensor: tensor.into(),
             shard: 0,
             offset: 0,
             first,
             rows,
         };
-        let mut pieces = Pieces::new(vec![piece("a", 4, 2), piece("b", 0, 3)]);
-        assert!(!pieces.are_one());
-        pieces.append(Pieces::new(vec![piece("c", 0, 1)]));
-        let origins: Vec<_> = (0..6).map(|r| pieces.origin(r, 9)).collect();
+        let mut slices = Slices::new(vec![slice("a", 4, 2), slice("b", 0, 3)]);
+        assert!(!slices.are_one());
+        slices.append(Slices::new(vec![slice("c", 0, 1)]));
+        let origins: Vec<_> = (0..6).map(|r| slices.origin(r, 9)).collect();
         assert_eq!(
             origins,
             [
@@ -165,7 +165,7 @@ mod tests {
             ]
         );
         assert_eq!(
-            Pieces::transposed(piece("t", 0, 7)).origin(5, 2),
+            Slices::transposed(slice("t", 0, 7)).origin(5, 2),
             ("t", 2, 5)
         );
     }
@@ -187,11 +187,11 @@ mod tests {
     }
 
     #[test]
-    fn rows_are_read_across_pieces_and_columns_as_rows() {
+    fn rows_are_read_across_slices_and_columns_as_rows() {
         let (_dir, folder) = folder();
-        let piece = |n: usize, first, rows| {
+        let slice = |n: usize, first, rows| {
             let source = &folder.tensors[n];
-            Piece {
+            Slice {
                 tensor: source.tensor.name.as_str().into(),
                 shard: source.shard,
                 offset: source.tensor.offset,
@@ -199,18 +199,18 @@ mod tests {
                 rows,
             }
         };
-        let read = |pieces: &Pieces, rows: Range<u64>, columns: u64| {
+        let read = |slices: &Slices, rows: Range<u64>, columns: u64| {
             let mut raw = vec![0; ((rows.end - rows.start) * columns) as usize];
-            let read = pieces.read(&folder.shards, rows, (columns, 1), &mut raw);
+            let read = slices.read(&folder.shards, rows, (columns, 1), &mut raw);
             read.expect("bytes");
             raw
         };
-        let both = Pieces::new(vec![piece(0, 1, 2), piece(1, 0, 2)]);
+        let both = Slices::new(vec![slice(0, 1, 2), slice(1, 0, 2)]);
         let all = [3, 4, 5, 6, 7, 8, 12, 13, 14, 15, 16, 17];
         assert_eq!(read(&both, 0..4, 3), all);
         assert_eq!(read(&both, 1..3, 3), all[3..9]);
         assert_eq!(read(&both, 3..4, 3), all[9..]);
-        let turned = Pieces::transposed(piece(0, 0, 3));
+        let turned = Slices::transposed(slice(0, 0, 3));
         assert_eq!(read(&turned, 0..1, 4), [0, 3, 6, 9]);
         assert_eq!(read(&turned, 1..3, 4), [1, 4, 7, 10, 2, 5, 8, 11]);
     }

@@ -27,9 +27,9 @@ mod tests;
 pub use form::{Form, ROWS};
 
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
-pub(crate) use act::{Block, block};
+pub(crate) use act::Block;
 #[cfg(target_arch = "x86_64")]
-pub(crate) use act::{arrange_bytes, arrange_floats};
+pub(crate) use act::{arrange_bytes, arrange_floats, block};
 pub(crate) use form::{BLOCK_BYTES, BLOCK_CHUNKS, CHUNK_BYTES, lane_words};
 
 /// How products are computed; the two are different definitions and give different bits.

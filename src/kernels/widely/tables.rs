@@ -7,7 +7,9 @@
 
 use trine_formats::widely::{CHUNK, Shape};
 
-use super::{Form, Path, ROWS, RowSums, Unit, combine_rows, row_scales};
+use super::{Form, Path, ROWS, Unit};
+#[cfg(target_arch = "x86_64")]
+use super::{RowSums, combine_rows, row_scales};
 use crate::Isa;
 #[cfg(target_arch = "x86_64")]
 use crate::arch::x86_64::widely as x86_64;
@@ -15,6 +17,7 @@ use crate::arch::x86_64::widely as x86_64;
 /// Floats of a column: for `rr`, `ri`, `ir` and `ii` what codes 0 to 3 add.
 pub(crate) const COLUMN: usize = 16;
 /// Floats of the sums of one lane and stream.
+#[cfg(target_arch = "x86_64")]
 pub(crate) const SUMS: usize = 4 * ROWS;
 
 /// Real and imaginary parts of the outputs of a unit.
@@ -70,6 +73,7 @@ pub fn multiply(isa: Isa, unit: &Unit<'_>, tables: &[f32], out: &mut Outputs) {
 
 /// The outputs of a unit from the sums of its lanes, `[lane][stream][accumulator][row]`: lanes are added in halves, and the
 /// scales follow. To be compiled for the instruction set of its caller.
+#[cfg(target_arch = "x86_64")]
 #[inline(always)]
 pub(crate) fn finish(unit: &Unit<'_>, lanes: &mut [f32], out: &mut Outputs) {
     let lanes = lanes.as_chunks_mut::<ROWS>().0;

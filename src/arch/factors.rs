@@ -28,106 +28,50 @@ pub(crate) fn projection(factor: &str) -> Option<(&str, Extent)> {
     Some((name, count(name)?))
 }
 
+/// The names of two lists, `N` in all.
+const fn joined<const N: usize>(
+    first: &[&'static str],
+    more: &[&'static str],
+) -> [&'static str; N] {
+    assert!(first.len() + more.len() == N);
+    let mut all = [""; N];
+    let mut i = 0;
+    while i < N {
+        all[i] = match i < first.len() {
+            true => first[i],
+            false => more[i - first.len()],
+        };
+        i += 1;
+    }
+    all
+}
+
+const DENSE: &[&str] = &["ffn_gate", "ffn_up", "ffn_down"];
+const ROUTED: &[&str] = &["ffn_gate_exps", "ffn_up_exps", "ffn_down_exps"];
+const SHARED: &[&str] = &["ffn_gate_shexp", "ffn_up_shexp", "ffn_down_shexp"];
+
 /// Projections of attention: the factors on these every graph applies.
 pub const ATTENTION_SCALES: &[&str] = &["attn_q", "attn_k", "attn_v", "attn_qkv", "attn_output"];
 /// Those and the dense feed-forward network's.
-pub const DENSE_SCALES: &[&str] = &[
-    "attn_q",
-    "attn_k",
-    "attn_v",
-    "attn_qkv",
-    "attn_output",
-    "ffn_gate",
-    "ffn_up",
-    "ffn_down",
-];
+pub const DENSE_SCALES: &[&str] = &joined::<8>(ATTENTION_SCALES, DENSE);
 /// Those and the experts'.
-pub const EXPERT_SCALES: &[&str] = &[
-    "attn_q",
-    "attn_k",
-    "attn_v",
-    "attn_qkv",
-    "attn_output",
-    "ffn_gate",
-    "ffn_up",
-    "ffn_down",
-    "ffn_gate_exps",
-    "ffn_up_exps",
-    "ffn_down_exps",
-];
+pub const EXPERT_SCALES: &[&str] = &joined::<11>(DENSE_SCALES, ROUTED);
 /// Those and those of the expert that all tokens go to.
-pub const ALL_SCALES: &[&str] = &[
-    "attn_q",
-    "attn_k",
-    "attn_v",
-    "attn_qkv",
-    "attn_output",
-    "ffn_gate",
-    "ffn_up",
-    "ffn_down",
-    "ffn_gate_exps",
-    "ffn_up_exps",
-    "ffn_down_exps",
-    "ffn_gate_shexp",
-    "ffn_up_shexp",
-    "ffn_down_shexp",
-];
+pub const ALL_SCALES: &[&str] = &joined::<14>(EXPERT_SCALES, SHARED);
 /// Those of attention and of Mamba's projections.
-pub const SSM_SCALES: &[&str] = &[
-    "attn_q",
-    "attn_k",
-    "attn_v",
-    "attn_qkv",
-    "attn_output",
-    "ssm_in",
-    "ssm_out",
-];
+pub const SSM_SCALES: &[&str] = &joined::<7>(ATTENTION_SCALES, &["ssm_in", "ssm_out"]);
 /// Those and those of a feed-forward network without a gate.
-pub const NEMOTRON_SCALES: &[&str] = &[
-    "attn_q",
-    "attn_k",
-    "attn_v",
-    "attn_qkv",
-    "attn_output",
-    "ssm_in",
-    "ssm_out",
-    "ffn_up",
-    "ffn_down",
-];
+pub const NEMOTRON_SCALES: &[&str] = &joined::<9>(SSM_SCALES, &["ffn_up", "ffn_down"]);
 /// Those of attention, of experts and of the expert that all tokens go to.
-pub const QWEN_NEXT_SCALES: &[&str] = &[
-    "attn_q",
-    "attn_k",
-    "attn_v",
-    "attn_output",
-    "ffn_gate_exps",
-    "ffn_up_exps",
-    "ffn_down_exps",
-    "ffn_gate_shexp",
-    "ffn_up_shexp",
-    "ffn_down_shexp",
-];
-/// Those, those of Gated DeltaNet and those of a dense feed-forward network.
-pub const DELTA_SCALES: &[&str] = &[
-    "attn_q",
-    "attn_k",
-    "attn_v",
-    "attn_output",
-    "attn_qkv",
-    "attn_gate",
-    "ssm_beta",
-    "ssm_alpha",
-    "ssm_out",
-    "ffn_gate",
-    "ffn_up",
-    "ffn_down",
-    "ffn_gate_exps",
-    "ffn_up_exps",
-    "ffn_down_exps",
-    "ffn_gate_shexp",
-    "ffn_up_shexp",
-    "ffn_down_shexp",
-];
+pub const QWEN_NEXT_SCALES: &[&str] = &joined::<10>(
+    &["attn_q", "attn_k", "attn_v", "attn_output"],
+    &joined::<6>(ROUTED, SHARED),
+);
+/// All, and those of Gated DeltaNet.
+pub const DELTA_SCALES: &[&str] = &joined::<18>(
+    ALL_SCALES,
+    &["attn_gate", "ssm_beta", "ssm_alpha", "ssm_out"],
+);
 /// The output projection's alone.
 pub const ATTN_OUT_SCALE: &[&str] = &["attn_output"];
 

@@ -56,15 +56,19 @@ impl HParams {
         })
     }
 
+    /// The first of these names that is there.
+    pub fn first<'k>(&self, keys: &[&'k str]) -> Option<&'k str> {
+        keys.iter().copied().find(|k| self.get(k).is_some())
+    }
+
     /// The number of the first of these names that is there.
     pub fn find(&self, keys: &[&str]) -> Result<Option<u32>, ConvertError> {
-        let key = keys.iter().find(|k| self.get(k).is_some());
-        key.map_or(Ok(None), |k| self.u32(k))
+        self.first(keys).map_or(Ok(None), |k| self.u32(k))
     }
 
     /// The same, at least 1 and at most `max`; where `config.json` says nothing, `or` is taken.
     pub fn size(&self, keys: &[&str], or: Option<u32>, max: u32) -> Result<u32, ConvertError> {
-        let stated = keys.iter().find(|k| self.get(k).is_some());
+        let stated = self.first(keys);
         let n = match (stated, or) {
             (None, Some(n)) => return Ok(n),
             (Some(key), _) => self.need(key)?,
@@ -73,7 +77,7 @@ impl HParams {
                 return Err(wrong(format!("has no '{names}'")));
             }
         };
-        at_most(stated.map_or(keys[0], |k| k), n, max)
+        at_most(stated.unwrap_or(keys[0]), n, max)
     }
 
     /// A number that must be there and above 0.

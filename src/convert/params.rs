@@ -152,7 +152,7 @@ impl Keys<'_> {
         let Some(assumed) = assumed else {
             return Ok(());
         };
-        let found = stated.iter().find(|k| self.h.get(k).is_some());
+        let found = self.h.first(stated);
         let eps = found.map_or(Ok(None), |k| self.h.f32(k))?;
         self.set(key, Value::F32(eps.unwrap_or(assumed)));
         Ok(())

@@ -113,4 +113,4 @@ pub struct FeedbackReport {
 }
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;

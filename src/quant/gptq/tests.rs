@@ -11,10 +11,10 @@ use crate::quant::convert::RowFault;
 use crate::quant::row::{Reason, Row, Source};
 
 /// The generator of `testdata/gptq/reference.py`.
-struct Generator(u64);
+pub struct Generator(pub u64);
 
 impl Generator {
-    fn below(&mut self, n: u64) -> i64 {
+    pub fn below(&mut self, n: u64) -> i64 {
         self.0 = self
             .0
             .wrapping_mul(6_364_136_223_846_793_005)
@@ -39,7 +39,7 @@ fn inputs(tokens: usize, columns: usize) -> Vec<f64> {
 }
 
 /// Their sums of products, which are integers.
-fn sums(x: &[f64], columns: usize) -> Vec<f64> {
+pub fn sums(x: &[f64], columns: usize) -> Vec<f64> {
     let mut sums = vec![0.0; triangle(columns)];
     for row in x.chunks(columns) {
         for i in 0..columns {
@@ -52,7 +52,7 @@ fn sums(x: &[f64], columns: usize) -> Vec<f64> {
 }
 
 /// Weights, as the script makes them.
-fn weights(rows: usize, columns: usize) -> Vec<f32> {
+pub fn weights(rows: usize, columns: usize) -> Vec<f32> {
     let mut g = Generator(2);
     let next = |_| (g.below(1001) + g.below(1001) - 1000) as f32 / 1024.0;
     let mut w: Vec<f32> = (0..rows * columns).map(next).collect();

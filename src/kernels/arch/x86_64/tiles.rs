@@ -117,6 +117,15 @@ impl Tokens {
         }
     }
 
+    /// How many of `count` tokens tiles should take: all, or those of whole tiles where no more than `rest` are behind them, which
+    /// are left to vectors. A tile is as long in work for a few tokens as for 16.
+    pub fn in_tiles(count: usize, rest: usize) -> usize {
+        match count % ROWS {
+            few if few <= rest => count - few,
+            _ => count,
+        }
+    }
+
     /// First token of a tile.
     #[inline(always)]
     pub fn start(self, tile: usize) -> usize {

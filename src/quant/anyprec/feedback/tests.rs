@@ -5,6 +5,7 @@ use crate::linalg::triangle;
 use crate::quant::anyprec::cluster::{Clusterer, Method};
 use crate::quant::anyprec::sensitivity::RowWeights;
 use crate::quant::anyprec::work::{Clustered, Kept, Work};
+use crate::quant::gptq::tests::{Generator, sums, weights};
 use trine_formats::anyprec::words;
 use trine_formats::types::num::f32_to_f16;
 
@@ -13,18 +14,6 @@ const NESTING: Nesting = Nesting {
     parent_bits: 6,
 };
 const BITS: [u8; 4] = [3, 4, 5, 6];
-
-struct Generator(u64);
-
-impl Generator {
-    fn below(&mut self, n: u64) -> i64 {
-        self.0 = self
-            .0
-            .wrapping_mul(6_364_136_223_846_793_005)
-            .wrapping_add(1_442_695_040_888_963_407);
-        ((self.0 >> 33) % n) as i64
-    }
-}
 
 /// Activations of so many tokens, which share a part; column 5 sees nothing but zeros.
 fn inputs(tokens: usize, columns: usize) -> Vec<f64> {
@@ -38,24 +27,6 @@ fn inputs(tokens: usize, columns: usize) -> Vec<f64> {
         }
     }
     x
-}
-
-fn sums(x: &[f64], columns: usize) -> Vec<f64> {
-    let mut sums = vec![0.0; triangle(columns)];
-    for row in x.chunks(columns) {
-        for i in 0..columns {
-            for j in 0..=i {
-                sums[triangle(i) + j] += row[i] * row[j];
-            }
-        }
-    }
-    sums
-}
-
-fn weights(rows: usize, columns: usize) -> Vec<f32> {
-    let mut g = Generator(2);
-    let next = |_| (g.below(1001) + g.below(1001) - 1000) as f32 / 1024.0;
-    (0..rows * columns).map(next).collect()
 }
 
 fn metric(x: &[f64], columns: usize, isa: Isa) -> Metric {

@@ -15,13 +15,13 @@ use super::lanes::unroll;
 use crate::AlignedBytes;
 #[cfg(test)]
 use crate::arch::x86_64::tiles::Software;
-use crate::arch::x86_64::tiles::{self, Hardware, Tiles};
+use crate::arch::x86_64::tiles::{self, Hardware, Tiles, Tokens};
 use crate::packed::Layout;
 use crate::packed::block32::{self, Block32, PackedStep, RECORD, ROWS};
 
 /// Tokens from which on tiles are faster than vectors.
 const FROM: usize = 32;
-/// Tokens behind the last whole tile that vectors take: a tile is as long in work for them as for 16.
+/// Tokens behind the last whole tile that vectors take.
 const REST: usize = 8;
 /// Tokens of a call, over which the expansion is spread.
 const TILE: usize = 256;
@@ -55,10 +55,7 @@ fn multiply<B: Block32>(
     }
     let p = const { &layout::<B>("32-blocks x32", "") };
     check(p, group, acts, n, tokens, out);
-    let whole = match tokens % SIDE {
-        rest @ ..=REST => tokens - rest,
-        _ => tokens,
-    };
+    let whole = Tokens::in_tiles(tokens, REST);
     let (acts, rest) = acts.split_at(acts.len() / tokens * whole);
     let (out, out_of_rest) = out.split_at_mut(ROWS * whole);
     // SAFETY: `layouts` hands the layout out only for an `Isa` with tiles; `check` has compared all lengths.

@@ -22,7 +22,7 @@ use types::{Limbs, Of16, Of32};
 mod limbs;
 mod types;
 
-/// Tokens behind the last whole tile that vectors take: a tile is as long in work for them as for 16.
+/// Tokens behind the last whole tile that vectors take.
 const REST: usize = 8;
 /// Tokens of a call, over which the expansion is spread.
 const TILE: usize = 256;
@@ -59,10 +59,7 @@ fn multiply<L: Limbs>(
         return (L::VECTORS.multiply)(group, acts, n, tokens, ahead, out);
     }
     check(const { &layout::<L>() }, group, acts, n, tokens, out);
-    let whole = match tokens % SIDE {
-        rest @ ..=REST => tokens - rest,
-        _ => tokens,
-    };
+    let whole = Tokens::in_tiles(tokens, REST);
     let (acts, rest) = acts.split_at(acts.len() / tokens * whole);
     let (out, out_of_rest) = out.split_at_mut(ROWS * whole);
     // SAFETY: `layouts` hands the layout out only for an `Isa` with tiles; `check` has compared all lengths.

@@ -11,7 +11,7 @@ use super::check;
 use super::level_bytes::{self, multiply as by_vectors};
 use super::levels::Levels;
 use crate::arch::x86_64::points;
-use crate::arch::x86_64::tiles::{Hardware, ROWS as SIDE, Tiles};
+use crate::arch::x86_64::tiles::{Hardware, ROWS as SIDE, Tiles, Tokens};
 use crate::packed::Layout;
 
 mod limbs;
@@ -19,7 +19,7 @@ mod units;
 
 /// Tokens of a call, over which the expansion of weights is spread; their sums stay in the first-level cache.
 const TILE: usize = 256;
-/// Tokens behind the last whole tile that vectors take: a tile is as long in work for them as for 16.
+/// Tokens behind the last whole tile that vectors take.
 const REST: usize = 4;
 
 /// A product on tiles, for any number of tokens but none.
@@ -79,10 +79,7 @@ fn multiply<P: Product, C: Levels>(
     }
     let p = const { &layout::<P, C>() };
     check(p, group, acts, n, tokens, out);
-    let whole = match tokens % SIDE {
-        rest @ ..=REST => tokens - rest,
-        _ => tokens,
-    };
+    let whole = Tokens::in_tiles(tokens, REST);
     let (acts, rest) = acts.split_at(acts.len() / tokens * whole);
     let (out, out_of_rest) = out.split_at_mut(out.len() / tokens * whole);
     // SAFETY: `layouts` hands the layout out only for an `Isa` with VBMI and tiles; `check` has compared all lengths.

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
 use sha2::{Digest, Sha256};
@@ -20,10 +20,30 @@ fn hash(logits: &[f32]) -> Hash {
     Sha256::digest(bytes).into()
 }
 
-/// Takes down the hashes of all logits that a step hands out.
+/// Takes down the hashes of all logits that a step hands out; waits with the first step until the gate is open.
 struct Watched {
     steps: Steps,
     seen: Arc<Mutex<BTreeSet<Hash>>>,
+    gate: Arc<Gate>,
+}
+
+/// Closed until all requests are there: who runs beside whom does not depend on how fast they come.
+#[derive(Default)]
+struct Gate {
+    open: Mutex<bool>,
+    opened: Condvar,
+}
+
+impl Gate {
+    fn open(&self) {
+        *self.open.lock().expect("a gate") = true;
+        self.opened.notify_all();
+    }
+
+    fn pass(&self) {
+        let open = self.open.lock().expect("a gate");
+        drop(self.opened.wait_while(open, |open| !*open));
+    }
 }
 
 struct Listener<'a> {
@@ -57,6 +77,7 @@ impl Backend for Watched {
         segments: &mut [Segment<'_>],
         sink: &mut dyn Sink,
     ) -> Result<(), StepError> {
+        self.gate.pass();
         let seen = &self.seen;
         self.steps
             .step(bits, segments, &mut Listener { sink, seen })
@@ -68,16 +89,18 @@ impl Backend for Watched {
 #[test]
 fn logits_under_load_are_those_of_a_session() {
     let model = model(2);
-    let requests = requests(30);
+    let requests = crowding_requests(30);
     let seen = Arc::new(Mutex::new(BTreeSet::new()));
+    let gate = Arc::new(Gate::default());
     let options = Options {
         prefill_chunk: Some(23),
         ..few_pages(6)
     };
-    let watch = seen.clone();
+    let (watch, wait) = (seen.clone(), gate.clone());
     let engine = Handle::start_on(model.clone(), options, |steps| Watched {
         steps,
         seen: watch,
+        gate: wait,
     });
     let engine = engine.expect("an engine").0;
     // Texts and vectors in the same steps.
@@ -90,7 +113,9 @@ fn logits_under_load_are_those_of_a_session() {
         .map(|_| engine.submit(vector.clone()).expect("room"))
         .collect();
     let order: Vec<usize> = (0..requests.len()).collect();
-    let heard = together(&engine, &requests, &order);
+    let answers = submit_all(&engine, &requests, &order);
+    gate.open();
+    let heard = hear_all(answers);
     drop(vectors);
     assert!(engine.wait_until_idle(Duration::from_secs(10)));
     assert!(engine.counters().preemptions.load(Relaxed) > 0);

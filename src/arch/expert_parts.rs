@@ -2,7 +2,8 @@
 
 use super::parts::Group;
 use super::tensor::Extent::{
-    ChunkFf, Chunks, Embd, ExpertFf, Experts, One, SharedFf, TwiceExpertFf, TwiceSharedFf,
+    ChunkFf, Chunks, Embd, ExpertEmbd, ExpertFf, Experts, One, SharedFf, TwiceExpertFf,
+    TwiceSharedFf,
 };
 use super::tensor::Role::{Bias, ByColumns, ByRows, Norm, Router};
 use super::tensor::{Extent, Role, Tensor};
@@ -34,6 +35,29 @@ pub const EXPERTS_OR_FUSED: Group = &[
     GATE.optional(),
     UP.optional(),
     DOWN,
+];
+/// The same where experts may see and give narrower vectors: with the matrices to and from these, and the norm before the
+/// latter.
+pub const NARROW_EXPERTS: Group = &[
+    ROUTER,
+    tensor(
+        "ffn_gate_exps.weight",
+        &[Experts, ExpertFf, ExpertEmbd],
+        ByRows,
+    ),
+    tensor(
+        "ffn_up_exps.weight",
+        &[Experts, ExpertFf, ExpertEmbd],
+        ByRows,
+    ),
+    tensor(
+        "ffn_down_exps.weight",
+        &[Experts, ExpertEmbd, ExpertFf],
+        ByColumns,
+    ),
+    tensor("ffn_routed_down.weight", &[ExpertEmbd, Embd], ByRows).optional(),
+    tensor("ffn_routed_up.weight", &[Embd, ExpertEmbd], ByRows).optional(),
+    tensor("ffn_routed_norm.weight", &[ExpertEmbd], Norm).optional(),
 ];
 /// Biases of router and experts.
 pub const EXPERT_BIASES: Group = &[

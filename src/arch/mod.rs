@@ -63,6 +63,9 @@ pub struct Arch {
     pub embedding_scale: EmbeddingScale,
     /// Whether two stacks of blocks run in cycles, as keys of the file say; blocks are counted run by run.
     pub cycles: bool,
+    /// Whether every so many blocks, as the key `attn_res.block_size` says, the residual stream is kept and begins again:
+    /// both halves of a block, and the logits, see a mean of all that were kept and of the stream itself, weighed by scores.
+    pub keeps_residuals: bool,
     /// What mixes the positions of a sequence in which block.
     pub mixing: Mixing,
     /// How heads attend.
@@ -111,6 +114,7 @@ impl Arch {
         embedding_scale: EmbeddingScale::One,
         widely_linear: false,
         cycles: false,
+        keeps_residuals: false,
         mixing: Mixing::Attention,
         attention: Attention::USUAL,
         rope: RopeRule::HALVES,

@@ -52,6 +52,14 @@ pub const PLAIN_ENDS: Group = &[
 ];
 /// What the low stack of blocks that run in cycles begins with.
 pub const LOW_STATE: Group = &[unnamed("hrm.z_l_init", &[Embd], Vector)];
+/// Weights of the scores of residual streams that were kept, where any are: before each half of a block.
+pub const RESIDUAL_SCORES: Group = &[
+    unnamed("attn_res_score.weight", &[Embd], Norm).optional(),
+    unnamed("ffn_res_score.weight", &[Embd], Norm).optional(),
+];
+/// The same before the last norm.
+pub const RESIDUAL_SCORES_OF_OUTPUT: Group =
+    &[unnamed("output_res_score.weight", &[Embd], Norm).optional()];
 /// The bias of the last norm.
 pub const OUTPUT_NORM_BIAS: Group = &[tensor("output_norm.bias", "norm.bias", &[Embd], Bias)];
 /// The same, which some models have.

@@ -128,8 +128,14 @@ pub const WIDE_GATES: Group = &[
     tensor("ssm_f_a.weight", &[Inner, Embd], ByRows),
     tensor("ssm_g_a.weight", &[Inner, Embd], ByRows),
 ];
-/// Kimi Delta Attention without these: queries, keys and values, each with a convolution, strengths, the norm of every
-/// head's output, and the output projection.
+/// The same, two in a row to the decays and one to the gates.
+pub const WIDE_OUTPUT_GATE: Group = &[
+    KIMI_GATES[0],
+    KIMI_GATES[1],
+    tensor("ssm_g.weight", &[Inner, Embd], ByRows).stands_for("ssm_g_a.weight"),
+];
+/// Kimi Delta Attention without these and the decays' factors: queries, keys and values, each with a convolution, strengths,
+/// the norm of every head's output, and the output projection.
 pub const KIMI: Group = &[
     tensor("attn_qkv.weight", &[Channels, Embd], ByRows)
         .stands_for("kda_qkv.weight")
@@ -142,7 +148,10 @@ pub const KIMI: Group = &[
     tensor("ssm_conv1d_v.weight", &[Inner, One, Kernel], Vector),
     tensor("ssm_beta.weight", &[StateHeads, Embd], ByRows),
     tensor("ssm_dt.bias", &[Inner], Bias),
-    tensor("ssm_a", &[StateHeads, One], Vector),
     DELTA_NORM,
     tensor("attn_output.weight", &[Embd, Inner], ByColumns).stands_for("kda_output.weight"),
 ];
+/// Its factors on the decays.
+pub const KIMI_RATES: Group = &[tensor("ssm_a", &[StateHeads, One], Vector)];
+/// The same in one row.
+pub const KIMI_RATES_FLAT: Group = &[tensor("ssm_a", &[StateHeads], Vector)];

@@ -23,6 +23,8 @@ pub struct Sizes {
     pub experts: u64,
     /// Width of one expert's feed-forward network.
     pub expert_ff: u64,
+    /// Width of what experts see and give: that of the residual stream, or a narrower one.
+    pub expert_embd: u64,
     /// Width of the feed-forward network of the expert that all tokens go to; 0 without one.
     pub shared_ff: u64,
     /// Experts that groups of others have in common.
@@ -130,6 +132,7 @@ impl Sizes {
             Extent::RopePairs => self.rope_dim / 2,
             Extent::Experts => self.experts,
             Extent::ExpertFf => self.expert_ff,
+            Extent::ExpertEmbd => self.expert_embd,
             Extent::TwiceExpertFf => self.expert_ff.saturating_mul(2),
             Extent::Chunks => self.chunks,
             Extent::ChunkFf => self.chunk_ff,

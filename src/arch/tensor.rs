@@ -40,6 +40,8 @@ pub enum Extent {
     ExpertFf,
     /// Twice that.
     TwiceExpertFf,
+    /// Width of what experts see and give.
+    ExpertEmbd,
     /// Experts that groups of others have in common.
     Chunks,
     /// Width of the feed-forward network of one of them.

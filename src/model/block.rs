@@ -6,6 +6,7 @@ use trine_cuda::program::{ProgramError, Span};
 
 use super::config::Config;
 use super::feed_forward::FeedForward;
+use super::kept::Scores;
 use super::load::Loader;
 use super::mixer::Mixer;
 use super::pass::Pass;
@@ -32,6 +33,16 @@ pub struct Block {
     residual_scale: Option<f32>,
     /// Factor on the embeddings, which are added at last.
     skip: Option<f32>,
+    /// What both halves see of residual streams that were kept, where any are.
+    kept: Option<Kept>,
+}
+
+/// How a block attends to residual streams that were kept.
+struct Kept {
+    /// Before the mixer and before the feed-forward network.
+    scores: [Scores; 2],
+    /// Whether the block keeps the stream, which begins again with what the mixer gives.
+    keeps: bool,
 }
 
 impl Block {
@@ -60,7 +71,17 @@ impl Block {
         let mixes = parts.attends || parts.recurs;
         let mixer = mixes.then(|| Mixer::load(loader, c, layer));
         let ffn = parts.feeds.then(|| FeedForward::load(loader, c, layer));
+        let kept = match c.kept_every {
+            Some(every) => {
+                let mut scores = |name| Scores::load(loader, Some(layer), name);
+                let scores = [scores("attn_res_score")?, scores("ffn_res_score")?];
+                let keeps = layer.is_multiple_of(every);
+                Some(Kept { scores, keeps })
+            }
+            None => None,
+        };
         Some(Block {
+            kept,
             attn_norm,
             mixer: mixer.map_or(Some(None), |mixer| mixer.map(Some))?,
             attn_post_norm,
@@ -94,7 +115,16 @@ impl Block {
         let apply = |norm: &Option<Norm>, x: &[f32], pass: &Pass<'_, '_>| {
             norm.as_ref().map(|norm| norm.apply(pass.isa(), x))
         };
-        let normed = apply(&self.attn_norm, x, pass);
+        let seen = |half: usize, x: &[f32], pass: &Pass<'_, '_>| {
+            let kept = self.kept.as_ref();
+            kept.map(|kept| kept.scores[half].mix(pass.isa(), &pass.kept, x))
+        };
+        let mixed = seen(0, x, pass);
+        let keeps = self.kept.as_ref().is_some_and(|kept| kept.keeps);
+        if keeps {
+            pass.kept.push(x.to_vec());
+        }
+        let normed = apply(&self.attn_norm, mixed.as_deref().unwrap_or(x), pass);
         let (mixer, ffn) = match (&self.mixer, &self.ffn) {
             (Some(mixer), Some(ffn)) => (mixer, ffn),
             (mixer, ffn) => {
@@ -130,8 +160,12 @@ impl Block {
             return;
         }
         let before = ffn.sees_input().then(|| x.to_vec());
-        ops::add(x, &a);
-        let normed = apply(&self.ffn_norm, x, pass);
+        match keeps {
+            true => x.copy_from_slice(&a),
+            false => ops::add(x, &a),
+        }
+        let mixed = seen(1, x, pass);
+        let normed = apply(&self.ffn_norm, mixed.as_deref().unwrap_or(x), pass);
         let mut f = ffn.apply(normed.as_deref().unwrap_or(x), before.as_deref(), pass);
         self.finish(&mut f, &self.ffn_post_norm, pass);
         ops::add(x, &f);
@@ -152,8 +186,12 @@ impl Block {
             parallel,
             residual_scale: _,
             skip,
+            kept,
         } = self;
-        refuse(&[(skip.is_some(), "embeddings that are added behind blocks")])?;
+        refuse(&[
+            (skip.is_some(), "embeddings that are added behind blocks"),
+            (kept.is_some(), "residual streams that are kept"),
+        ])?;
         let (Some(Mixer::Attention(attention)), Some(ffn)) = (mixer, ffn) else {
             return missing(
                 "blocks without attention over heads, or without a feed-forward network",

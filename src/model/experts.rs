@@ -10,6 +10,7 @@ use crate::ops;
 use crate::ops::activation::Activation;
 use crate::ops::experts::{Choice, Choosing, combine, gather};
 use crate::ops::matmul::{Activations, matmul};
+use crate::ops::norm::Norm;
 
 /// Bounds of a gate below this are none.
 const LEAST_BOUND: f32 = 1e-6;
@@ -24,7 +25,7 @@ pub fn bounded(c: &Config, bounds: &[f32], layer: usize) -> Activation {
     match (bound, rule.clamp) {
         (Some(&bound), GateClamp::Before) => Activation::ClampedSilu(bound),
         (Some(&bound), GateClamp::After) => Activation::LimitedSilu(bound),
-        _ => rule.activation,
+        _ => c.activation,
     }
 }
 
@@ -36,12 +37,34 @@ pub struct Mixture {
     /// Whether the router sees something else than the experts.
     early_router: bool,
     activation: Activation,
+    /// To and from what the experts see, where that is narrower than the residual stream.
+    narrow: Option<Box<Narrow>>,
     router: Linear,
     gate: Stacked,
     up: Stacked,
     down: Stacked,
     /// Inputs of the down projection.
     n_ff: usize,
+}
+
+/// To and from what experts see and give.
+struct Narrow {
+    down: Linear,
+    /// Of what they give.
+    norm: Option<Norm>,
+    up: Linear,
+}
+
+impl Narrow {
+    fn load(loader: &mut Loader<'_>, layer: usize) -> Option<Box<Narrow>> {
+        let down = loader.required_linear(layer, "ffn_routed_down");
+        let up = loader.required_linear(layer, "ffn_routed_up");
+        Some(Box::new(Narrow {
+            down: down?,
+            norm: loader.norm(Some(layer), "ffn_routed_norm"),
+            up: up?,
+        }))
+    }
 }
 
 impl Mixture {
@@ -53,7 +76,12 @@ impl Mixture {
         layer: usize,
     ) -> Option<Mixture> {
         let choosing = choosing(loader, c, experts, layer);
-        Mixture::called(loader, c, layer, "exps", (choosing, experts.n_ff))
+        let narrow = match experts.latent {
+            Some(_) => Some(Narrow::load(loader, layer)?),
+            None => None,
+        };
+        let mixture = Mixture::called(loader, c, layer, "exps", (choosing, experts.n_ff))?;
+        Some(Mixture { narrow, ..mixture })
     }
 
     /// The small experts that others have in common, and the factor on what they give; `None` also where a block has none.
@@ -110,6 +138,7 @@ impl Mixture {
             weigh_inputs: rule.weigh_inputs,
             early_router: rule.early_router,
             activation: bounded(c, &c.gate_bounds, layer),
+            narrow: None,
             router: Linear {
                 bias: router_bias,
                 ..router?
@@ -134,6 +163,9 @@ impl Mixture {
         let used = self.choosing.used;
         let n_embd = self.down.matrices.first().map_or(0, |m| m.rows);
         let mut choices = self.route(if self.early_router { before } else { x }, pass);
+        let narrow = self.narrow.as_ref();
+        let seen = narrow.map(|narrow| narrow.down.apply(&pass.activations(x)));
+        let x = seen.as_deref().unwrap_or(x);
         let mut given = Floats::scratch(choices.len() * n_embd);
         for expert in 0..self.down.matrices.len() {
             let places = places_of(expert, &choices, used);
@@ -156,7 +188,14 @@ impl Mixture {
             // a product with 1 is exact
             choices.iter_mut().for_each(|choice| choice.weight = 1.0);
         }
-        combine(&given, &choices, used, n_embd)
+        let mut y = combine(&given, &choices, used, n_embd);
+        let Some(narrow) = narrow else {
+            return y;
+        };
+        if let Some(norm) = &narrow.norm {
+            norm.apply_in_place(pass.isa(), &mut y);
+        }
+        narrow.up.apply(&pass.rows(&y))
     }
 
     /// The experts of every token.
@@ -168,7 +207,7 @@ impl Mixture {
     /// One expert's feed-forward network.
     fn expert(&self, expert: usize, x: &[f32], pass: &Pass<'_, '_>) -> Floats {
         let count = self.down.matrices.len();
-        let acts = pass.activations(x);
+        let acts = pass.activations_of(x, self.gate.matrices[expert].cols);
         let stacks = [&self.gate, &self.up];
         for tensor in stacks.iter().filter_map(|s| s.tensor.as_ref()) {
             acts.observe_expert(tensor, expert, count);

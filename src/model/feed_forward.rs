@@ -78,7 +78,7 @@ impl FeedForward {
             shared,
             beside: c.arch.experts.beside.filter(|_| accompanied),
             expert_norm: loader.norm(Some(layer), "ffn_norm_exps"),
-            activation: c.arch.feed_forward.activation,
+            activation: c.activation,
         })
     }
 

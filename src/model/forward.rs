@@ -50,6 +50,9 @@ impl Model {
             }
             self.inner.steer(&mut x, number);
         }
+        if let Some(scores) = &self.inner.last_scores {
+            x = scores.mix(self.inner.isa, &pass.kept, &x);
+        }
         Ok(x)
     }
 

@@ -7,6 +7,7 @@ mod control;
 mod experts;
 mod feed_forward;
 mod forward;
+mod kept;
 mod layouts;
 mod linear;
 mod load;
@@ -34,6 +35,7 @@ use crate::ops::matmul::Matrix;
 use crate::ops::norm::Norm;
 use crate::ops::rope::Rope;
 use block::Block;
+use kept::Scores;
 use linear::Linear;
 use lora::{Adapters, LowRank};
 
@@ -206,6 +208,8 @@ struct Inner {
     embedding_norm: Option<Norm>,
     output: Linear,
     output_norm: Norm,
+    /// Scores of the kept residual streams before the last norm, where any are kept.
+    last_scores: Option<Scores>,
     /// What the low stack of blocks that run in cycles begins with.
     low_state: Vec<f32>,
     blocks: Vec<Block>,
@@ -271,7 +275,7 @@ impl Model {
         }
         let directions = options.control.read(config.n_layer, config.n_embd)?;
         let mut loader = load::Loader::new(file, special, options, adapters, &config);
-        let ends = load::ends(&mut loader);
+        let ends = load::ends(&mut loader, &config);
         let ropes = ends.rope_factors.map(|factors| {
             let mut ropes = [config.rope.clone(), config.window_rope.clone()];
             if let Some(factors) = factors {
@@ -308,6 +312,7 @@ impl Model {
             embedding_norm: ends.embedding_norm,
             output: ends.output,
             output_norm,
+            last_scores: ends.last_scores,
             low_state: ends.low_state,
             blocks,
             cache: options.cache.stored(),

@@ -46,6 +46,8 @@ pub struct Pass<'a, 's> {
     /// Of the rows.
     positions: Vec<usize>,
     options: &'a PassOptions,
+    /// Residual streams that were kept for later blocks, `[tokens][n_embd]` each.
+    pub(super) kept: Vec<Vec<f32>>,
 }
 
 impl<'a, 's> Pass<'a, 's> {
@@ -65,6 +67,7 @@ impl<'a, 's> Pass<'a, 's> {
             model,
             parts,
             options,
+            kept: Vec::new(),
         }
     }
 

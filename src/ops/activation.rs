@@ -2,7 +2,7 @@
 
 use super::CHUNK;
 use crate::kernels::{Isa, elements};
-use crate::math::{expf, expm1f, logf, silu};
+use crate::math::{expf, expm1f, logf, silu, tanhf};
 use crate::pool;
 
 /// The function of a gate.
@@ -25,6 +25,8 @@ pub enum Activation {
     LimitedSilu(f32),
     /// a x^2 + b x above zero, (e^min(x, c) - 1 - x) n + b x from there down (ggml `xielu`), for `[n, a, b, c]`.
     Xielu([f32; 4]),
+    /// b tanh(x / b) / (1 + e^-x) * c tanh(up / c), for `[b, c]`; up as it is where c is not above 0 (llama.cpp's SiTU).
+    Situ([f32; 2]),
 }
 
 /// The other factor where there is no gate: a product with 1 is exact.
@@ -72,6 +74,11 @@ impl Activation {
                     false => (expm1f(x.min(c)) - x) * n + b * x,
                 };
                 y * up
+            }),
+            Activation::Situ([b, c]) => each(gate, up, |x, up| {
+                let bounded = |x: f32, bound: f32| tanhf(x * (1.0 / bound)) * bound;
+                let up = if c > 0.0 { bounded(up, c) } else { up };
+                bounded(x, b) * sigmoid(x) * up
             }),
         }
     }

@@ -32,7 +32,6 @@ const NOT_YET: &[&str] = &[
     "deepseek4-moe",
     "glm5-next-moe",
     "hy_v4-moe",
-    "kimi-k3-moe",
     "minimax-01-moe",
 ];
 

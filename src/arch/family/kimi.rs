@@ -1,20 +1,26 @@
-//! Kimi Linear: Kimi Delta Attention in most blocks, latent attention without positions in the others. Ling 3: the same with
-//! bounded decays, and latent attention with positions and gates.
+//! Kimi Linear: Kimi Delta Attention in most blocks, latent attention without positions in the others. Kimi K3: the same with
+//! bounded decays, gates on what attends, narrow experts, and blocks that choose among the residual streams of earlier ones.
+//! Ling 3: bounded decays too, and latent attention with positions and gates.
 
 use super::deepseek2::DEEPSEEK2;
 use crate::arch::Arch;
-use crate::arch::expert_parts::{CHOICE_BIAS_REQUIRED, EXPERTS, SHARED};
+use crate::arch::expert_parts::{CHOICE_BIAS_REQUIRED, EXPERTS, NARROW_EXPERTS, SHARED};
 use crate::arch::latent_parts::{
-    EXPANSION_BY_HEAD, LATENT, LATENT_OUT, QUERIES, RANKED_QUERIES_OPTIONAL,
+    EXPANSION_BY_HEAD, EXPANSION_EITHER, LATENT, LATENT_GATE_OPTIONAL, LATENT_OUT, QUERIES,
+    RANKED_QUERIES_OPTIONAL,
 };
 use crate::arch::parts::{
     ATTN_HEAD_GATE, ATTN_NORM, ENDS, FFN_NORM, GATED_FFN, OUTPUT_OR_TIED, OUTPUT_REQUIRED,
+    RESIDUAL_SCORES, RESIDUAL_SCORES_OF_OUTPUT,
 };
-use crate::arch::recurrent_parts::{KIMI, KIMI_GATES, WIDE_GATES};
+use crate::arch::recurrent_parts::{
+    KIMI, KIMI_GATES, KIMI_RATES, KIMI_RATES_FLAT, WIDE_GATES, WIDE_OUTPUT_GATE,
+};
 use crate::arch::rules::{
     Attention, ExpertRule, FeedForward, GateClamp, GatingRule, Mixing, Normalize, Recurrence,
     RopeRule, Sections, SharedWidth,
 };
+use crate::ops::activation::Activation;
 
 /// `kimi-linear`.
 pub const KIMI_LINEAR: Arch = Arch {
@@ -28,6 +34,7 @@ pub const KIMI_LINEAR: Arch = Arch {
         EXPANSION_BY_HEAD,
         LATENT_OUT,
         KIMI,
+        KIMI_RATES,
         KIMI_GATES,
         FFN_NORM,
         GATED_FFN,
@@ -39,6 +46,7 @@ pub const KIMI_LINEAR: Arch = Arch {
         EXPANSION_BY_HEAD,
         LATENT_OUT,
         KIMI,
+        KIMI_RATES,
         KIMI_GATES,
         FFN_NORM,
         EXPERTS,
@@ -62,6 +70,59 @@ pub const KIMI_LINEAR: Arch = Arch {
     ..DEEPSEEK2
 };
 
+/// `kimi-k3`.
+pub const KIMI_K3: Arch = Arch {
+    name: "kimi-k3",
+    models: "Kimi K3",
+    ends: &[ENDS, OUTPUT_REQUIRED, RESIDUAL_SCORES_OF_OUTPUT],
+    block: &[
+        ATTN_NORM,
+        RESIDUAL_SCORES,
+        QUERIES,
+        RANKED_QUERIES_OPTIONAL,
+        LATENT,
+        EXPANSION_EITHER,
+        LATENT_GATE_OPTIONAL,
+        LATENT_OUT,
+        KIMI,
+        KIMI_RATES_FLAT,
+        WIDE_OUTPUT_GATE,
+        FFN_NORM,
+        GATED_FFN,
+    ],
+    expert_block: &[
+        ATTN_NORM,
+        RESIDUAL_SCORES,
+        QUERIES,
+        RANKED_QUERIES_OPTIONAL,
+        LATENT,
+        EXPANSION_EITHER,
+        LATENT_GATE_OPTIONAL,
+        LATENT_OUT,
+        KIMI,
+        KIMI_RATES_FLAT,
+        WIDE_OUTPUT_GATE,
+        FFN_NORM,
+        NARROW_EXPERTS,
+        CHOICE_BIAS_REQUIRED,
+        SHARED,
+    ],
+    mixing: Mixing::ByHeads(Recurrence::BoundedByRate),
+    keeps_residuals: true,
+    feed_forward: FeedForward {
+        // the numbers are keys of the file
+        activation: Activation::Situ([1.0; 2]),
+        ..KIMI_LINEAR.feed_forward
+    },
+    experts: ExpertRule {
+        normalize: Normalize::Key,
+        latent: true,
+        ..KIMI_LINEAR.experts
+    },
+    scaled: &[],
+    ..KIMI_LINEAR
+};
+
 /// `bailingmoe3`.
 pub const BAILINGMOE3: Arch = Arch {
     name: "bailingmoe3",
@@ -76,6 +137,7 @@ pub const BAILINGMOE3: Arch = Arch {
         ATTN_HEAD_GATE,
         LATENT_OUT,
         KIMI,
+        KIMI_RATES,
         WIDE_GATES,
         FFN_NORM,
         GATED_FFN,
@@ -89,6 +151,7 @@ pub const BAILINGMOE3: Arch = Arch {
         ATTN_HEAD_GATE,
         LATENT_OUT,
         KIMI,
+        KIMI_RATES,
         WIDE_GATES,
         FFN_NORM,
         EXPERTS,

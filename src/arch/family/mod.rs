@@ -106,6 +106,7 @@ pub static ARCHITECTURES: &[&Arch] = &[
     &gpt2::JAIS,
     &neox::JAIS2,
     &mamba::JAMBA,
+    &kimi::KIMI_K3,
     &kimi::KIMI_LINEAR,
     &afmoe::LAGUNA,
     &lfm2::LFM2,

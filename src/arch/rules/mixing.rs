@@ -37,6 +37,17 @@ pub enum Recurrence {
     Kimi,
     /// The same with decays between 0 and the key `kda.gate_lower_bound`: Ling 3.
     Bounded,
+    /// The same where the file has that key, and as [`Recurrence::Kimi`] where it has not: the factors of the decays are
+    /// negative in either case. Kimi K3.
+    BoundedByRate,
+}
+
+impl Recurrence {
+    /// Whether it is one of the kinds of Kimi Delta Attention.
+    pub const fn is_kimi(self) -> bool {
+        use Recurrence::{Bounded, BoundedByRate, Kimi};
+        matches!(self, Kimi | Bounded | BoundedByRate)
+    }
 }
 
 impl Mixing {

@@ -19,6 +19,8 @@ pub struct Experts {
     pub used: usize,
     /// Width of one expert's feed-forward network.
     pub n_ff: usize,
+    /// Width of what experts see and give, where it is not that of the residual stream.
+    pub latent: Option<usize>,
     /// Width of the feed-forward network of the expert that all tokens go to; 0 without one.
     pub shared_ff: usize,
     /// Per layer, whether it has experts.
@@ -92,6 +94,10 @@ pub fn experts(
         count,
         used,
         n_ff: n_ff_exp,
+        latent: rule
+            .latent
+            .then(|| stated(k, "expert_latent_length"))
+            .flatten(),
         shared_ff: shared_width(k, rule.shared, n_ff, n_ff_exp),
         layers: layers(k, rule.layers, file, n_layer),
         gating: gating(k, rule.gating, file),

@@ -16,6 +16,23 @@ pub fn gate_bounds(k: &mut Keys<'_>, read: bool, key: &str) -> Vec<f32> {
     k.note(read).unwrap_or_default()
 }
 
+/// The function of the gates, with the numbers that keys say of it for all layers.
+pub fn activation(k: &mut Keys<'_>, arch: &Arch) -> Activation {
+    let Activation::Situ(_) = arch.feed_forward.activation else {
+        return arch.feed_forward.activation;
+    };
+    let numbers = ["activation.situ_beta", "activation.situ_linear_beta"].map(|key| {
+        let number = k.f32(key);
+        if number.is_none_or(|x| !x.is_finite()) {
+            let name = k.name(key);
+            k.problems
+                .push(format!("{name} must be there, and a finite number"));
+        }
+        number.unwrap_or(1.0)
+    });
+    Activation::Situ(numbers)
+}
+
 /// The numbers of [`Activation::Xielu`] in every layer, from keys with a number for all or one for each: the slopes are the
 /// soft-plus of what the keys say, and the one below zero has that of the line added (ggml `ggml_xielu`).
 pub fn xielu(k: &mut Keys<'_>, arch: &Arch, n_layer: usize) -> Vec<[f32; 4]> {

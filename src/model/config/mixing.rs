@@ -175,10 +175,14 @@ pub fn mixing(k: &mut Keys<'_>, arch: &Arch, counts: Counts, n_embd: usize) -> M
             };
             (sizes, [(kernel - 1).saturating_mul(n_embd), 0])
         }
-        Some(Recurrence::Kimi | Recurrence::Bounded) => kimi(k, n_head),
+        Some(kind) if kind.is_kimi() => kimi(k, n_head),
         Some(kind) => mamba(k, kind, n_embd),
     };
-    let bound = (kind == Some(Recurrence::Bounded)).then(|| bound(k));
+    let bound = match kind {
+        Some(Recurrence::Bounded) => Some(bound(k)),
+        Some(Recurrence::BoundedByRate) => k.f32(BOUND).map(|_| checked_bound(k)),
+        _ => None,
+    };
     let mixing = Mixing {
         blocks: counts.blocks,
         kind,
@@ -261,15 +265,21 @@ fn kimi(k: &mut Keys<'_>, heads: usize) -> (Recurrent, [usize; 2]) {
     (sizes, [remembered, inner.saturating_mul(size)])
 }
 
-/// The bound of decays.
+/// The key of the bound of decays.
+const BOUND: &str = "kda.gate_lower_bound";
+
+/// The bound of decays, which have to have one.
 fn bound(k: &mut Keys<'_>) -> f32 {
-    const BOUND: &str = "kda.gate_lower_bound";
     const SAFE: &str = "kda.safe_gate";
     if k.bool(SAFE) == Some(false) {
         let name = k.name(SAFE);
         k.problems
             .push(format!("{name} is false, and decays have a bound"));
     }
+    checked_bound(k)
+}
+
+fn checked_bound(k: &mut Keys<'_>) -> f32 {
     let bound = k.f32(BOUND).unwrap_or(0.0);
     if !(bound.is_finite() && bound < 0.0) {
         let name = k.name(BOUND);

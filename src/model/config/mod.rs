@@ -14,6 +14,7 @@ use trine_formats::gguf::ModelFile;
 use super::ModelError;
 use crate::arch::rules::{GateClamp, NormKind, Residual, Sum};
 use crate::arch::{Arch, Latent, Sizes};
+use crate::ops::activation::Activation;
 use crate::ops::attention::Window;
 use crate::ops::norm;
 use crate::ops::rope::Rope;
@@ -80,12 +81,17 @@ pub struct Config {
     pub scores: Scores,
     /// Experts, where the model has them.
     pub experts: Option<Experts>,
+    /// The function of the gates, where layers have no bounds or numbers of their own.
+    pub activation: Activation,
     /// Bounds of the experts' gates per layer; 0, or no entry, for none.
     pub gate_bounds: Vec<f32>,
     /// The same of dense networks and of the expert that all tokens go to.
     pub dense_bounds: Vec<f32>,
     /// The numbers of xIELU per layer, where that is the activation.
     pub xielu: Vec<[f32; 4]>,
+    /// Every so many blocks the residual stream is kept for the blocks behind them and begins again, where the architecture
+    /// has that and the key is not 0.
+    pub kept_every: Option<usize>,
     /// How the halves of a block are added to its input; never [`Residual::Key`].
     pub residual: Residual,
     /// Factor on the token embeddings, where there is one.
@@ -162,6 +168,10 @@ impl Config {
             rope_dim: self.rope.n_rot as u64,
             experts: of_experts(|e| e.count),
             expert_ff: of_experts(|e| e.n_ff),
+            expert_embd: self.experts.as_ref().map_or(0, |e| match e.latent {
+                Some(width) => width,
+                None => self.n_embd,
+            }) as u64,
             shared_ff: of_experts(|e| e.shared_ff),
             chunks: of_experts(|e| e.chunks.map_or(0, |c| c.count)),
             chunk_ff: of_experts(|e| e.chunks.map_or(0, |c| c.n_ff)),
@@ -257,7 +267,9 @@ impl Config {
                 clamp == GateClamp::After,
                 "swiglu_clamp_shexp",
             ),
+            activation: feed_forward::activation(k, arch),
             xielu: feed_forward::xielu(k, arch, n_layer),
+            kept_every: arch.keeps_residuals.then(|| kept_every(k)).flatten(),
             residual: residual(k, arch),
             embedding_scale: attention::embedding_scale(k, arch, n_embd),
             residual_scale: attention::residual_scale(k, arch, n_layer),
@@ -316,6 +328,17 @@ fn norm(k: &mut Keys<'_>, arch: &Arch) -> (norm::Kind, f32) {
         }
     };
     (kind, eps)
+}
+
+/// In which blocks the residual stream is kept: every so many.
+fn kept_every(k: &mut Keys<'_>) -> Option<usize> {
+    const KEY: &str = "attn_res.block_size";
+    let every = k.u32(KEY);
+    if every.is_none() {
+        let name = k.name(KEY);
+        k.problems.push(format!("{name} is missing"));
+    }
+    every.filter(|&n| n > 0).map(|n| n as usize)
 }
 
 fn residual(k: &mut Keys<'_>, arch: &Arch) -> Residual {

@@ -4,6 +4,8 @@ use trine_formats::anyprec::{AnyPrec, Part};
 use trine_formats::gguf::{Blob, ModelFile};
 
 use super::Loader;
+use crate::model::config::Config;
+use crate::model::kept::Scores;
 use crate::model::linear::Linear;
 use crate::model::lora::LowRank;
 use crate::ops::matmul::Matrix;
@@ -36,6 +38,8 @@ pub struct Ends {
     pub embedding_norm: Option<Norm>,
     pub output: Linear,
     pub output_norm: Option<Norm>,
+    /// Scores of the kept residual streams before the last norm, where any are kept.
+    pub last_scores: Option<Scores>,
     /// What the low stack of blocks that run in cycles begins with; empty without any.
     pub low_state: Vec<f32>,
     /// Divisors of RoPE's frequencies in all layers: of contexts as long as those of the training, and of longer ones.
@@ -46,7 +50,7 @@ pub struct Ends {
 const TIED: &str = "token_embd.weight";
 
 /// Loads the ends; a model without `output.weight` projects with its embeddings.
-pub fn ends(loader: &mut Loader<'_>) -> Ends {
+pub fn ends(loader: &mut Loader<'_>, c: &Config) -> Ends {
     let embedding = loader.table(TIED);
     let embedding = embedding.unwrap_or_else(Matrix::empty);
     let output = loader.end_matrix("output.weight");
@@ -81,6 +85,9 @@ pub fn ends(loader: &mut Loader<'_>) -> Ends {
         output,
         embedding_low_rank,
         output_norm: loader.norm(None, "output_norm"),
+        last_scores: c
+            .kept_every
+            .and_then(|_| Scores::load(loader, None, "output_res_score")),
         low_state: loader.vector(None, "hrm.z_l_init").unwrap_or_default(),
         rope_factors: loader.rope_factors(),
         positions: loader.table("position_embd.weight"),

@@ -39,24 +39,25 @@ impl Loader<'_> {
     /// The same, where a file without the matrix is damaged whatever the description says.
     pub fn required_linear(&mut self, layer: usize, name: &str) -> Option<Linear> {
         let found = self.linear(layer, name);
-        self.required(layer, name, found)
+        self.required(Some(layer), name, found)
     }
 
     /// [`Loader::experts`], where a file without the matrices is damaged whatever the description says.
     pub fn required_experts(&mut self, layer: usize, name: &str) -> Option<Stacked> {
         let found = self.experts(layer, name);
-        self.required(layer, name, found)
+        self.required(Some(layer), name, found)
     }
 
     /// [`Loader::norm`] of a block, where a file without it is damaged whatever the description says.
     pub fn required_norm(&mut self, layer: usize, name: &str) -> Option<Norm> {
         let found = self.norm(Some(layer), name);
-        self.required(layer, name, found)
+        self.required(Some(layer), name, found)
     }
 
-    fn required<T>(&mut self, layer: usize, name: &str, found: Option<T>) -> Option<T> {
+    /// `found`, and a note that `name` is missing where there is none.
+    pub fn required<T>(&mut self, layer: Option<usize>, name: &str, found: Option<T>) -> Option<T> {
         if found.is_none() {
-            self.missing(&full_name(Some(layer), &format!("{name}.weight")));
+            self.missing(&full_name(layer, &format!("{name}.weight")));
         }
         found
     }

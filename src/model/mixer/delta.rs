@@ -85,7 +85,7 @@ impl DeltaNet {
         layer: usize,
     ) -> Option<DeltaNet> {
         let sizes = c.mixing.sizes;
-        let kimi = matches!(kind, Recurrence::Kimi | Recurrence::Bounded);
+        let kimi = kind.is_kimi();
         let projections = match kimi {
             true => Kimi::load(loader, layer).map(|kimi| Projections::Kimi(Box::new(kimi))),
             false => Projections::load(loader, layer),
@@ -99,7 +99,12 @@ impl DeltaNet {
             }
             false => vector("ssm_conv1d.weight"),
         };
-        let (decay, decay_bias) = (vector("ssm_a"), vector("ssm_dt.bias"));
+        let (mut decay, decay_bias) = (vector("ssm_a"), vector("ssm_dt.bias"));
+        if kind == Recurrence::BoundedByRate && c.mixing.bound.is_some() {
+            // the reference changes the sign of the products, which is the same
+            let factors = decay.iter_mut().flatten();
+            factors.for_each(|factor| *factor = -*factor);
+        }
         let norm = loader.norm(Some(layer), "ssm_norm");
         let out = match kimi {
             true => {

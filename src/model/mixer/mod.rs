@@ -63,10 +63,13 @@ impl Mixer {
             kind @ (Recurrence::DeltaNeighbours
             | Recurrence::DeltaTurns
             | Recurrence::Kimi
-            | Recurrence::Bounded) => {
+            | Recurrence::Bounded
+            | Recurrence::BoundedByRate) => {
                 Mixer::Delta(Box::new(DeltaNet::load(loader, c, kind, layer)?))
             }
-            kind => Mixer::Mamba(Box::new(Mamba::load(loader, c, kind, layer)?)),
+            kind @ (Recurrence::Mamba | Recurrence::Mamba2 | Recurrence::Plamo) => {
+                Mixer::Mamba(Box::new(Mamba::load(loader, c, kind, layer)?))
+            }
         })
     }
 

@@ -51,9 +51,10 @@ pub const EXPANSION_EITHER: Group = &[
 ];
 /// The norm of the elements of a key that RoPE turns, before it turns them.
 pub const TURNED_KEY_NORM: Group = &[tensor("attn_k_norm.weight", &[LatentRope], Norm)];
-/// Gates on every element of the heads' outputs, which some models have.
-pub const LATENT_GATE_OPTIONAL: Group =
-    &[tensor("attn_gate.weight", &[LatentValues, Embd], ByRows).optional()];
+/// Gates on every element of the heads' outputs.
+pub const LATENT_GATE: Group = &[tensor("attn_gate.weight", &[LatentValues, Embd], ByRows)];
+/// The same, which some models have.
+pub const LATENT_GATE_OPTIONAL: Group = &[LATENT_GATE[0].optional()];
 /// The output projection.
 pub const LATENT_OUT: Group = &[tensor(
     "attn_output.weight",

@@ -66,6 +66,8 @@ pub struct Arch {
     /// Whether every so many blocks, as the key `attn_res.block_size` says, the residual stream is kept and begins again:
     /// both halves of a block, and the logits, see a mean of all that were kept and of the stream itself, weighed by scores.
     pub keeps_residuals: bool,
+    /// Whether there are several residual streams side by side, as keys of the file say.
+    pub streams: bool,
     /// What mixes the positions of a sequence in which block.
     pub mixing: Mixing,
     /// How heads attend.
@@ -115,6 +117,7 @@ impl Arch {
         widely_linear: false,
         cycles: false,
         keeps_residuals: false,
+        streams: false,
         mixing: Mixing::Attention,
         attention: Attention::USUAL,
         rope: RopeRule::HALVES,

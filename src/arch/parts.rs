@@ -5,7 +5,7 @@
 
 use super::tensor::Extent::{
     Context, Embd, Ff, HalfFf, Head, Heads, Kv, KvHeads, One, Q, QAndGates, QueriesKeysValues,
-    RopePairs, TwiceFf, Vocab,
+    RopePairs, Streams, StreamsTimesEmbd, TwiceFf, TwiceStreams, Two, Vocab,
 };
 use super::tensor::Role::{
     Bias, ByColumns, ByRows, Embedding, Norm, Output, PlainNorm, Positions, RopeFactors, Vector,
@@ -60,6 +60,29 @@ pub const RESIDUAL_SCORES: Group = &[
 /// The same before the last norm.
 pub const RESIDUAL_SCORES_OF_OUTPUT: Group =
     &[unnamed("output_res_score.weight", &[Embd], Norm).optional()];
+/// What every half of a block reads of several residual streams, and adds to them.
+pub const CONNECTIONS: Group = &[
+    unnamed(
+        "hc_attn_fn.weight",
+        &[TwiceStreams, StreamsTimesEmbd],
+        ByRows,
+    ),
+    unnamed("hc_attn_base.weight", &[TwiceStreams], Vector),
+    unnamed("hc_attn_scale.weight", &[Two], Vector),
+    unnamed(
+        "hc_ffn_fn.weight",
+        &[TwiceStreams, StreamsTimesEmbd],
+        ByRows,
+    ),
+    unnamed("hc_ffn_base.weight", &[TwiceStreams], Vector),
+    unnamed("hc_ffn_scale.weight", &[Two], Vector),
+];
+/// What the last norm reads of them.
+pub const LAST_CONNECTION: Group = &[
+    unnamed("output_hc_fn.weight", &[Streams, StreamsTimesEmbd], ByRows),
+    unnamed("output_hc_base.weight", &[Streams], Vector),
+    unnamed("output_hc_scale.weight", &[One], Vector),
+];
 /// The bias of the last norm.
 pub const OUTPUT_NORM_BIAS: Group = &[tensor("output_norm.bias", "norm.bias", &[Embd], Bias)];
 /// The same, which some models have.

@@ -33,6 +33,8 @@ pub struct Sizes {
     pub chunk_ff: u64,
     /// Positions of the context the model was trained with.
     pub context: u64,
+    /// Residual streams side by side; 0 where there is one.
+    pub streams: u64,
     /// Latent attention; zeros without it.
     pub latent: Latent,
     /// Layers with a recurrent state; zeros without any.
@@ -150,6 +152,10 @@ impl Sizes {
                 let of_head = self.latent.still() + self.latent.value;
                 self.heads.saturating_mul(of_head as u64)
             }
+            Extent::Streams => self.streams,
+            Extent::TwiceStreams => self.streams.saturating_mul(2),
+            Extent::StreamsTimesEmbd => self.streams.saturating_mul(self.embd),
+            Extent::Two => 2,
             Extent::ThriceEmbd => self.embd.saturating_mul(3),
             Extent::Kernel => self.recurrent.kernel as u64,
             Extent::Inner => self.recurrent.inner as u64,

@@ -68,6 +68,14 @@ pub enum Extent {
     LatentValues,
     /// Keys, but for what RoPE turns, and values of all heads.
     LatentKeysAndValues,
+    /// Two numbers.
+    Two,
+    /// Residual streams side by side, by number.
+    Streams,
+    /// Two numbers for each of them.
+    TwiceStreams,
+    /// All of their elements.
+    StreamsTimesEmbd,
     /// Three times the width of the residual stream.
     ThriceEmbd,
     /// Positions that a convolution sees.

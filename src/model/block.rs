@@ -11,6 +11,7 @@ use super::load::Loader;
 use super::mixer::Mixer;
 use super::pass::Pass;
 use super::recording::{Recording, missing, refuse};
+use super::streams::Connection;
 use crate::arch::rules::{Residual, Sum};
 use crate::ops;
 use crate::ops::norm::Norm;
@@ -35,6 +36,8 @@ pub struct Block {
     skip: Option<f32>,
     /// What both halves see of residual streams that were kept, where any are.
     kept: Option<Kept>,
+    /// How the mixer and the feed-forward network read and write several residual streams, where there are several.
+    connections: Option<Box<[Connection; 2]>>,
 }
 
 /// How a block attends to residual streams that were kept.
@@ -80,7 +83,21 @@ impl Block {
             }
             None => None,
         };
+        let connections = match c.streams {
+            Some(sizes) => {
+                let [attn, ffn] = ["attn", "ffn"].map(|half| {
+                    let mixes = loader.linear(layer, &format!("hc_{half}_fn"));
+                    let [scales, bases] = ["scale", "base"].map(|part| {
+                        loader.vector(Some(layer), &format!("hc_{half}_{part}.weight"))
+                    });
+                    Some(Connection::new(sizes, c.eps, mixes?, scales?, bases?))
+                });
+                Some(Box::new([attn?, ffn?]))
+            }
+            None => None,
+        };
         Some(Block {
+            connections,
             kept,
             attn_norm,
             mixer: mixer.map_or(Some(None), |mixer| mixer.map(Some))?,
@@ -110,8 +127,34 @@ impl Block {
         }
     }
 
-    /// Adds what the block's mixer and feed-forward network give to `x`, `[tokens][n_embd]`.
+    /// [`Block::run`] on several residual streams, `[tokens][streams][n_embd]`.
+    fn run_streams(&self, x: &mut [f32], [attn, ffn]: &[Connection; 2], pass: &mut Pass<'_, '_>) {
+        let seen =
+            |connection: &Connection, norm: &Option<Norm>, x: &[f32], pass: &Pass<'_, '_>| {
+                let (mut seen, coefficients) = connection.read(x, pass);
+                if let Some(norm) = norm {
+                    norm.apply_in_place(pass.isa(), &mut seen);
+                }
+                (seen, coefficients)
+            };
+        if let Some(mixer) = &self.mixer {
+            let (seen, coefficients) = seen(attn, &self.attn_norm, x, pass);
+            let y = mixer.apply(&seen, pass);
+            attn.write(x, &y, &coefficients);
+        }
+        if let Some(network) = &self.ffn {
+            let (seen, coefficients) = seen(ffn, &self.ffn_norm, x, pass);
+            let y = network.apply(&seen, None, pass);
+            ffn.write(x, &y, &coefficients);
+        }
+    }
+
+    /// Adds what the block's mixer and feed-forward network give to `x`, `[tokens][n_embd]`; the same to several residual
+    /// streams of a token, which follow each other.
     pub fn run(&self, x: &mut [f32], pass: &mut Pass<'_, '_>) {
+        if let Some(connections) = &self.connections {
+            return self.run_streams(x, connections, pass);
+        }
         let apply = |norm: &Option<Norm>, x: &[f32], pass: &Pass<'_, '_>| {
             norm.as_ref().map(|norm| norm.apply(pass.isa(), x))
         };
@@ -187,10 +230,12 @@ impl Block {
             residual_scale: _,
             skip,
             kept,
+            connections,
         } = self;
         refuse(&[
             (skip.is_some(), "embeddings that are added behind blocks"),
             (kept.is_some(), "residual streams that are kept"),
+            (connections.is_some(), "several residual streams"),
         ])?;
         let (Some(Mixer::Attention(attention)), Some(ffn)) = (mixer, ffn) else {
             return missing(

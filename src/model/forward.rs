@@ -2,7 +2,7 @@
 
 use super::config::Cycles;
 use super::pass::{Pass, PassOptions};
-use super::{Inner, Model};
+use super::{Inner, Model, streams};
 use crate::kernels::Floats;
 use crate::kv;
 use crate::math::tanhf;
@@ -36,6 +36,9 @@ impl Model {
         let skips = self.inner.blocks.iter().any(|block| block.skips());
         let embeddings = skips.then(|| x.clone());
         let mut pass = Pass::new(&self.inner, parts, options);
+        if let Some(streams) = self.inner.config.streams {
+            x = streams::open(&x, self.inner.config.n_embd, streams.count);
+        }
         if let Some(cycles) = self.inner.config.cycles {
             return self.inner.cycle(x, cycles, &mut pass);
         }
@@ -49,6 +52,9 @@ impl Model {
                 block.add_skip(&mut x, embeddings);
             }
             self.inner.steer(&mut x, number);
+        }
+        if let Some(connection) = &self.inner.last_connection {
+            x = connection.read(&x, &pass).0;
         }
         if let Some(scores) = &self.inner.last_scores {
             x = scores.mix(self.inner.isa, &pass.kept, &x);

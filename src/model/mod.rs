@@ -18,6 +18,7 @@ mod pass;
 mod path;
 mod program;
 mod recording;
+mod streams;
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -38,6 +39,7 @@ use block::Block;
 use kept::Scores;
 use linear::Linear;
 use lora::{Adapters, LowRank};
+use streams::Connection;
 
 pub use config::{Config, Experts};
 pub use control::Control;
@@ -210,6 +212,8 @@ struct Inner {
     output_norm: Norm,
     /// Scores of the kept residual streams before the last norm, where any are kept.
     last_scores: Option<Scores>,
+    /// What makes one of several residual streams before the last norm, where there are several.
+    last_connection: Option<Connection>,
     /// What the low stack of blocks that run in cycles begins with.
     low_state: Vec<f32>,
     blocks: Vec<Block>,
@@ -313,6 +317,7 @@ impl Model {
             output: ends.output,
             output_norm,
             last_scores: ends.last_scores,
+            last_connection: ends.last_connection,
             low_state: ends.low_state,
             blocks,
             cache: options.cache.stored(),

@@ -41,6 +41,7 @@ impl Inner {
             embedding_norm: _,
             output,
             output_norm,
+            last_connection: _,
             last_scores: _,
             low_state: _,
             blocks,

@@ -1,4 +1,4 @@
-//! Latent attention to positions that an indexer chooses: DeepSeek 3.2, GLM 5, dots.note. In sequences that are not longer
+//! Latent attention to positions that an indexer chooses: DeepSeek 3.2, GLM 5, dots.note, Hunyuan 4. In sequences that are not longer
 //! than what it may choose it chooses all, and its tensors are of no use.
 
 use super::deepseek2::{DEEPSEEK2, MISTRAL4};
@@ -6,13 +6,17 @@ use crate::arch::Arch;
 use crate::arch::expert_parts::{CHOICE_BIAS_OPTIONAL, CHOICE_BIAS_REQUIRED, EXPERTS, SHARED};
 use crate::arch::factors::ALL_SCALES;
 use crate::arch::latent_parts::{
-    EXPANSION_BY_HEAD, LATENT, LATENT_OUT, RANKED_QUERIES, TURNED_KEY_NORM,
+    EXPANSION_BY_HEAD, LATENT, LATENT_GATE, LATENT_OUT, RANKED_QUERIES, TURNED_KEY_NORM,
 };
-use crate::arch::parts::{ATTN_HEAD_GATE, ATTN_NORM, FFN_NORM, GATED_FFN};
+use crate::arch::parts::{
+    ATTN_HEAD_GATE, ATTN_NORM, CONNECTIONS, ENDS, FFN_NORM, GATED_FFN, LAST_CONNECTION,
+    OUTPUT_REQUIRED, SINKS,
+};
 use crate::arch::rules::{
     Attention, ExpertRule, GatingRule, RopeRule, ScoreScale, Temperature, WindowBase, WindowRope,
     WindowRule, YarnLog,
 };
+use crate::arch::rules::{FeedForward, GateClamp};
 use crate::ops::experts::Gating;
 
 /// The indexer's tensors.
@@ -118,5 +122,51 @@ pub const DOTS3NOTE: Arch = Arch {
         },
         ..WindowRule::every(1)
     }),
+    ..DEEPSEEK32
+};
+
+/// `hy_v4`: several residual streams side by side, sinks, and gates on every element of the heads' outputs.
+pub const HY_V4: Arch = Arch {
+    name: "hy_v4",
+    models: "Hunyuan 4",
+    ends: &[ENDS, OUTPUT_REQUIRED, LAST_CONNECTION],
+    block: &[
+        CONNECTIONS,
+        ATTN_NORM,
+        RANKED_QUERIES,
+        LATENT,
+        EXPANSION_BY_HEAD,
+        SINKS,
+        LATENT_GATE,
+        LATENT_OUT,
+        FFN_NORM,
+        GATED_FFN,
+    ],
+    expert_block: &[
+        CONNECTIONS,
+        ATTN_NORM,
+        RANKED_QUERIES,
+        LATENT,
+        EXPANSION_BY_HEAD,
+        SINKS,
+        LATENT_GATE,
+        LATENT_OUT,
+        FFN_NORM,
+        EXPERTS,
+        CHOICE_BIAS_OPTIONAL,
+        SHARED,
+    ],
+    streams: true,
+    attention: Attention {
+        scale: ScoreScale::HeadSize,
+        ..DEEPSEEK32.attention
+    },
+    rope: GLM_DSA.rope,
+    feed_forward: FeedForward {
+        clamp: GateClamp::Before,
+        ..DEEPSEEK32.feed_forward
+    },
+    scaled: &[],
+    steered: false,
     ..DEEPSEEK32
 };

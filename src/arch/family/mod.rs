@@ -89,6 +89,7 @@ pub static ARCHITECTURES: &[&Arch] = &[
     &glm::GLM4,
     &glm::GLM4MOE,
     &indexed::GLM_DSA,
+    &indexed::HY_V4,
     &gpt2::GPT2,
     &gpt_oss::GPT_OSS,
     &neox::GPTNEOX,

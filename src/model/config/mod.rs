@@ -92,6 +92,8 @@ pub struct Config {
     /// Every so many blocks the residual stream is kept for the blocks behind them and begins again, where the architecture
     /// has that and the key is not 0.
     pub kept_every: Option<usize>,
+    /// Residual streams side by side, where the architecture has several.
+    pub streams: Option<Streams>,
     /// How the halves of a block are added to its input; never [`Residual::Key`].
     pub residual: Residual,
     /// Factor on the token embeddings, where there is one.
@@ -104,6 +106,17 @@ pub struct Config {
     pub logit_scale: Option<f32>,
     /// `cap * tanh(logits / cap)` at the end, where the model asks for it.
     pub final_softcap: Option<f32>,
+}
+
+/// Residual streams side by side.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Streams {
+    /// How many.
+    pub count: usize,
+    /// What is added to their coefficients.
+    pub eps: f32,
+    /// Factor on those of what is added to them.
+    pub magnitude: f32,
 }
 
 /// How the keys begin that say how PrismML's Bonsai 2 rotates what goes into its matrices. A program that reads the weights
@@ -176,6 +189,7 @@ impl Config {
             chunks: of_experts(|e| e.chunks.map_or(0, |c| c.count)),
             chunk_ff: of_experts(|e| e.chunks.map_or(0, |c| c.n_ff)),
             context: self.n_ctx_train as u64,
+            streams: self.streams.map_or(0, |s| s.count) as u64,
             latent: self.latent.unwrap_or_default(),
             recurrent: self.mixing.sizes,
         }
@@ -270,6 +284,7 @@ impl Config {
             activation: feed_forward::activation(k, arch),
             xielu: feed_forward::xielu(k, arch, n_layer),
             kept_every: arch.keeps_residuals.then(|| kept_every(k)).flatten(),
+            streams: arch.streams.then(|| streams(k)),
             residual: residual(k, arch),
             embedding_scale: attention::embedding_scale(k, arch, n_embd),
             residual_scale: attention::residual_scale(k, arch, n_layer),
@@ -328,6 +343,27 @@ fn norm(k: &mut Keys<'_>, arch: &Arch) -> (norm::Kind, f32) {
         }
     };
     (kind, eps)
+}
+
+/// Residual streams side by side.
+fn streams(k: &mut Keys<'_>) -> Streams {
+    const MOST: u32 = 64;
+    let mut number = |key: &str| {
+        let number = k.f32(key).filter(|x| x.is_finite());
+        if number.is_none() {
+            let name = k.name(key);
+            k.problems
+                .push(format!("{name} must be there, and a finite number"));
+        }
+        number.unwrap_or_default()
+    };
+    let eps = number("hyper_connection.epsilon");
+    let magnitude = number("hyper_connection.magnitude");
+    Streams {
+        count: k.count("hyper_connection.count", MOST),
+        eps,
+        magnitude,
+    }
 }
 
 /// In which blocks the residual stream is kept: every so many.

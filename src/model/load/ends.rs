@@ -4,10 +4,11 @@ use trine_formats::anyprec::{AnyPrec, Part};
 use trine_formats::gguf::{Blob, ModelFile};
 
 use super::Loader;
-use crate::model::config::Config;
+use crate::model::config::{Config, Streams};
 use crate::model::kept::Scores;
 use crate::model::linear::Linear;
 use crate::model::lora::LowRank;
+use crate::model::streams::Connection;
 use crate::ops::matmul::Matrix;
 use crate::ops::norm::Norm;
 
@@ -40,6 +41,8 @@ pub struct Ends {
     pub output_norm: Option<Norm>,
     /// Scores of the kept residual streams before the last norm, where any are kept.
     pub last_scores: Option<Scores>,
+    /// What makes one of several residual streams before the last norm, where there are several.
+    pub last_connection: Option<Connection>,
     /// What the low stack of blocks that run in cycles begins with; empty without any.
     pub low_state: Vec<f32>,
     /// Divisors of RoPE's frequencies in all layers: of contexts as long as those of the training, and of longer ones.
@@ -88,12 +91,31 @@ pub fn ends(loader: &mut Loader<'_>, c: &Config) -> Ends {
         last_scores: c
             .kept_every
             .and_then(|_| Scores::load(loader, None, "output_res_score")),
+        last_connection: c
+            .streams
+            .and_then(|sizes| last_connection(loader, c, sizes)),
         low_state: loader.vector(None, "hrm.z_l_init").unwrap_or_default(),
         rope_factors: loader.rope_factors(),
         positions: loader.table("position_embd.weight"),
         embedding_norm: loader.norm(None, "token_embd_norm"),
         embedding,
     }
+}
+
+/// What makes one of several residual streams; `None` where a tensor is missing, which is noted.
+fn last_connection(loader: &mut Loader<'_>, c: &Config, sizes: Streams) -> Option<Connection> {
+    const MIXES: &str = "output_hc_fn.weight";
+    let weight = loader.end_matrix(MIXES)?;
+    let mixes = Linear {
+        tensor: Some(MIXES.to_owned()),
+        weight: loader.ready(weight),
+        scale: None,
+        bias: None,
+        low_rank: Vec::new(),
+    };
+    let scales = loader.vector(None, "output_hc_scale.weight")?;
+    let bases = loader.vector(None, "output_hc_base.weight")?;
+    Some(Connection::new(sizes, c.eps, mixes, scales, bases))
 }
 
 impl Loader<'_> {

@@ -11,7 +11,7 @@ use crate::model::linear::Linear;
 use crate::model::load::{Loader, Stacked};
 use crate::model::pass::{Pass, RopeKind};
 use crate::ops::activation::HeadGate;
-use crate::ops::attention::Window;
+use crate::ops::attention::{ScoreRules, Window};
 use crate::ops::matmul::matmul;
 use crate::ops::norm::Norm;
 
@@ -30,7 +30,9 @@ pub struct LatentAttention {
     expansion: Expansion,
     rope: Option<RopeKind>,
     window: Option<Window>,
-    /// On every head's output.
+    /// Bounds, slopes and sinks of scores.
+    rules: Option<ScoreRules>,
+    /// On every head's output, or on every element of it.
     gate: Option<Linear>,
     /// Factor on the queries by position.
     heat: Option<Heat>,
@@ -83,6 +85,13 @@ impl LatentAttention {
                 .map(Expansion::Whole)
         };
         let window = c.layer_window(layer);
+        let rules = ScoreRules {
+            cap: None,
+            slopes: Vec::new(),
+            sinks: loader
+                .vector(Some(layer), "attn_sinks.weight")
+                .unwrap_or_default(),
+        };
         Some(LatentAttention {
             cache: c.mixing.cache(loader.slot()),
             heads: c.n_head,
@@ -97,6 +106,7 @@ impl LatentAttention {
                 None => RopeKind::Global,
             }),
             window,
+            rules: Some(rules).filter(|rules| !rules.is_empty()),
             gate: loader.linear(layer, "attn_gate"),
             heat: c.scores.temperature,
             score_scale: c.scores.scale,
@@ -162,7 +172,8 @@ impl LatentAttention {
             pass.scale_by_position(&mut q, |position| heat.at(position));
         }
         pass.store(self.cache, kv[0], kv[1]);
-        pass.attend(self.cache, &q, self.score_scale, self.window, None)
+        let rules = self.rules.as_ref();
+        pass.attend(self.cache, &q, self.score_scale, self.window, rules)
             .to_vec()
     }
 

@@ -18,7 +18,7 @@ const OTHER: &str = "operations that no other model has";
 #[rustfmt::skip]
 pub static MISSING: &[Missing] = &[
     of("deepseek2-ocr", LATENT), of("deepseek4", LATENT),
-    of("arwkv7", RECURRENT), of("glm5-next", RECURRENT), of("minimax-01", RECURRENT),
+    of("arwkv7", RECURRENT), of("glm5-next", RECURRENT),
     of("qwen4exp", RECURRENT), of("rwkv6", RECURRENT), of("rwkv6qwen2", RECURRENT), of("rwkv7", RECURRENT),
     of("bert", BOTH_WAYS), of("eurobert", BOTH_WAYS), of("gemma-embedding", BOTH_WAYS), of("jina-bert-v2", BOTH_WAYS),
     of("jina-bert-v3", BOTH_WAYS), of("llama-embed", BOTH_WAYS), of("modern-bert", BOTH_WAYS),

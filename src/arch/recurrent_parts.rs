@@ -2,8 +2,9 @@
 
 use super::parts::Group;
 use super::tensor::Extent::{
-    Channels, ChannelsAndGates, Embd, GateChannelsTimes, Inner, InnerOfGroup, Kernel, One, State,
-    StateGroups, StateHeads, ThriceEmbd, Time, TimeAndStates, TwiceInner, TwiceStateHeads,
+    Channels, ChannelsAndGates, Embd, GateChannelsTimes, Inner, InnerOfGroup, Kernel, One, Q,
+    State, StateGroups, StateHeads, ThriceEmbd, ThriceQ, Time, TimeAndStates, TwiceInner,
+    TwiceStateHeads,
 };
 use super::tensor::Role::{Bias, ByColumns, ByRows, Norm, Vector};
 use super::tensor::{Extent, Role, Tensor};
@@ -114,6 +115,14 @@ pub const DELTA_STEPS_IN_ONE: Group = &[tensor("ssm_ba.weight", &[TwiceStateHead
 pub const DELTA_STEPS: Group = &[
     tensor("ssm_beta.weight", &[StateHeads, Embd], ByRows),
     tensor("ssm_alpha.weight", &[StateHeads, Embd], ByRows),
+];
+
+/// Lightning attention: queries, keys and values in one matrix, gates on the outputs, and the norm of these. The output
+/// projection is that of attention.
+pub const LIGHTNING: Group = &[
+    tensor("attn_qkv.weight", &[ThriceQ, Embd], ByRows).stands_for("lightning_qkv.weight"),
+    tensor("attn_gate.weight", &[Q, Embd], ByRows).stands_for("lightning_gate.weight"),
+    tensor("attn_norm_2.weight", &[Q], Norm).stands_for("lightning_norm.weight"),
 ];
 
 /// Kimi Delta Attention's projections to the decays and to the gates on the outputs, two in a row each.

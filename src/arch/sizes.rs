@@ -156,6 +156,7 @@ impl Sizes {
             Extent::TwiceStreams => self.streams.saturating_mul(2),
             Extent::StreamsTimesEmbd => self.streams.saturating_mul(self.embd),
             Extent::Two => 2,
+            Extent::ThriceQ => self.heads.saturating_mul(self.head_dim.saturating_mul(3)),
             Extent::ThriceEmbd => self.embd.saturating_mul(3),
             Extent::Kernel => self.recurrent.kernel as u64,
             Extent::Inner => self.recurrent.inner as u64,

@@ -76,6 +76,8 @@ pub enum Extent {
     TwiceStreams,
     /// All of their elements.
     StreamsTimesEmbd,
+    /// Three times all query heads.
+    ThriceQ,
     /// Three times the width of the residual stream.
     ThriceEmbd,
     /// Positions that a convolution sees.

@@ -32,6 +32,8 @@ pub struct Block {
     parallel: Option<Sum>,
     /// Factor on what both halves add.
     residual_scale: Option<f32>,
+    /// Factor on what both halves see, which they add to in the place of the block's input.
+    normed: Option<f32>,
     /// Factor on the embeddings, which are added at last.
     skip: Option<f32>,
     /// What both halves see of residual streams that were kept, where any are.
@@ -70,6 +72,7 @@ impl Block {
             Residual::ByNorm(sum) if ffn_norm.is_none() => Some(sum),
             _ => None,
         };
+        let normed = c.residual == Residual::Normed;
         let parts = c.mixing.blocks[layer];
         let mixes = parts.attends || parts.recurs;
         let mixer = mixes.then(|| Mixer::load(loader, c, layer));
@@ -106,7 +109,8 @@ impl Block {
             ffn: ffn.map_or(Some(None), |ffn| ffn.map(Some))?,
             ffn_post_norm,
             parallel,
-            residual_scale: c.residual_scale,
+            residual_scale: c.residual_scale.filter(|_| !normed),
+            normed: normed.then(|| c.residual_scale.unwrap_or(0.0)),
             skip: loader
                 .vector(Some(layer), "layer_output_scale.weight")
                 .and_then(|scale| scale.first().copied()),
@@ -203,6 +207,10 @@ impl Block {
             return;
         }
         let before = ffn.sees_input().then(|| x.to_vec());
+        if let (Some(scale), Some(seen)) = (self.normed, &normed) {
+            x.copy_from_slice(seen);
+            ops::scale(x, scale);
+        }
         match keeps {
             true => x.copy_from_slice(&a),
             false => ops::add(x, &a),
@@ -211,6 +219,10 @@ impl Block {
         let normed = apply(&self.ffn_norm, mixed.as_deref().unwrap_or(x), pass);
         let mut f = ffn.apply(normed.as_deref().unwrap_or(x), before.as_deref(), pass);
         self.finish(&mut f, &self.ffn_post_norm, pass);
+        if let (Some(scale), Some(seen)) = (self.normed, &normed) {
+            x.copy_from_slice(seen);
+            ops::scale(x, scale);
+        }
         ops::add(x, &f);
         if let Some(y) = before.and_then(|before| ffn.apply_beside(&before, pass)) {
             ops::add(x, &y);
@@ -228,6 +240,7 @@ impl Block {
             ffn_post_norm,
             parallel,
             residual_scale: _,
+            normed,
             skip,
             kept,
             connections,
@@ -236,6 +249,7 @@ impl Block {
             (skip.is_some(), "embeddings that are added behind blocks"),
             (kept.is_some(), "residual streams that are kept"),
             (connections.is_some(), "several residual streams"),
+            (normed.is_some(), "residual streams that are normed"),
         ])?;
         let (Some(Mixer::Attention(attention)), Some(ffn)) = (mixer, ffn) else {
             return missing(

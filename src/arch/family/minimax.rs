@@ -1,4 +1,4 @@
-//! MiniMax M3: attention to blocks of positions that an indexer chooses. Without flash attention, which is what trine
+//! MiniMax 01: lightning attention in most blocks, whose halves add to what they see. MiniMax M3: attention to blocks of positions that an indexer chooses. Without flash attention, which is what trine
 //! computes, the reference attends to all positions, and the indexer's tensors are of no use.
 
 use crate::arch::Arch;
@@ -7,8 +7,32 @@ use crate::arch::parts::{
     ATTN_NORM, ATTN_OUT, ENDS, FFN_NORM, GATED_FFN, HEAD_NORMS, OUTPUT_REQUIRED, QKV,
     QKV_BIAS_OPTIONAL,
 };
-use crate::arch::rules::{ExpertRule, FeedForward, GatingRule, RopeRule, SharedWidth};
+use crate::arch::recurrent_parts::LIGHTNING;
+use crate::arch::rules::{
+    ExpertRule, FeedForward, GatingRule, Mixing, Recurrence, Residual, ResidualScale, RopeRule,
+    SharedWidth,
+};
 use crate::ops::activation::Activation;
+
+/// `minimax-01`.
+pub const MINIMAX_01: Arch = Arch {
+    name: "minimax-01",
+    models: "MiniMax Text 01, M1",
+    expert_block: &[
+        ATTN_NORM,
+        QKV,
+        LIGHTNING,
+        ATTN_OUT,
+        FFN_NORM,
+        EXPERTS,
+        QKV_BIAS_OPTIONAL,
+    ],
+    mixing: Mixing::ByPattern(Recurrence::Lightning),
+    residual: Residual::Normed,
+    residual_scale: ResidualScale::Key,
+    rope: RopeRule::PARTIAL,
+    ..Arch::DENSE
+};
 
 /// `minimax-m3`.
 pub const MINIMAX_M3: Arch = Arch {

@@ -124,6 +124,7 @@ pub static ARCHITECTURES: &[&Arch] = &[
     &granite::MINICPM,
     &deepseek2::MINICPM3,
     &mimo::MINIMAX_M2,
+    &minimax::MINIMAX_01,
     &minimax::MINIMAX_M3,
     &llama::MISTRAL3,
     &deepseek2::MISTRAL4,

@@ -60,6 +60,9 @@ pub enum Residual {
     Parallel(Sum),
     /// Parallel where the key `use_parallel_residual` is true.
     Key(Sum),
+    /// s n(x) + a for y, s n(y) + f after that, where n is the norm before either half and s the key `residual_scale`: what goes on
+    /// is what the halves see.
+    Normed,
     /// Parallel in blocks without a norm of the network's own.
     ByNorm(Sum),
 }

@@ -6,6 +6,7 @@ use super::keys::Keys;
 use super::position::flags;
 use crate::arch::rules::{Mixing as Rule, Recurrence};
 use crate::arch::{Arch, Recurrent};
+use crate::ops::lightning::Lightning;
 
 /// Largest number in the metadata of recurrent layers.
 const MOST: u32 = 1 << 20;
@@ -105,7 +106,7 @@ pub fn counts(k: &mut Keys<'_>, arch: &Arch, n_layer: usize) -> Counts {
         },
         Rule::ByPattern(_) => {
             let n_head = k.count_per_layer(HEADS[0], None);
-            let recurs = recurrent_layers(k, n_layer);
+            let recurs = recurrent_layers(k, arch, n_layer);
             Counts {
                 n_head,
                 n_head_kv: k.count_per_layer(HEADS[1], Some(n_head)),
@@ -148,21 +149,30 @@ pub fn counts(k: &mut Keys<'_>, arch: &Arch, n_layer: usize) -> Counts {
 }
 
 /// Which layers are recurrent: as the list says, or all but every so many.
-fn recurrent_layers(k: &mut Keys<'_>, n_layer: usize) -> Vec<bool> {
+fn recurrent_layers(k: &mut Keys<'_>, arch: &Arch, n_layer: usize) -> Vec<bool> {
     const LIST: &str = "attention.recurrent_layers";
     if let Some(Value::Array(_)) = k.meta.get(&k.name(LIST)) {
         let mut list = flags(k, LIST, n_layer);
         list.resize(n_layer, false);
         return list;
     }
-    let interval = k.u32("full_attention_interval").unwrap_or(4).max(1) as usize;
+    let usual = match arch.mixing.recurrence() {
+        Some(Recurrence::Lightning) => 8,
+        _ => 4,
+    };
+    let interval = k.u32("full_attention_interval").unwrap_or(usual).max(1) as usize;
     (0..n_layer)
         .map(|layer| !(layer + 1).is_multiple_of(interval))
         .collect()
 }
 
 /// The sizes of recurrent layers, checked against one another.
-pub fn mixing(k: &mut Keys<'_>, arch: &Arch, counts: Counts, n_embd: usize) -> Mixing {
+pub fn mixing(
+    k: &mut Keys<'_>,
+    arch: &Arch,
+    counts: Counts,
+    [n_embd, head_dim]: [usize; 2],
+) -> Mixing {
     let n_head = counts.n_head;
     let kind = arch.mixing.recurrence();
     let (sizes, numbers) = match kind {
@@ -175,6 +185,7 @@ pub fn mixing(k: &mut Keys<'_>, arch: &Arch, counts: Counts, n_embd: usize) -> M
             };
             (sizes, [(kernel - 1).saturating_mul(n_embd), 0])
         }
+        Some(Recurrence::Lightning) => (Recurrent::NONE, [0, Lightning::state(n_head, head_dim)]),
         Some(kind) if kind.is_kimi() => kimi(k, n_head),
         Some(kind) => mamba(k, kind, n_embd),
     };

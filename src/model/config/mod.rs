@@ -258,7 +258,7 @@ impl Config {
             head_dim,
             value_dim,
             cycles: arch.cycles.then(|| Cycles::read(k, n_layer)),
-            mixing: mixing::mixing(k, arch, counts, n_embd),
+            mixing: mixing::mixing(k, arch, counts, [n_embd, head_dim]),
             latent,
             n_ff,
             norm,
@@ -379,6 +379,11 @@ fn kept_every(k: &mut Keys<'_>) -> Option<usize> {
 
 fn residual(k: &mut Keys<'_>, arch: &Arch) -> Residual {
     const KEY: &str = "use_parallel_residual";
+    const SCALE: &str = "residual_scale";
+    if arch.residual == Residual::Normed && k.f32(SCALE).is_none() {
+        let name = k.name(SCALE);
+        k.problems.push(format!("{name} is missing"));
+    }
     let Residual::Key(sum) = arch.residual else {
         return arch.residual;
     };

@@ -4,6 +4,7 @@ mod attention;
 mod convolution;
 mod delta;
 mod latent;
+mod lightning;
 mod mamba;
 
 use super::config::Config;
@@ -16,6 +17,7 @@ use attention::Attention;
 use convolution::GatedConvolution;
 use delta::DeltaNet;
 use latent::LatentAttention;
+use lightning::LightningAttention;
 use mamba::Mamba;
 
 /// What mixes the positions of a sequence in a block.
@@ -30,6 +32,8 @@ pub enum Mixer {
     Mamba(Box<Mamba>),
     /// A square state for every head, corrected by every position.
     Delta(Box<DeltaNet>),
+    /// Linear attention in blocks of positions.
+    Lightning(Box<LightningAttention>),
     /// Two that see the same; what they give is added up.
     Both(Box<[Mixer; 2]>),
 }
@@ -67,6 +71,9 @@ impl Mixer {
             | Recurrence::BoundedByRate) => {
                 Mixer::Delta(Box::new(DeltaNet::load(loader, c, kind, layer)?))
             }
+            Recurrence::Lightning => {
+                Mixer::Lightning(Box::new(LightningAttention::load(loader, c, layer)?))
+            }
             kind @ (Recurrence::Mamba | Recurrence::Mamba2 | Recurrence::Plamo) => {
                 Mixer::Mamba(Box::new(Mamba::load(loader, c, kind, layer)?))
             }
@@ -81,6 +88,7 @@ impl Mixer {
             Mixer::Convolution(convolution) => convolution.apply(x, pass),
             Mixer::Mamba(mamba) => mamba.apply(x, pass),
             Mixer::Delta(delta) => delta.apply(x, pass),
+            Mixer::Lightning(attention) => attention.apply(x, pass),
             Mixer::Both(both) => {
                 let mut y = both[0].apply(x, pass);
                 ops::add(&mut y, &both[1].apply(x, pass));

@@ -140,6 +140,7 @@ pub(crate) fn layouts(ty: TypeId, isa: Isa) -> &'static [&'static Layout] {
             TypeId::PQ2_0 | TypeId::Q2_0_G128 => return list![avx2::block32::by_vnni::PQ2_0_X32],
             TypeId::PTQ1_0 => return list![avx2::block32::by_vnni::PTQ1_0_X32],
             TypeId::Q1_0 => return list![avx2::block32::by_vnni::Q1_0_X32],
+            TypeId::Q2_K => return list![avx2::q2_k::Q2_K_BY_VNNI],
             TypeId::Q4_K => return list![avx2::q4_k::Q4_K_BY_VNNI],
             TypeId::Q5_K => return list![avx2::q4_k::Q5_K_BY_VNNI],
             _ => {}
@@ -175,6 +176,7 @@ pub(crate) fn layouts(ty: TypeId, isa: Isa) -> &'static [&'static Layout] {
         (Level::Avx2, TypeId::TQ2_0) => list![avx2::t2::plain::TQ2_0],
         (Level::Avx2, TypeId::I2_S) => list![avx2::t2::plain::I2_S],
         (Level::Avx2, TypeId::TL1 | TypeId::TL2) => list![avx2::t2::plain::TL],
+        (Level::Avx2, TypeId::Q2_K) => list![avx2::q2_k::Q2_K],
         (Level::Avx2, TypeId::Q3_K) => list![avx2::k16::Q3_K],
         (Level::Avx2, TypeId::Q6_K) => list![avx2::k16::Q6_K],
         (Level::Avx2, TypeId::Q4_K) => list![avx2::q4_k::Q4_K],

@@ -33,6 +33,7 @@ pub(super) mod block32;
 pub(super) mod k16;
 mod lanes;
 pub(super) mod levels;
+pub(super) mod q2_k;
 pub(super) mod q4_k;
 pub(super) mod t2;
 mod vnni;

@@ -12,7 +12,7 @@ use super::{Dot, Products, Sums, VECTORS, signed};
 use crate::packed::block32::{self, Block32, ByteCodes, LINE};
 
 /// AVX2 without more.
-pub(super) struct Avx2;
+pub(in super::super) struct Avx2;
 
 impl Products for Avx2 {
     const SIGNED: bool = true;
@@ -57,7 +57,7 @@ const _: () = assert!(LINE == 128);
 ///
 /// In assembly because the compiler takes the broadcasts of all dwords to the front and, having no registers for them,
 /// spills them: 70 instead of 110 GMAC/s.
-trait FourDwords<const T: usize> {
+pub(in super::super) trait FourDwords<const T: usize> {
     /// The sums of `maddubs` in 16 bits, added to `acc`.
     ///
     /// # Safety

@@ -11,7 +11,7 @@ use super::vnni::AvxVnni;
 use super::{broadcast, broadcast_float, halves, load, store};
 use crate::packed::block32::{self, Block32, ByteCodes, LINE, PackedStep, RECORD, ROWS};
 use crate::packed::{Layout, Pack};
-use maddubs::Avx2;
+pub(super) use maddubs::{Avx2, FourDwords};
 
 mod maddubs;
 mod nested;

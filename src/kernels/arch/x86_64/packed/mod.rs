@@ -141,6 +141,8 @@ pub(crate) fn layouts(ty: TypeId, isa: Isa) -> &'static [&'static Layout] {
             TypeId::PTQ1_0 => return list![avx2::block32::by_vnni::PTQ1_0_X32],
             TypeId::Q1_0 => return list![avx2::block32::by_vnni::Q1_0_X32],
             TypeId::Q2_K => return list![avx2::q2_k::Q2_K_BY_VNNI],
+            TypeId::Q3_K => return list![avx2::k16::Q3_K_BY_VNNI],
+            TypeId::Q6_K => return list![avx2::k16::Q6_K_BY_VNNI],
             TypeId::Q4_K => return list![avx2::q4_k::Q4_K_BY_VNNI],
             TypeId::Q5_K => return list![avx2::q4_k::Q5_K_BY_VNNI],
             _ => {}

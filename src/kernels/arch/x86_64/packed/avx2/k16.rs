@@ -13,11 +13,11 @@ use super::super::q3_k::Q3K;
 use super::super::q6_k::Q6K;
 use super::super::{check, prefetch};
 use super::lanes::{Kernel, PartSums, Tile, Token, VECTORS, by_lane, part_sum, shuffle_dwords};
-use super::{broadcast_float, halves, load};
+use super::{broadcast_float, halves, k16_words, load};
 use crate::packed::Layout;
 
 /// A type's codes, eight rows at a time.
-trait CodesOf16x8: CodesOf16 {
+pub(super) trait CodesOf16x8: CodesOf16 {
     /// The scales of vector v, line g: 4g .. 4g + 3 as bytes.
     ///
     /// # Safety
@@ -121,16 +121,21 @@ impl CodesOf16x8 for Q3K {
     }
 }
 
-const fn layout<C: CodesOf16x8>() -> Layout {
+const fn layout<C: CodesOf16x8, const VNNI: bool>() -> Layout {
     Layout {
         arrange: arrange::<C>,
-        multiply: multiply::<C>,
+        multiply: multiply::<C, VNNI>,
         ..k16::layout::<C>()
     }
 }
 
-pub(in super::super) static Q6_K: Layout = layout::<Q6K>();
-pub(in super::super) static Q3_K: Layout = layout::<Q3K>();
+pub(in super::super) static Q6_K: Layout = layout::<Q6K, false>();
+pub(in super::super) static Q3_K: Layout = layout::<Q3K, false>();
+pub(in super::super) static Q6_K_BY_VNNI: Layout = layout::<Q6K, true>();
+pub(in super::super) static Q3_K_BY_VNNI: Layout = layout::<Q3K, true>();
+
+/// Tokens from which on the expansion to words pays.
+const EXPANDED_FROM: usize = 8;
 
 fn arrange<C: CodesOf16>(act: &[u8], n: usize, out: &mut [u8]) {
     assert_eq!(act.len(), n / BLOCK * Q8_K, "activation row");
@@ -166,7 +171,7 @@ fn corrections<C: CodesOf16>(quants: &[u8; BLOCK], out: &mut [u8; BLOCK]) {
     }
 }
 
-fn multiply<C: CodesOf16x8>(
+fn multiply<C: CodesOf16x8, const VNNI: bool>(
     group: &[u8],
     acts: &[u8],
     n: usize,
@@ -174,7 +179,7 @@ fn multiply<C: CodesOf16x8>(
     ahead: usize,
     out: &mut [f32],
 ) {
-    check(const { &layout::<C>() }, group, acts, n, tokens, out);
+    check(const { &layout::<C, VNNI>() }, group, acts, n, tokens, out);
     let stride = act_bytes::<C>(n);
     for (acts, out) in acts.chunks(TILE * stride).zip(out.chunks_mut(TILE * ROWS)) {
         let acts = Acts {
@@ -186,10 +191,10 @@ fn multiply<C: CodesOf16x8>(
         // SAFETY: `layouts` hands the layout out only for an `Isa` with these instructions; `check` has compared all
         // lengths.
         unsafe {
-            if out.len() == ROWS {
-                one::<C>(w, acts, ahead, out);
-            } else {
-                tile::<C>(w, acts, out);
+            match out.len() / ROWS {
+                1 => one::<C>(w, acts, ahead, out),
+                EXPANDED_FROM.. if VNNI => k16_words::tile::<C>(w, acts, out),
+                _ => tile::<C>(w, acts, out),
             }
         }
     }
@@ -201,10 +206,10 @@ const fn times<C: CodesOf16>() -> i32 {
 }
 
 /// What a block's head says of eight rows.
-struct Head {
-    d: __m256,
+pub(super) struct Head {
+    pub(super) d: __m256,
     /// Scales 2J and 2J + 1 as i16, times what units before `LOW` lack.
-    scales: [__m256i; 8],
+    pub(super) scales: [__m256i; 8],
 }
 
 /// The head of vector v of block b, and where its parts are.
@@ -213,7 +218,7 @@ struct Head {
 /// The processor has AVX2 and F16C; the group has this block.
 #[inline]
 #[target_feature(enable = "avx2,f16c")]
-unsafe fn head<C: CodesOf16x8>(w: *const u8, b: usize, v: usize) -> (Head, *const u8) {
+pub(super) unsafe fn head<C: CodesOf16x8>(w: *const u8, b: usize, v: usize) -> (Head, *const u8) {
     let (d, block) = at::<C>(b);
     // SAFETY: the caller's group has this block.
     let (d, bytes) = unsafe { (halves(w.add(d + 16 * v)), C::bytes(w.add(block), v)) };
@@ -236,7 +241,7 @@ unsafe fn head<C: CodesOf16x8>(w: *const u8, b: usize, v: usize) -> (Head, *cons
 /// Takes a chain a step further: its integer, less the power of two, times the scales.
 #[inline]
 #[target_feature(enable = "avx2")]
-fn step<C: CodesOf16>(token: &mut Token, l: usize, sum: __m256i) {
+pub(super) fn step<C: CodesOf16>(token: &mut Token, l: usize, sum: __m256i) {
     let shift = _mm_cvtsi32_si128(const { times::<C>() });
     token.step(l, _mm256_sra_epi32(sum, shift));
 }

@@ -31,6 +31,7 @@ macro_rules! by_tokens {
 
 pub(super) mod block32;
 pub(super) mod k16;
+mod k16_words;
 mod lanes;
 pub(super) mod levels;
 pub(super) mod q2_k;

@@ -19,7 +19,7 @@ const _: () = assert!(BYTES == size_of::<u16>() + BLOCK / 4);
 
 /// Groups of 128.
 const WIDE_BLOCK: usize = 128;
-const WIDE_BYTES: usize = 34;
+pub(super) const WIDE_BYTES: usize = 34;
 const _: () = assert!(WIDE_BYTES == size_of::<u16>() + WIDE_BLOCK / 4);
 
 /// Q2_0 in the registry.

@@ -20,7 +20,7 @@
 
 use super::num::{f16_at, put_f16};
 use super::tq2_0::{self, codes};
-use super::{Field, Format, Part, TypeId, TypeInfo, q8_0, q8_k};
+use super::{Field, Format, Part, TypeId, TypeInfo, q2_0, q8_0, q8_k};
 
 const BLOCK: usize = 256;
 const BYTES: usize = 54;
@@ -124,6 +124,17 @@ pub fn to_tq2_0(block: &[u8; BYTES]) -> [u8; tq2_0::BYTES] {
     out[tq2_0::CODES..].copy_from_slice(&block[SCALE_AT..]);
     for_each_code(GROUPS, block, |e, code| {
         out[tq2_0::PLANE * (e / 128) + e % tq2_0::PLANE] |= code << (2 * (e / tq2_0::PLANE % 4));
+    });
+    out
+}
+
+/// The weights of a block of PTQ1_0 as a block of PQ2_0: each digit is its code, and the scale is the same.
+pub fn to_pq2_0(block: &[u8; NARROW_BYTES]) -> [u8; q2_0::WIDE_BYTES] {
+    let mut out = [0; q2_0::WIDE_BYTES];
+    let (scale, codes) = out.split_at_mut(NARROW_BYTES - NARROW_SCALE_AT);
+    scale.copy_from_slice(&block[NARROW_SCALE_AT..]);
+    for_each_code(NARROW_GROUPS, block, |e, code| {
+        codes[e / 4] |= code << (2 * (e % 4));
     });
     out
 }

@@ -178,5 +178,9 @@ fn every_block_of_tq1_0_is_a_block_of_tq2_0() {
         let same = trine_formats::types::tq1_0::to_tq2_0(&block);
         let (five, two) = (decode(TypeId::TQ1_0, &block), decode(TypeId::TQ2_0, &same));
         assert_eq!(bits(two), bits(five), "{first}");
+        let block = &block.as_chunks::<28>().0[0];
+        let same = trine_formats::types::tq1_0::to_pq2_0(block);
+        let (five, two) = (decode(TypeId::PTQ1_0, block), decode(TypeId::PQ2_0, &same));
+        assert_eq!(bits(two), bits(five), "{first} of 128");
     }
 }

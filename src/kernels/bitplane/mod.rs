@@ -151,7 +151,7 @@ impl Arrangement {
         let shared = tokens <= if packed { TOKENS_SHARING_CODES } else { 1 };
         match path {
             NumberPath::F32 => Arrangement::Floats,
-            NumberPath::I16 if shared && in_blocks(columns, groups) && reads_packed(isa) => {
+            NumberPath::I16 if shared && in_blocks(columns, groups) && reads_bytes(isa) => {
                 Arrangement::Bytes
             }
             NumberPath::I16 => Arrangement::Words,
@@ -185,11 +185,22 @@ impl Arrangement {
     }
 }
 
-/// Whether `isa` has the kernels of [`packed`] rows. They permute bytes and transpose bits, which came later than the rest
-/// of [`Level::Avx512`].
+/// Whether `isa` has the kernels of [`packed`] rows.
+pub fn reads_packed(isa: Isa) -> bool {
+    #[cfg(target_arch = "x86_64")]
+    return isa.has(Level::Avx2);
+    #[cfg(not(target_arch = "x86_64"))]
+    {
+        let _ = isa;
+        false
+    }
+}
+
+/// Whether `isa` has the kernels of [`Arrangement::Bytes`]. They permute bytes and transpose bits, which came later than the
+/// rest of [`Level::Avx512`].
 ///
 /// [`Level::Avx512`]: crate::Level::Avx512
-pub fn reads_packed(isa: Isa) -> bool {
+fn reads_bytes(isa: Isa) -> bool {
     isa.has_vbmi() && isa.has_gfni()
 }
 

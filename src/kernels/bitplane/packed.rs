@@ -1,4 +1,4 @@
-//! The codes of a matrix in the form that the kernels for AVX-512 read them from fastest.
+//! The codes of a matrix in the form that vector kernels read them from fastest, AVX-512's above all.
 //!
 //! Bit `i` of a code is here the bit of plane `i`, so that the index of a weight in its table has the same place for a
 //! plane at every width, and what follows the planes in use can be ignored: the tables of narrow widths repeat.
@@ -23,6 +23,8 @@ use std::ops::Range;
 use trine_formats::anyprec::words;
 
 use super::{Arrangement, NumberPath, Rows, reads_packed};
+#[cfg(target_arch = "x86_64")]
+use crate::arch::x86_64::bitplane as x86_64;
 use crate::{Isa, MAX_COLUMNS, size};
 
 /// Rows whose lines alternate.
@@ -200,11 +202,9 @@ pub fn multiply(
     assert!(reads_packed(isa), "{isa} reads no packed rows");
     rows.check(form, acts, tokens, out);
     #[cfg(target_arch = "x86_64")]
-    if tokens > 0 {
-        // SAFETY: `reads_packed` has found the instructions, and the lengths were checked.
-        unsafe {
-            crate::arch::x86_64::bitplane::multiply_packed(rows, form, acts, tokens, out);
-        }
+    if let Some(means) = x86_64::Means::of(isa).filter(|_| tokens > 0) {
+        // SAFETY: `isa` proves that the processor has the means, and the lengths were checked.
+        unsafe { x86_64::multiply_packed(means, rows, form, acts, tokens, out) };
     }
 }
 
@@ -223,9 +223,14 @@ pub fn pack(isa: Isa, kind: Kind, shape: Shape, planes: &[&[u8]], rows: usize, o
     let bytes = size([rows.next_multiple_of(PAIR), shape.row_bytes(kind)]);
     assert_eq!(out.len(), bytes, "lines of {kind:?}");
     #[cfg(target_arch = "x86_64")]
-    // SAFETY: `reads_packed` has found the instructions, and the lengths were checked.
+    // SAFETY: `isa` proves that the processor has the means, and `reads_packed` has found AVX2; the lengths were checked.
     unsafe {
-        crate::arch::x86_64::bitplane::packed512::pack(kind, shape, planes, rows, out);
+        match x86_64::Means::of(isa) {
+            Some(x86_64::Means::Vbmi) => {
+                x86_64::packed512::pack(kind, shape, planes, rows, out);
+            }
+            _ => x86_64::packed256::pack(kind, shape, planes, rows, out),
+        }
     }
 }
 
@@ -253,10 +258,15 @@ pub fn pack_tables(
     let bytes = size([count.next_multiple_of(PAIR), shape.table_bytes(width)]);
     assert_eq!(out.len(), bytes, "packed tables");
     #[cfg(target_arch = "x86_64")]
-    // SAFETY: `reads_packed` has found the instructions, and the lengths were checked.
+    // SAFETY: `isa` proves that the processor has the means, and `reads_packed` has found AVX2; the lengths were checked.
     unsafe {
-        use crate::arch::x86_64::bitplane::packed512;
-        packed512::pack_tables(rows, path == NumberPath::I16, out, scales);
+        let in_fixed_point = path == NumberPath::I16;
+        match x86_64::Means::of(isa) {
+            Some(x86_64::Means::Vbmi) => {
+                x86_64::packed512::pack_tables(rows, in_fixed_point, out, scales);
+            }
+            _ => x86_64::packed256::pack_tables(rows, in_fixed_point, out, scales),
+        }
     }
     let _ = path;
 }

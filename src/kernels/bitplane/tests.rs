@@ -24,14 +24,18 @@ fn kernels() -> Vec<(String, Isa, Multiply)> {
     if !Isa::detect().has_gfni() {
         skipped("bits transposed by an instruction", "GFNI");
     }
-    if packed_kernels() {
-        all.push((
-            "packed".to_owned(),
-            Isa::detect(),
-            Box::new(multiply_packed),
-        ));
-    }
     let plain: Vec<Isa> = isas().map(Isa::plain).collect();
+    for (isa, more) in isas()
+        .map(|isa| (isa, ""))
+        .chain(plain.iter().map(|&isa| (isa, " plain")))
+    {
+        if reads_packed(isa) {
+            let run = move |rows: &Rows<'_>, form, acts: &[u8], tokens, out: &mut [f32]| {
+                multiply_packed(isa, rows, form, acts, tokens, out);
+            };
+            all.push((format!("packed, {isa}{more}"), isa, Box::new(run)));
+        }
+    }
     for isa in plain.into_iter().filter(|isa| isa.has(Level::Avx2)) {
         let (name, _, run) = by_isa(isa);
         all.push((format!("{name} without gfni and vbmi"), isa, run));
@@ -39,17 +43,9 @@ fn kernels() -> Vec<(String, Isa, Multiply)> {
     all
 }
 
-/// Whether this processor has the kernels of packed rows, which is said where it has not.
-fn packed_kernels() -> bool {
-    let there = reads_packed(Isa::detect());
-    if !there {
-        skipped("packed rows", "AVX-512 with VBMI and GFNI");
-    }
-    there
-}
-
 /// From packed codes, where groups are whole blocks; in parts of several rows, as threads have them.
 fn multiply_packed(
+    isa: Isa,
     rows: &Rows<'_>,
     form: Arrangement,
     acts: &[u8],
@@ -58,20 +54,20 @@ fn multiply_packed(
 ) {
     let count = rows.check(form, acts, tokens, out);
     if !rows.in_blocks() {
-        return multiply(Isa::detect(), rows, form, acts, tokens, out);
+        return multiply(isa, rows, form, acts, tokens, out);
     }
     let path = match form {
         Arrangement::Floats => NumberPath::F32,
         _ => NumberPath::I16,
     };
-    let held = Packed::of(path, rows, count);
+    let held = Packed::of(isa, path, rows, count);
     let packed = held.rows();
     assert_eq!(packed.rows(), count);
     let at = count / 2 / packed::PAIR * packed::PAIR;
     for range in [0..at, at..count] {
         let out = &mut out[range.start * tokens..range.end * tokens];
         let part = packed.part(&range);
-        packed::multiply(Isa::detect(), &part, form, acts, tokens, out);
+        packed::multiply(isa, &part, form, acts, tokens, out);
     }
 }
 
@@ -85,7 +81,7 @@ struct Packed {
 }
 
 impl Packed {
-    fn of(path: NumberPath, rows: &Rows<'_>, count: usize) -> Packed {
+    fn of(isa: Isa, path: NumberPath, rows: &Rows<'_>, count: usize) -> Packed {
         let shape = packed::Shape {
             columns: rows.columns,
             groups: rows.groups,
@@ -98,12 +94,12 @@ impl Packed {
             }
             let mut out = AlignedBytes::new(pairs * shape.row_bytes(kind));
             let planes = &rows.planes[kind.planes().start..width.min(kind.planes().end)];
-            packed::pack(Isa::detect(), kind, shape, planes, count, &mut out);
+            packed::pack(isa, kind, shape, planes, count, &mut out);
             out
         });
         let mut tables = AlignedBytes::new(pairs * shape.table_bytes(width));
         let mut scales = vec![1.0; count];
-        packed::pack_tables(Isa::detect(), path, rows, &mut tables, &mut scales);
+        packed::pack_tables(isa, path, rows, &mut tables, &mut scales);
         Packed {
             shape,
             width,
@@ -385,11 +381,17 @@ fn packed_codes_are_the_bits_of_the_planes() {
     let mut random = Random(7);
     let (rows, columns, groups) = (3, 640, 2);
     let m = Matrix::random(&mut random, (rows, columns, groups), 8, normal);
-    if !packed_kernels() {
-        return;
+    for isa in isas()
+        .chain(isas().map(Isa::plain))
+        .filter(|&isa| reads_packed(isa))
+    {
+        let held = m.with(|all| Packed::of(isa, NumberPath::I16, all, rows));
+        is_packed(&m, &held.rows(), isa);
     }
-    let held = m.with(|all| Packed::of(NumberPath::I16, all, rows));
-    let packed = held.rows();
+}
+
+fn is_packed(m: &Matrix, packed: &packed::PackedRows<'_>, isa: Isa) {
+    let (rows, columns, groups) = (m.rows(), m.columns, m.groups);
     let blocks = columns / 64 / groups;
     for row in 0..rows {
         for column in 0..columns {
@@ -404,7 +406,7 @@ fn packed_codes_are_the_bits_of_the_planes() {
             let code = nibbles >> (4 * (block % 2)) & 15 | middle << 4 | last << 6;
             for (plane, bytes) in m.planes.iter().enumerate() {
                 let bit = bytes[row * columns / 8 + column / 8] >> (column % 8) & 1;
-                assert_eq!(code >> plane & 1, bit, "{row} {column} {plane}");
+                assert_eq!(code >> plane & 1, bit, "{isa}: {row} {column} {plane}");
             }
         }
     }

@@ -1,4 +1,5 @@
-//! How fast products of packed rows are, several of them in turns, so that what else runs meets all of them alike.
+//! How fast products of packed rows are, and of rows as the file has them, several of them in turns, so that what else runs
+//! meets all of them alike.
 //!
 //! ```sh
 //! cargo run --release -p trine-kernels --example rates -- avx2,avx512 Q8_0,Q4_0 1,4,16,120 [COLUMNS [MB [AHEAD]]]
@@ -15,17 +16,29 @@ use std::time::{Duration, Instant};
 use trine_formats::types::{REGISTRY, TypeInfo};
 use trine_kernels::packed::{Encoding, Layout, layouts, multiply_group};
 use trine_kernels::testing::Random;
-use trine_kernels::{AlignedBytes, Isa, Level, ternary};
+use trine_kernels::{AlignedBytes, Isa, Level, MatRows, mat_rows, ternary};
 
 /// Turns of every product.
 const TURNS: usize = 60;
 /// About how long one turn is.
 const PIECE: Duration = Duration::from_micros(400);
 
-/// One product: a layout, packed groups and arranged tokens.
+/// Rows of a group that is not packed.
+const ROWS: usize = 32;
+
+/// How rows lie, and are multiplied.
+#[derive(Clone, Copy)]
+enum Form {
+    Packed(&'static Layout),
+    File(MatRows),
+}
+
+/// One product: groups of rows and arranged tokens.
 struct Product {
     name: String,
-    layout: &'static Layout,
+    form: Form,
+    rows: usize,
+    group: usize,
     groups: AlignedBytes,
     acts: AlignedBytes,
     n: usize,
@@ -38,54 +51,73 @@ struct Product {
 impl Product {
     fn new(
         info: &'static TypeInfo,
-        layout: &'static Layout,
+        form: Form,
         [n, tokens, bytes, ahead]: [usize; 4],
         name: String,
     ) -> Result<Product, Box<dyn Error>> {
         let mut random = Random(1);
-        let group = (layout.group_bytes)(n);
-        let mut groups = AlignedBytes::new(bytes.div_ceil(group).max(1) * group);
+        let (rows, encoding) = match form {
+            Form::Packed(layout) => (layout.rows, layout.encoding),
+            Form::File(_) => (ROWS, Encoding::Type(info.act.ok_or("no activation type")?)),
+        };
         let mut w;
-        match (layout.encoding, info.encode) {
+        match (encoding, info.encode) {
             (Encoding::Int8(_), _) => {
-                w = random.bytes(layout.rows * ternary::row_bytes(n));
+                w = random.bytes(rows * ternary::row_bytes(n));
                 // Code 3 stands for no weight.
                 w.iter_mut().for_each(|b| *b &= !(*b >> 1 & 0x55));
             }
             (_, Some(encode)) => {
-                let x: Vec<f32> = (0..layout.rows * n).map(|_| random.float()).collect();
+                let x: Vec<f32> = (0..rows * n).map(|_| random.float()).collect();
                 w = vec![0; x.len() / info.block * info.bytes];
                 encode(&x, None, &mut w);
             }
             _ => return Err(format!("{name}: no encoder").into()),
         }
-        if !(layout.pack)(&w, n, &mut groups[..group]) {
-            return Err(format!("{name}: these weights are not packed").into());
+        if let Form::Packed(layout) = form {
+            let mut packed = vec![0; (layout.group_bytes)(n)];
+            if !(layout.pack)(&w, n, &mut packed) {
+                return Err(format!("{name}: these weights are not packed").into());
+            }
+            w = packed;
         }
-        for at in (group..groups.len()).step_by(group) {
-            groups.copy_within(..group, at);
+        let mut groups = AlignedBytes::new(bytes.div_ceil(w.len()).max(1) * w.len());
+        for to in groups.chunks_exact_mut(w.len()) {
+            to.copy_from_slice(&w);
         }
-        let width = (layout.act_bytes)(n);
-        let mut acts = AlignedBytes::new(tokens * width);
-        for to in acts.chunks_exact_mut(width) {
+        let mut encoded = Vec::new();
+        for _ in 0..tokens {
             let x: Vec<f32> = (0..n).map(|_| random.float()).collect();
-            let mut act;
-            match layout.encoding {
+            encoded.push(match encoding {
                 Encoding::Int8(rule) => {
-                    act = vec![0; ternary::act_bytes(n)];
+                    let mut act = vec![0; ternary::act_bytes(n)];
                     ternary::quantize_act(rule, &x, &mut act);
+                    act
                 }
                 Encoding::Type(ty) => {
                     let info = ty.info().ok_or("no activation type")?;
-                    act = vec![0; n / info.block * info.bytes];
+                    let mut act = vec![0; n / info.block * info.bytes];
                     info.encode.ok_or("no encoder")?(&x, None, &mut act);
+                    act
                 }
+            });
+        }
+        let width = match form {
+            Form::Packed(layout) => (layout.act_bytes)(n),
+            Form::File(_) => encoded[0].len(),
+        };
+        let mut acts = AlignedBytes::new(tokens * width);
+        for (act, to) in encoded.iter().zip(acts.chunks_exact_mut(width)) {
+            match form {
+                Form::Packed(layout) => (layout.arrange)(act, n, to),
+                Form::File(_) => to.copy_from_slice(act),
             }
-            (layout.arrange)(&act, n, to);
         }
         Ok(Product {
             name,
-            layout,
+            form,
+            rows,
+            group: w.len(),
             groups,
             acts,
             n,
@@ -98,23 +130,24 @@ impl Product {
 
     /// One turn: weights times activations per second.
     fn turn(&mut self) -> f64 {
+        let mut out = vec![0.0; self.rows * self.tokens];
         let (start, mut count) = (Instant::now(), 0);
         loop {
-            let bytes = (self.layout.group_bytes)(self.n);
-            let group = &self.groups[self.next..][..bytes];
-            self.next = (self.next + bytes) % self.groups.len();
-            multiply_group(
-                self.layout,
-                group,
-                &self.acts,
-                self.n,
-                self.tokens,
-                self.ahead,
-                |_, out| {
-                    black_box(out);
-                },
-            );
-            count += self.layout.rows * self.n * self.tokens;
+            let group = &self.groups[self.next..][..self.group];
+            self.next = (self.next + self.group) % self.groups.len();
+            let (acts, n, tokens) = (&self.acts, self.n, self.tokens);
+            match self.form {
+                Form::Packed(layout) => {
+                    multiply_group(layout, group, acts, n, tokens, self.ahead, |_, out| {
+                        black_box(out);
+                    });
+                }
+                Form::File(multiply) => {
+                    multiply(group, acts, n, tokens, &mut out);
+                    black_box(&out);
+                }
+            }
+            count += self.rows * n * tokens;
             let time = start.elapsed();
             if time >= PIECE {
                 return count as f64 / time.as_secs_f64() / 1e9;
@@ -139,10 +172,14 @@ fn main() -> Result<(), Box<dyn Error>> {
                 let level = Level::ALL.iter().find(|level| level.name() == isa);
                 let isa = level.and_then(|&level| Isa::of(level));
                 let isa = isa.ok_or("an instruction set that this processor does not have")?;
-                for layout in layouts(info.id, isa) {
-                    let name = format!("{ty} {tokens} {isa} ({})", layout.name);
+                let packed = layouts(info.id, isa).iter();
+                let packed = packed.map(|&layout| (layout.name, Form::Packed(layout)));
+                let rows =
+                    mat_rows(info.id, isa).map(|rows| ("rows of the file", Form::File(rows)));
+                for (form_name, form) in packed.chain(rows) {
+                    let name = format!("{ty} {tokens} {isa} ({form_name})");
                     let sizes = [n, tokens.parse()?, mb << 20, ahead];
-                    products.push(Product::new(info, layout, sizes, name)?);
+                    products.push(Product::new(info, form, sizes, name)?);
                 }
             }
         }
@@ -158,8 +195,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     for p in &mut products {
         p.rates.sort_by(f64::total_cmp);
         let (median, best) = (p.rates[TURNS / 2], p.rates[TURNS * 9 / 10]);
-        let products = p.layout.rows * p.n * p.tokens;
-        let bytes = (p.layout.group_bytes)(p.n) as f64 / products as f64;
+        let bytes = p.group as f64 / (p.rows * p.n * p.tokens) as f64;
         println!(
             "{:40} {median:6.1}/{best:6.1} GMAC/s, {:5.1} GB/s",
             p.name,

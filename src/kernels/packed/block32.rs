@@ -47,8 +47,20 @@ pub(crate) enum PackedStep {
     PlusOffset,
 }
 
+/// The codes of a type, as products meet them.
+pub(crate) trait ByteCodes {
+    /// What a code exceeds its value by.
+    const BIAS: i32;
+    /// The largest code, where codes have no sign.
+    #[cfg_attr(
+        not(target_arch = "x86_64"),
+        expect(dead_code, reason = "bounds of products without a sign")
+    )]
+    const MAX: u8;
+}
+
 /// How a type's blocks are laid out.
-pub(crate) trait Block32 {
+pub(crate) trait Block32: ByteCodes {
     /// What is known of the type.
     const INFO: TypeInfo;
     /// Bytes of a block of one row in the file.
@@ -65,14 +77,6 @@ pub(crate) trait Block32 {
     const SCALE_BYTES: usize = 2;
     /// Whole bytes or nibbles.
     const LINES: usize = 4;
-    /// What a code exceeds its value by.
-    const BIAS: i32;
-    /// The largest code, where codes have no sign.
-    #[cfg_attr(
-        not(target_arch = "x86_64"),
-        expect(dead_code, reason = "bounds of products without a sign")
-    )]
-    const MAX: u8;
     /// Values of the nibbles plus the bias; in order where there is no table.
     const TABLE: Option<[u8; 16]> = None;
     const STEP: PackedStep;
@@ -102,58 +106,79 @@ pub(crate) struct Q5_1;
 pub(crate) struct Iq4Nl;
 pub(crate) struct Mxfp4;
 
+impl ByteCodes for Q8_0 {
+    const BIAS: i32 = BIAS_OF_BYTES;
+    const MAX: u8 = 255;
+}
+
 impl Block32 for Q8_0 {
     const INFO: TypeInfo = info::Q8_0;
     const LINES: usize = 8;
-    const BIAS: i32 = BIAS_OF_BYTES;
-    const MAX: u8 = 255;
     const STEP: PackedStep = PackedStep::ScaleFirst;
+}
+
+impl ByteCodes for Q4_0 {
+    const BIAS: i32 = 8;
+    const MAX: u8 = 15;
 }
 
 impl Block32 for Q4_0 {
     const INFO: TypeInfo = info::Q4_0;
-    const BIAS: i32 = 8;
-    const MAX: u8 = 15;
     const STEP: PackedStep = PackedStep::SumFirst;
+}
+
+impl ByteCodes for Q4_1 {
+    const BIAS: i32 = 0;
+    const MAX: u8 = 15;
 }
 
 impl Block32 for Q4_1 {
     const INFO: TypeInfo = info::Q4_1;
-    const BIAS: i32 = 0;
-    const MAX: u8 = 15;
     const STEP: PackedStep = PackedStep::PlusOffset;
+}
+
+impl ByteCodes for Q5_0 {
+    const BIAS: i32 = 16;
+    const MAX: u8 = 31;
 }
 
 impl Block32 for Q5_0 {
     const INFO: TypeInfo = info::Q5_0;
     const FIFTH_AT: Option<usize> = Some(info::Q5_0.at(Part::HighBits));
-    const BIAS: i32 = 16;
-    const MAX: u8 = 31;
     const STEP: PackedStep = PackedStep::ScaleFirst;
+}
+
+impl ByteCodes for Q5_1 {
+    const BIAS: i32 = 0;
+    const MAX: u8 = 31;
 }
 
 impl Block32 for Q5_1 {
     const INFO: TypeInfo = info::Q5_1;
     const FIFTH_AT: Option<usize> = Some(info::Q5_1.at(Part::HighBits));
-    const BIAS: i32 = 0;
-    const MAX: u8 = 31;
     const STEP: PackedStep = PackedStep::PlusOffset;
+}
+
+impl ByteCodes for Iq4Nl {
+    const BIAS: i32 = BIAS_OF_BYTES;
+    const MAX: u8 = 255;
 }
 
 impl Block32 for Iq4Nl {
     const INFO: TypeInfo = info::IQ4_NL;
-    const BIAS: i32 = BIAS_OF_BYTES;
-    const MAX: u8 = 255;
     const TABLE: Option<[u8; 16]> = Some(signed_or_not(Self::INFO.raised_codebook(128)));
     const STEP: PackedStep = PackedStep::ScaleFirst;
+}
+
+impl ByteCodes for Mxfp4 {
+    const BIAS: i32 = 12;
+    const MAX: u8 = 24;
 }
 
 /// Twice the E2M1 values; the scale is halved instead.
 impl Block32 for Mxfp4 {
     const INFO: TypeInfo = info::MXFP4;
     const SCALE_BYTES: usize = 1;
-    const BIAS: i32 = 12;
-    const MAX: u8 = 24;
     const TABLE: Option<[u8; 16]> = Some(Self::INFO.raised_codebook(12));
     const STEP: PackedStep = PackedStep::ScaleFirst;
 }
@@ -256,6 +281,11 @@ pub(crate) const RECORD: usize = 48;
 
 fn arrange<B: Block32>(act: &[u8], n: usize, out: &mut [u8]) {
     let q_at = if B::ACT == TypeId::Q8_1 { 4 } else { 2 };
+    arrange_for::<B>(act, n, out, q_at);
+}
+
+/// Arranges a row of blocks whose int8 begin at byte `q_at`, for such codes.
+pub(crate) fn arrange_for<C: ByteCodes>(act: &[u8], n: usize, out: &mut [u8], q_at: usize) {
     let bytes = q_at + 32;
     assert_eq!(act.len(), n / 32 * bytes, "activation row");
     for (from, to) in act.chunks_exact(bytes).zip(out.chunks_exact_mut(RECORD)) {
@@ -263,7 +293,7 @@ fn arrange<B: Block32>(act: &[u8], n: usize, out: &mut [u8]) {
         to[..32].copy_from_slice(&from[q_at..]);
         let sum: i32 = from[q_at..].iter().map(|&q| i32::from(q as i8)).sum();
         to[32..36].copy_from_slice(&half(0).to_le_bytes());
-        to[36..40].copy_from_slice(&(-B::BIAS * sum).to_le_bytes());
+        to[36..40].copy_from_slice(&(-C::BIAS * sum).to_le_bytes());
         let offset = if q_at == 4 { half(2) } else { 0.0 };
         to[40..44].copy_from_slice(&offset.to_le_bytes());
     }

@@ -27,6 +27,8 @@ pub(crate) mod half;
 mod half_tests;
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 pub(crate) mod k_quants;
+#[cfg(target_arch = "x86_64")]
+pub(crate) mod nested;
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 pub(crate) mod spans;
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]

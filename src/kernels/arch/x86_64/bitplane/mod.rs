@@ -12,6 +12,7 @@ mod codes512;
 mod fused512;
 mod lut;
 mod odd;
+pub(crate) mod packed256;
 pub(crate) mod packed512;
 mod pairs512;
 mod rows256;
@@ -106,8 +107,9 @@ pub(crate) unsafe fn multiply(
 /// The same of packed rows.
 ///
 /// # Safety
-/// The processor has [`Means::Vbmi`], and the lengths fit.
+/// The processor has the means, and the lengths fit.
 pub(crate) unsafe fn multiply_packed(
+    means: Means,
     rows: &PackedRows<'_>,
     form: Arrangement,
     acts: &[u8],
@@ -116,11 +118,18 @@ pub(crate) unsafe fn multiply_packed(
 ) {
     // SAFETY: the caller says that the processor has the instructions and the lengths fit.
     unsafe {
-        let (look_up, tile): (LookUp<PackedRows<'_>>, Tile) = match form {
-            Arrangement::Bytes => return pairs512::multiply(rows, acts, tokens, out),
-            Arrangement::Floats if tokens == 1 => return fused512::packed_floats(rows, acts, out),
-            Arrangement::Floats => (rows512::floats, tiles::floats512),
-            Arrangement::Words => (rows512::words, tiles::words512),
+        let (look_up, tile): (LookUp<PackedRows<'_>>, Tile) = match (means, form) {
+            (Means::Vbmi, Arrangement::Bytes) => {
+                return pairs512::multiply(rows, acts, tokens, out);
+            }
+            (Means::Vbmi, Arrangement::Floats) if tokens == 1 => {
+                return fused512::packed_floats(rows, acts, out);
+            }
+            (Means::Vbmi, Arrangement::Floats) => (rows512::floats, tiles::floats512),
+            (Means::Vbmi, Arrangement::Words) => (rows512::words, tiles::words512),
+            (_, Arrangement::Floats) => (packed256::floats, tiles::floats256),
+            (_, Arrangement::Words) => (packed256::words, tiles::words256),
+            (_, Arrangement::Bytes) => panic!("bytes are for AVX-512"),
         };
         let all = (form, acts, tokens);
         tiled(rows, rows.shape.columns, look_up, tile, all, out);

@@ -63,8 +63,8 @@ pub(super) fn four<const B: usize>(nibbles: [__m512i; 2], two_bits: [__m512i; 2]
 /// Where the lines of a group of a row are.
 #[derive(Clone, Copy)]
 pub(super) struct Run {
-    nibbles: *const u8,
-    two_bits: [*const u8; 2],
+    pub(super) nibbles: *const u8,
+    pub(super) two_bits: [*const u8; 2],
 }
 
 impl Run {
@@ -179,7 +179,7 @@ pub(super) unsafe fn table<const B: usize>(
 }
 
 /// What the upper bytes of fixed point are combined with in memory.
-const FLIP: u8 = 0x80;
+pub(super) const FLIP: u8 = 0x80;
 
 /// Hands the blocks of row `row` to `sink`.
 ///

@@ -9,9 +9,9 @@ use super::{PAIR, odd};
 use crate::bitplane::{Arrangement, Rows};
 
 /// A table, the lower and the upper bytes apart; at least 16 entries, smaller ones are there several times.
-struct Tables {
-    lower: [u8; 256],
-    upper: [u8; 256],
+pub(super) struct Tables {
+    pub(super) lower: [u8; 256],
+    pub(super) upper: [u8; 256],
 }
 
 impl Tables {
@@ -90,7 +90,7 @@ impl Indices {
 }
 
 /// Takes the codes of a row, block by block.
-trait Sink {
+pub(super) trait Sink {
     /// Whether entries are the half floats of the file, or else fixed point.
     const HALVES: bool;
 
@@ -142,7 +142,7 @@ walk!(walk_gfni, true, "avx2,fma,f16c,gfni");
 
 #[inline]
 #[target_feature(enable = "avx2")]
-fn halves(lut: &[u8]) -> [u16; 256] {
+pub(super) fn halves(lut: &[u8]) -> [u16; 256] {
     let mut out = [0; 256];
     for (out, half) in out.iter_mut().zip(lut.as_chunks().0) {
         *out = u16::from_le_bytes(*half);
@@ -152,7 +152,7 @@ fn halves(lut: &[u8]) -> [u16; 256] {
 
 #[inline]
 #[target_feature(enable = "avx2,f16c")]
-fn fixed_point(lut: &[u8], factor: f32) -> [u16; 256] {
+pub(super) fn fixed_point(lut: &[u8], factor: f32) -> [u16; 256] {
     let halves = halves(lut);
     let mut out = [0; 256];
     let factor = _mm256_set1_ps(factor);
@@ -183,7 +183,7 @@ static PAIRS: [u8; 32] = [
 ];
 
 /// Puts weights into memory, arranged as activations in [`Arrangement::Words`] are.
-struct Words(*mut __m256i);
+pub(super) struct Words(pub(super) *mut __m256i);
 
 impl Sink for Words {
     const HALVES: bool = false;
@@ -205,7 +205,7 @@ impl Sink for Words {
 }
 
 /// Puts weights into memory, in order.
-struct Floats(*mut f32);
+pub(super) struct Floats(pub(super) *mut f32);
 
 impl Sink for Floats {
     const HALVES: bool = true;

@@ -54,8 +54,8 @@ pub(super) trait CodesOf16: Layout16 {
 /// The product of a group with up to [`TILE`] tokens.
 ///
 /// # Safety
-/// The group and the activations of as many tokens as there is room for in `out` are readable; the processor has
-/// AVX-512 F, BW and VNNI.
+/// The group and the activations of as many tokens as there is room for in `out` are readable; the processor has the
+/// instructions of the function.
 pub(super) type Product = unsafe fn(w: *const u8, acts: Acts, out: &mut [f32]);
 
 /// Arranged activations, and how they lie.

@@ -32,6 +32,31 @@ macro_rules! layouts_of_block32 {
     };
 }
 
+/// The same of the types with nested chains.
+macro_rules! layouts_of_nested {
+    ($visible:vis, $layout:path $(, $products:ty)?) => {
+        layouts_of_nested! {
+            $visible, $layout, ($($products)?),
+            Q2_0_X32 Q2_0 "q2_0 x32",
+            PQ2_0_X32 Pq2_0 "pq2_0 x32",
+            PTQ1_0_X32 Ptq1_0 "ptq1_0 x32",
+            Q1_0_X32 Q1_0 "q1_0 x32"
+        }
+    };
+    ($visible:vis, $layout:path, (), $($name:ident $codes:ident $called:literal),*) => {
+        $($visible static $name: Layout = {
+            use $layout as layout;
+            layout::<crate::packed::nested::$codes>($called)
+        };)*
+    };
+    ($visible:vis, $layout:path, ($products:ty), $($name:ident $codes:ident $called:literal),*) => {
+        $($visible static $name: Layout = {
+            use $layout as layout;
+            layout::<$products, crate::packed::nested::$codes>($called)
+        };)*
+    };
+}
+
 mod avx2;
 mod block32;
 mod block32_tiles;
@@ -45,6 +70,7 @@ mod lanes;
 mod level_bytes;
 mod level_tiles;
 mod levels;
+mod nested;
 mod q2_k;
 mod q3_k;
 mod q4_k;
@@ -110,6 +136,13 @@ pub(crate) fn layouts(ty: TypeId, isa: Isa) -> &'static [&'static Layout] {
             TypeId::Q5_1 => return list![avx2::block32::by_vnni::Q5_1_X32],
             TypeId::IQ4_NL => return list![avx2::block32::by_vnni::IQ4_NL_X32],
             TypeId::MXFP4 => return list![avx2::block32::by_vnni::MXFP4_X32],
+            TypeId::Q2_0 => return list![avx2::block32::by_vnni::Q2_0_X32],
+            TypeId::PQ2_0 | TypeId::Q2_0_G128 => return list![avx2::block32::by_vnni::PQ2_0_X32],
+            TypeId::PTQ1_0 => return list![avx2::block32::by_vnni::PTQ1_0_X32],
+            TypeId::Q1_0 => return list![avx2::block32::by_vnni::Q1_0_X32],
+            TypeId::Q2_K => return list![avx2::q2_k::Q2_K_BY_VNNI],
+            TypeId::Q3_K => return list![avx2::q3_k::Q3_K_BY_VNNI],
+            TypeId::Q6_K => return list![avx2::q6_k::Q6_K_BY_VNNI],
             TypeId::Q4_K => return list![avx2::q4_k::Q4_K_BY_VNNI],
             TypeId::Q5_K => return list![avx2::q4_k::Q5_K_BY_VNNI],
             _ => {}
@@ -135,14 +168,19 @@ pub(crate) fn layouts(ty: TypeId, isa: Isa) -> &'static [&'static Layout] {
         (Level::Avx512, TypeId::Q5_1) => list![block32::Q5_1_X32],
         (Level::Avx512, TypeId::IQ4_NL) => list![block32::IQ4_NL_X32],
         (Level::Avx512, TypeId::MXFP4) => list![block32::MXFP4_X32],
+        (Level::Avx512, TypeId::Q2_0) => list![nested::Q2_0_X32],
+        (Level::Avx512, TypeId::PQ2_0 | TypeId::Q2_0_G128) => list![nested::PQ2_0_X32],
+        (Level::Avx512, TypeId::PTQ1_0) => list![nested::PTQ1_0_X32],
+        (Level::Avx512, TypeId::Q1_0) => list![nested::Q1_0_X32],
         (Level::Avx512, TypeId::F16) => list![half::F16],
         (Level::Avx512, TypeId::BF16) => list![half::BF16],
         (Level::Avx2, TypeId::TQ1_0) => list![avx2::t2::plain::TQ1_0],
         (Level::Avx2, TypeId::TQ2_0) => list![avx2::t2::plain::TQ2_0],
         (Level::Avx2, TypeId::I2_S) => list![avx2::t2::plain::I2_S],
         (Level::Avx2, TypeId::TL1 | TypeId::TL2) => list![avx2::t2::plain::TL],
-        (Level::Avx2, TypeId::Q3_K) => list![avx2::k16::Q3_K],
-        (Level::Avx2, TypeId::Q6_K) => list![avx2::k16::Q6_K],
+        (Level::Avx2, TypeId::Q2_K) => list![avx2::q2_k::Q2_K],
+        (Level::Avx2, TypeId::Q3_K) => list![avx2::q3_k::Q3_K],
+        (Level::Avx2, TypeId::Q6_K) => list![avx2::q6_k::Q6_K],
         (Level::Avx2, TypeId::Q4_K) => list![avx2::q4_k::Q4_K],
         (Level::Avx2, TypeId::Q5_K) => list![avx2::q4_k::Q5_K],
         (Level::Avx2, TypeId::Q8_0) => list![avx2::block32::plain::Q8_0_X32],
@@ -152,6 +190,12 @@ pub(crate) fn layouts(ty: TypeId, isa: Isa) -> &'static [&'static Layout] {
         (Level::Avx2, TypeId::Q5_1) => list![avx2::block32::plain::Q5_1_X32],
         (Level::Avx2, TypeId::IQ4_NL) => list![avx2::block32::plain::IQ4_NL_X32],
         (Level::Avx2, TypeId::MXFP4) => list![avx2::block32::plain::MXFP4_X32],
+        (Level::Avx2, TypeId::Q2_0) => list![avx2::block32::plain::Q2_0_X32],
+        (Level::Avx2, TypeId::PQ2_0 | TypeId::Q2_0_G128) => {
+            list![avx2::block32::plain::PQ2_0_X32]
+        }
+        (Level::Avx2, TypeId::PTQ1_0) => list![avx2::block32::plain::PTQ1_0_X32],
+        (Level::Avx2, TypeId::Q1_0) => list![avx2::block32::plain::Q1_0_X32],
         (Level::Avx2, TypeId::F16) => list![half::F16_AVX2],
         (Level::Avx2, TypeId::BF16) => list![half::BF16_AVX2],
         (Level::Avx512, TypeId::IQ2_XXS) if vbmi => list![level_bytes::IQ2_XXS],

@@ -32,22 +32,23 @@ const FILE: usize = info::Q2_K.bytes;
 const FILE_CODES: usize = 16;
 const FILE_D: usize = 80;
 /// Offsets in a block of the group.
-const DMIN: usize = 32;
-const SCALES: usize = 64;
-const CODES: usize = 320;
-const BYTES: usize = ROWS * FILE;
+pub(super) const DMIN: usize = 32;
+pub(super) const SCALES: usize = 64;
+pub(super) const CODES: usize = 320;
+pub(super) const BYTES: usize = ROWS * FILE;
 const _: () = assert!(CODES + 1024 == BYTES);
 
 /// Arranged activations of a block: the quants as they are, the sums of groups (0, 2), (1, 3), (4, 6) .. as pairs of
 /// i16, the scale.
-const ACT: usize = 320;
-const SUMS: usize = 256;
-const SCALE: usize = 288;
+pub(super) const ACT: usize = 320;
+pub(super) const SUMS: usize = 256;
+pub(super) const SCALE: usize = 288;
 
 /// Above the magnitude of the sum of a group.
 const BIAS: i32 = 16384;
 
-pub(super) static Q2_K: Layout = Layout {
+pub(super) static Q2_K: Layout = LAYOUT;
+pub(super) const LAYOUT: Layout = Layout {
     name: "q2_k x16",
     dense: false,
     rows: ROWS,
@@ -83,7 +84,7 @@ fn pack(w: &[u8], n: usize, out: &mut [u8]) -> bool {
 const _: () = assert!(CODES == SCALES + FILE_CODES * ROWS);
 
 /// An odd number of cache lines: rows of a tile then do not fall on the same tile sets of the cache.
-fn act_bytes(n: usize) -> usize {
+pub(super) fn act_bytes(n: usize) -> usize {
     let lines = n / BLOCK * (ACT / 64);
     64 * (lines | 1)
 }

@@ -16,7 +16,7 @@ pub(super) use crate::packed::k_quants::of_16::Q3K;
 pub(super) static Q3_K: Layout = layout::<Q3K>();
 
 /// Where the starts of the integers of the chains are in the arranged activations, i32.
-const STARTS: usize = SCALE + 4;
+pub(super) const STARTS: usize = SCALE + 4;
 
 impl CodesOf16 for Q3K {
     const LOW: usize = 3;

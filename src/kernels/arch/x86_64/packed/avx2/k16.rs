@@ -7,17 +7,18 @@ use std::arch::x86_64::*;
 
 use trine_formats::types::{Part, info};
 
-use super::super::k16::{self, Acts, CodesOf16, SCALE, act_bytes, at};
+use super::super::k16::{self, Acts, CodesOf16, Product, SCALE, act_bytes, at};
 use super::super::lanes::{BLOCK, CHAINS, Q8_K, ROWS, TILE};
-use super::super::q3_k::Q3K;
-use super::super::q6_k::Q6K;
 use super::super::{check, prefetch};
 use super::lanes::{Kernel, PartSums, Tile, Token, VECTORS, by_lane, part_sum, shuffle_dwords};
 use super::{broadcast_float, halves, load};
 use crate::packed::Layout;
 
 /// A type's codes, eight rows at a time.
-trait CodesOf16x8: CodesOf16 {
+pub(super) trait CodesOf16x8: CodesOf16 {
+    /// The product for many tokens by AVX-VNNI, and how many these are at least.
+    const BY_VNNI: (usize, Product);
+
     /// The scales of vector v, line g: 4g .. 4g + 3 as bytes.
     ///
     /// # Safety
@@ -34,103 +35,17 @@ trait CodesOf16x8: CodesOf16 {
 /// Bits of the mask from `a`, the others from `b`.
 #[inline]
 #[target_feature(enable = "avx2")]
-fn select(mask: __m256i, a: __m256i, b: __m256i) -> __m256i {
+pub(super) fn select(mask: __m256i, a: __m256i, b: __m256i) -> __m256i {
     _mm256_or_si256(_mm256_and_si256(mask, a), _mm256_andnot_si256(mask, b))
 }
 
-impl CodesOf16x8 for Q6K {
-    #[inline]
-    #[target_feature(enable = "avx2")]
-    unsafe fn bytes(block: *const u8, v: usize) -> [__m256i; 4] {
-        // SAFETY: a block begins with four lines of scales.
-        [0, 1, 2, 3].map(|g| unsafe { load(block.add(64 * g + 32 * v)) })
-    }
-
-    #[inline]
-    #[target_feature(enable = "avx2")]
-    unsafe fn codes(part: *const u8) -> [__m256i; 8] {
-        let low6 = _mm256_set1_epi8(0x3F);
-        let mut codes = [low6; 8];
-        for h in 0..2 {
-            // SAFETY: the caller's part has six lines.
-            let lines = [0, 1, 2].map(|k| unsafe { load(part.add(64 * (3 * h + k))) });
-            for (k, line) in lines.into_iter().enumerate() {
-                codes[3 * h + k] = _mm256_and_si256(line, low6);
-            }
-            let upper = select(
-                _mm256_set1_epi8(0x30),
-                _mm256_srli_epi16::<2>(lines[0]),
-                _mm256_srli_epi16::<4>(lines[1]),
-            );
-            let all = select(
-                _mm256_set1_epi8(0x3C),
-                upper,
-                _mm256_srli_epi16::<6>(lines[2]),
-            );
-            codes[6 + h] = _mm256_and_si256(all, low6);
-        }
-        codes
-    }
-}
-
-impl CodesOf16x8 for Q3K {
-    #[inline]
-    #[target_feature(enable = "avx2")]
-    unsafe fn bytes(block: *const u8, v: usize) -> [__m256i; 4] {
-        // SAFETY: a block begins with three lines of scales.
-        let [a, b, c] = [0, 1, 2].map(|k| unsafe { load(block.add(64 * k + 32 * v)) });
-        let (low4, upper) = (_mm256_set1_epi8(15), _mm256_set1_epi8(0x30));
-        let join = |low, high| {
-            let code = _mm256_or_si256(_mm256_and_si256(low, low4), _mm256_and_si256(high, upper));
-            _mm256_sub_epi8(code, _mm256_set1_epi8(32))
-        };
-        [
-            join(a, _mm256_slli_epi16::<4>(c)),
-            join(b, _mm256_slli_epi16::<2>(c)),
-            join(_mm256_srli_epi16::<4>(a), c),
-            join(_mm256_srli_epi16::<4>(b), _mm256_srli_epi16::<2>(c)),
-        ]
-    }
-
-    #[inline]
-    #[target_feature(enable = "avx2")]
-    unsafe fn codes(part: *const u8) -> [__m256i; 8] {
-        // SAFETY: the caller's part has three lines.
-        let [a, b, c] = [0, 1, 2].map(|k| unsafe { load(part.add(64 * k)) });
-        let (low, high) = (_mm256_set1_epi8(0x07), _mm256_set1_epi8(0x38));
-        let six = select(
-            _mm256_set1_epi8(0b110 << 3),
-            _mm256_srli_epi16::<2>(a),
-            _mm256_srli_epi16::<4>(b),
-        );
-        let seven = select(
-            _mm256_set1_epi8(0b100 << 3),
-            _mm256_srli_epi16::<1>(b),
-            _mm256_srli_epi16::<3>(c),
-        );
-        [
-            _mm256_and_si256(a, low),
-            _mm256_and_si256(b, low),
-            _mm256_and_si256(c, low),
-            _mm256_and_si256(a, high),
-            _mm256_and_si256(b, high),
-            _mm256_and_si256(c, high),
-            _mm256_and_si256(six, high),
-            _mm256_and_si256(seven, high),
-        ]
-    }
-}
-
-const fn layout<C: CodesOf16x8>() -> Layout {
+pub(super) const fn layout<C: CodesOf16x8, const VNNI: bool>() -> Layout {
     Layout {
         arrange: arrange::<C>,
-        multiply: multiply::<C>,
+        multiply: multiply::<C, VNNI>,
         ..k16::layout::<C>()
     }
 }
-
-pub(in super::super) static Q6_K: Layout = layout::<Q6K>();
-pub(in super::super) static Q3_K: Layout = layout::<Q3K>();
 
 fn arrange<C: CodesOf16>(act: &[u8], n: usize, out: &mut [u8]) {
     assert_eq!(act.len(), n / BLOCK * Q8_K, "activation row");
@@ -166,7 +81,7 @@ fn corrections<C: CodesOf16>(quants: &[u8; BLOCK], out: &mut [u8; BLOCK]) {
     }
 }
 
-fn multiply<C: CodesOf16x8>(
+fn multiply<C: CodesOf16x8, const VNNI: bool>(
     group: &[u8],
     acts: &[u8],
     n: usize,
@@ -174,7 +89,7 @@ fn multiply<C: CodesOf16x8>(
     ahead: usize,
     out: &mut [f32],
 ) {
-    check(const { &layout::<C>() }, group, acts, n, tokens, out);
+    check(const { &layout::<C, VNNI>() }, group, acts, n, tokens, out);
     let stride = act_bytes::<C>(n);
     for (acts, out) in acts.chunks(TILE * stride).zip(out.chunks_mut(TILE * ROWS)) {
         let acts = Acts {
@@ -186,10 +101,11 @@ fn multiply<C: CodesOf16x8>(
         // SAFETY: `layouts` hands the layout out only for an `Isa` with these instructions; `check` has compared all
         // lengths.
         unsafe {
-            if out.len() == ROWS {
-                one::<C>(w, acts, ahead, out);
-            } else {
-                tile::<C>(w, acts, out);
+            let (many, product) = C::BY_VNNI;
+            match out.len() / ROWS {
+                1 => one::<C>(w, acts, ahead, out),
+                tokens if VNNI && tokens >= many => product(w, acts, out),
+                _ => tile::<C>(w, acts, out),
             }
         }
     }
@@ -201,10 +117,10 @@ const fn times<C: CodesOf16>() -> i32 {
 }
 
 /// What a block's head says of eight rows.
-struct Head {
-    d: __m256,
+pub(super) struct Head {
+    pub(super) d: __m256,
     /// Scales 2J and 2J + 1 as i16, times what units before `LOW` lack.
-    scales: [__m256i; 8],
+    pub(super) scales: [__m256i; 8],
 }
 
 /// The head of vector v of block b, and where its parts are.
@@ -213,7 +129,7 @@ struct Head {
 /// The processor has AVX2 and F16C; the group has this block.
 #[inline]
 #[target_feature(enable = "avx2,f16c")]
-unsafe fn head<C: CodesOf16x8>(w: *const u8, b: usize, v: usize) -> (Head, *const u8) {
+pub(super) unsafe fn head<C: CodesOf16x8>(w: *const u8, b: usize, v: usize) -> (Head, *const u8) {
     let (d, block) = at::<C>(b);
     // SAFETY: the caller's group has this block.
     let (d, bytes) = unsafe { (halves(w.add(d + 16 * v)), C::bytes(w.add(block), v)) };

@@ -30,10 +30,13 @@ macro_rules! by_tokens {
 }
 
 pub(super) mod block32;
-pub(super) mod k16;
+mod k16;
 mod lanes;
 pub(super) mod levels;
+pub(super) mod q2_k;
+pub(super) mod q3_k;
 pub(super) mod q4_k;
+pub(super) mod q6_k;
 pub(super) mod t2;
 mod vnni;
 

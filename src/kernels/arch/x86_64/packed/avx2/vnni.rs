@@ -47,59 +47,74 @@ pub(super) trait EightDwords<const T: usize> {
         stride: usize,
         acc: [[__m256i; 2]; T],
     ) -> [[__m256i; 2]; T];
+
+    /// The same of dwords that are two i16 each, of either.
+    ///
+    /// # Safety
+    /// As [`EightDwords::add`].
+    unsafe fn add_words(
+        products: *const u8,
+        q: *const u8,
+        stride: usize,
+        acc: [[__m256i; 2]; T],
+    ) -> [[__m256i; 2]; T];
 }
 
 const _: () = assert!(LINE == 128);
 
 macro_rules! eight_dwords {
-    ($tokens:literal, [$($acc0:ident $acc1:ident $at:literal),*]) => {
+    ($tokens:literal, $accs:tt) => {
         impl EightDwords<$tokens> for AvxVnni {
-            #[inline]
-            #[target_feature(enable = "avx2")]
-            unsafe fn add(
-                codes: *const u8,
-                q: *const u8,
-                stride: usize,
-                acc: [[__m256i; 2]; $tokens],
-            ) -> [[__m256i; 2]; $tokens] {
-                let [$([mut $acc0, mut $acc1]),*] = acc;
-                macro_rules! dword {
-                    ($w0:literal, $w1:literal, $q:literal) => {
-                        concat!(
-                            "vmovdqu {w0}, ymmword ptr [{w} + ", $w0, "]\n",
-                            "vmovdqu {w1}, ymmword ptr [{w} + ", $w1, "]\n",
-                            $("vpbroadcastd {y}, dword ptr [{q} ", $at, " + ", $q, "]\n",
-                            "{{vex}} vpdpbusd {", stringify!($acc0), "}, {w0}, {y}\n",
-                            "{{vex}} vpdpbusd {", stringify!($acc1), "}, {w1}, {y}\n",)*
-                        )
-                    };
-                }
-                // SAFETY: the caller's processor has the instruction; reads 64 bytes of eight lines at `w` and 32 bytes at `q`
-                // of each token.
-                unsafe {
-                    std::arch::asm!(
-                        dword!("0", "32", "0"),
-                        dword!("128", "160", "4"),
-                        dword!("256", "288", "8"),
-                        dword!("384", "416", "12"),
-                        dword!("512", "544", "16"),
-                        dword!("640", "672", "20"),
-                        dword!("768", "800", "24"),
-                        dword!("896", "928", "28"),
-                        "/* {stride} {stride3} */", // a use where there is no second or fourth token
-                        w = in(reg) codes,
-                        q = in(reg) q,
-                        stride = in(reg) stride,
-                        stride3 = in(reg) 3 * stride,
-                        w0 = out(ymm_reg) _,
-                        w1 = out(ymm_reg) _,
-                        y = out(ymm_reg) _,
-                        $($acc0 = inout(ymm_reg) $acc0, $acc1 = inout(ymm_reg) $acc1,)*
-                        options(readonly, nostack, preserves_flags),
-                    );
-                }
-                [$([$acc0, $acc1]),*]
+            eight_dwords!(add "vpdpbusd", $tokens, $accs);
+            eight_dwords!(add_words "vpdpwssd", $tokens, $accs);
+        }
+    };
+    ($name:ident $dp:literal, $tokens:literal, [$($acc0:ident $acc1:ident $at:literal),*]) => {
+        #[inline]
+        #[target_feature(enable = "avx2")]
+        unsafe fn $name(
+            codes: *const u8,
+            q: *const u8,
+            stride: usize,
+            acc: [[__m256i; 2]; $tokens],
+        ) -> [[__m256i; 2]; $tokens] {
+            let [$([mut $acc0, mut $acc1]),*] = acc;
+            macro_rules! dword {
+                ($w0:literal, $w1:literal, $q:literal) => {
+                    concat!(
+                        "vmovdqu {w0}, ymmword ptr [{w} + ", $w0, "]\n",
+                        "vmovdqu {w1}, ymmword ptr [{w} + ", $w1, "]\n",
+                        $("vpbroadcastd {y}, dword ptr [{q} ", $at, " + ", $q, "]\n",
+                        "{{vex}} ", $dp, " {", stringify!($acc0), "}, {w0}, {y}\n",
+                        "{{vex}} ", $dp, " {", stringify!($acc1), "}, {w1}, {y}\n",)*
+                    )
+                };
             }
+            // SAFETY: the caller's processor has the instruction; reads 64 bytes of eight lines at `w` and 32 bytes at `q`
+            // of each token.
+            unsafe {
+                std::arch::asm!(
+                    dword!("0", "32", "0"),
+                    dword!("128", "160", "4"),
+                    dword!("256", "288", "8"),
+                    dword!("384", "416", "12"),
+                    dword!("512", "544", "16"),
+                    dword!("640", "672", "20"),
+                    dword!("768", "800", "24"),
+                    dword!("896", "928", "28"),
+                    "/* {stride} {stride3} */", // a use where there is no second or fourth token
+                    w = in(reg) codes,
+                    q = in(reg) q,
+                    stride = in(reg) stride,
+                    stride3 = in(reg) 3 * stride,
+                    w0 = out(ymm_reg) _,
+                    w1 = out(ymm_reg) _,
+                    y = out(ymm_reg) _,
+                    $($acc0 = inout(ymm_reg) $acc0, $acc1 = inout(ymm_reg) $acc1,)*
+                    options(readonly, nostack, preserves_flags),
+                );
+            }
+            [$([$acc0, $acc1]),*]
         }
     };
 }

@@ -9,10 +9,10 @@ use std::arch::x86_64::*;
 
 use super::super::broadcast;
 use super::{Dot, Products, Sums, VECTORS, signed};
-use crate::packed::block32::{self, Block32, LINE};
+use crate::packed::block32::{self, Block32, ByteCodes, LINE};
 
 /// AVX2 without more.
-pub(super) struct Avx2;
+pub(in super::super) struct Avx2;
 
 impl Products for Avx2 {
     const SIGNED: bool = true;
@@ -26,12 +26,28 @@ impl Products for Avx2 {
         }
         block32::pack::<B>(w, n, out)
     }
+
+    #[inline]
+    #[target_feature(enable = "avx2")]
+    unsafe fn one_dot<C: ByteCodes>(codes: &[__m256i; 8], record: *const u8) -> __m256i {
+        const { assert!(all_fit::<C>()) }
+        let mut pairs = [_mm256_setzero_si256(); 2];
+        for (k, codes) in codes.iter().enumerate() {
+            // SAFETY: a record has eight dwords of activations.
+            let y = unsafe { broadcast(record.add(4 * k)) };
+            pairs[k % 2] = _mm256_add_epi16(pairs[k % 2], _mm256_maddubs_epi16(*codes, y));
+        }
+        let pairs = _mm256_add_epi16(pairs[0], pairs[1]);
+        // SAFETY: a record has its start at byte 36.
+        let start = unsafe { broadcast(record.add(36)) };
+        _mm256_add_epi32(start, _mm256_madd_epi16(pairs, _mm256_set1_epi16(1)))
+    }
 }
 
 /// Whether the results of `maddubs` of a whole block may be summed in 16 bits; those of half a block may.
-const fn all_fit<B: Block32>() -> bool {
-    let greatest = B::MAX as usize * 256;
-    assert!(signed::<Avx2, B>() || 4 * greatest <= 32767);
+const fn all_fit<C: ByteCodes>() -> bool {
+    let greatest = C::MAX as usize * 256;
+    assert!(signed::<Avx2, C>() || 4 * greatest <= 32767);
     8 * greatest <= 32767
 }
 
@@ -41,7 +57,7 @@ const _: () = assert!(LINE == 128);
 ///
 /// In assembly because the compiler takes the broadcasts of all dwords to the front and, having no registers for them,
 /// spills them: 70 instead of 110 GMAC/s.
-trait FourDwords<const T: usize> {
+pub(in super::super) trait FourDwords<const T: usize> {
     /// The sums of `maddubs` in 16 bits, added to `acc`.
     ///
     /// # Safety
@@ -159,19 +175,19 @@ where
 {
     #[inline]
     #[target_feature(enable = "avx2")]
-    unsafe fn dot<B: Block32>(codes: *const u8, record: *const u8, stride: usize) -> Sums<T> {
+    unsafe fn dot<C: ByteCodes>(codes: *const u8, record: *const u8, stride: usize) -> Sums<T> {
         let zero = [[_mm256_setzero_si256(); VECTORS]; T];
         // SAFETY: four lines of codes each; a record has eight dwords of activations, and its start at byte 36.
         unsafe {
             let (second_codes, second_record) = (codes.add(4 * LINE), record.add(16));
-            if const { signed::<Avx2, B>() } {
+            if const { signed::<Avx2, C>() } {
                 let sums = Avx2::signed(codes, record, stride, zero);
                 return Avx2::signed(second_codes, second_record, stride, sums);
             }
             let mut sums: Sums<T> =
                 std::array::from_fn(|t| [broadcast(record.add(stride * t + 36)); VECTORS]);
             let first = Avx2::unsigned(codes, record, stride, zero);
-            let second = if const { all_fit::<B>() } {
+            let second = if const { all_fit::<C>() } {
                 Avx2::unsigned(second_codes, second_record, stride, first)
             } else {
                 add_pairs(&mut sums, &first);

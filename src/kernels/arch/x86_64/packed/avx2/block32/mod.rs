@@ -9,11 +9,12 @@ use super::super::lanes::unroll;
 use super::super::{check, prefetch};
 use super::vnni::AvxVnni;
 use super::{broadcast, broadcast_float, halves, load, store};
-use crate::packed::block32::{self, Block32, LINE, PackedStep, RECORD, ROWS};
+use crate::packed::block32::{self, Block32, ByteCodes, LINE, PackedStep, RECORD, ROWS};
 use crate::packed::{Layout, Pack};
-use maddubs::Avx2;
+pub(super) use maddubs::{Avx2, FourDwords};
 
 mod maddubs;
+mod nested;
 mod vnni;
 
 /// Vectors of eight of the rows that a tile has: with four tokens, its sums fill half of the registers.
@@ -32,6 +33,13 @@ trait Products: Dot<1> + Dot<2> + Dot<3> + Dot<4> {
 
     /// See [`Layout::pack`].
     fn pack<B: Block32>(w: &[u8], n: usize, out: &mut [u8]) -> bool;
+
+    /// The integer sums of eight rows and one token, whose codes, dword k in vector k, are few enough that all products
+    /// of a block fit 16 bits.
+    ///
+    /// # Safety
+    /// The processor has the instruction set; the record is readable.
+    unsafe fn one_dot<C: ByteCodes>(codes: &[__m256i; 8], record: *const u8) -> __m256i;
 }
 
 /// Products of T tokens.
@@ -41,7 +49,7 @@ trait Dot<const T: usize> {
     ///
     /// # Safety
     /// The processor has the instruction set; eight lines and the records are readable.
-    unsafe fn dot<B: Block32>(codes: *const u8, record: *const u8, stride: usize) -> Sums<T>;
+    unsafe fn dot<C: ByteCodes>(codes: *const u8, record: *const u8, stride: usize) -> Sums<T>;
 }
 
 /// The layouts with the products of one instruction set.
@@ -51,6 +59,7 @@ macro_rules! layouts {
             use super::*;
 
             layouts_of_block32!(pub(in super::super::super), layout, $products);
+            layouts_of_nested!(pub(in super::super::super), nested::layout, $products);
         }
     };
 }
@@ -66,9 +75,9 @@ const fn layout<P: Products, B: Block32>(name: &'static str, acts: &'static str)
 }
 
 /// Whether codes take all eight bits and are used as signed weights.
-const fn signed<P: Products, B: Block32>() -> bool {
-    assert!(B::MAX <= 127 || B::BIAS == 128);
-    P::SIGNED && B::MAX > 127
+const fn signed<P: Products, C: ByteCodes>() -> bool {
+    assert!(C::MAX <= 127 || C::BIAS == 128);
+    P::SIGNED && C::MAX > 127
 }
 
 fn multiply<P: Products, B: Block32>(

@@ -5,7 +5,9 @@
 #   bash tools/ci-aarch64.sh --all            that, the other types, the engine's tests of logits, lints of all crates
 #   bash tools/ci-aarch64.sh --cpu NAME ARGS  `cargo test --release ARGS` on one emulated processor
 #   bash tools/ci-aarch64.sh --run CMD ARGS   a command in the environment of the cross compiler
-#   bash tools/ci-aarch64.sh --count TYPE...  instructions of products of packed rows, by instruction set
+#   bash tools/ci-aarch64.sh --count TYPE...  weights for each instruction of products of packed rows, by instruction set
+#   bash tools/ci-aarch64.sh --count-encoders TYPE...  instructions for each value encoded, definition and NEON
+#   bash tools/ci-aarch64.sh --count-ggml DIR TYPE...  as --count, of ggml's products; DIR is llama.cpp's source
 #
 # Compiler, linker and emulator are unpacked into target/aarch64; nothing is installed, and root is not needed.
 # What cannot be had is said and skipped; with TRINE_AARCH64=required that is an error.
@@ -24,6 +26,15 @@ skip() {
 
 # Package lists of both architectures in a place of our own: the system's apt learns of no other architecture.
 apt() { APT_CONFIG=$home/apt.conf "$@"; }
+
+# Fetches packages and unpacks them into the root.
+unpack() {
+    rm -rf "$home/deb"
+    mkdir -p "$root" "$home/deb"
+    (cd "$home/deb" && apt apt-get download "$@") >>"$log" 2>&1 || skip "packages could not be fetched (see $log)"
+    for deb in "$home"/deb/*.deb; do dpkg-deb -x "$deb" "$root"; done
+    rm -rf "$home/deb"
+}
 
 # The first package that `$1` depends on and whose name is `$2`.
 needs() {
@@ -57,16 +68,12 @@ END
     gcc=$(needs gcc-aarch64-linux-gnu 'gcc-[0-9]*-aarch64-linux-gnu')
     [ -n "$shared" ] && [ -n "$gcc" ] || skip "no package of the compiler's library or of the linker"
     echo "aarch64: fetching rustc $version and $gcc into $root"
-    rm -rf "$root" "$home/deb"
-    mkdir -p "$root" "$home/deb"
+    rm -rf "$root"
     # shellcheck disable=SC2046
-    (cd "$home/deb" && apt apt-get download "$std:arm64=$version" \
+    unpack "$std:arm64=$version" \
         rustc-web="$version" rust-web-clippy="$version" "$shared=$version" $std="$version" "$gcc" \
         "$(needs "$gcc" 'libgcc-[0-9]*-dev-arm64-cross')" libgcc-s1-arm64-cross \
-        $(with_libraries "$(needs "$shared=$version" 'libllvm[0-9]*')" binutils-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user) \
-    ) >>"$log" 2>&1 || skip "packages could not be fetched (see $log)"
-    for deb in "$home"/deb/*.deb; do dpkg-deb -x "$deb" "$root"; done
-    rm -rf "$home/deb"
+        $(with_libraries "$(needs "$shared=$version" 'libllvm[0-9]*')" binutils-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user)
     # The linker's scripts of the C library name files by their place in an installed system.
     sed -i "s|/usr/aarch64-linux-gnu|$root/usr/aarch64-linux-gnu|g" "$root"/usr/aarch64-linux-gnu/lib/{libc,libm}.so
     touch "$home/ready"
@@ -125,24 +132,90 @@ same_hashes() {
     done
 }
 
-# Weights times activations for each instruction of a product of 2048 columns, with one token and with 16, for the types
-# that are named. What is done once is taken off: the difference of two runs counts.
-count() {
-    local plugin=$home/count.so program=$CARGO_TARGET_DIR/$target/release/examples/product
+# The plugin that counts, for the emulator.
+plugin=$home/count.so
+build_plugin() {
     env -u LD_LIBRARY_PATH cc -O2 -shared -fPIC -o "$plugin" tools/aarch64-count.c
+}
+
+# `OF PER` of a program's rounds: what it says to have done, and the instructions it took. The command is given without its
+# number of rounds. What is done once is taken off: the difference of two runs counts.
+done_and_instructions() {
+    local rounds instructions=() units=()
+    for rounds in 1 3; do
+        units+=("$("${emulator[@]}" -cpu max -plugin "$plugin" "$@" $rounds 2>"$home/count")")
+        instructions+=("$(cat "$home/count")")
+    done
+    echo $((units[1] - units[0])) $((instructions[1] - instructions[0]))
+}
+
+# Weights times activations for each instruction of a product of 2048 columns, with one token and with 16, for the types
+# that are named.
+count() {
+    local program=$CARGO_TARGET_DIR/$target/release/examples/product type tokens isa
+    build_plugin
     release build -p trine-kernels --example product
-    local type tokens isa rounds instructions products
     for type in "$@"; do
         for tokens in 1 16; do
             for isa in scalar neon dotprod i8mm; do
-                instructions=() products=()
-                for rounds in 1 3; do
-                    products+=("$(TRINE_ISA=$isa "${emulator[@]}" -cpu max -plugin "$plugin" "$program" "$type" 2048 $tokens $rounds 2>"$home/count")")
-                    instructions+=("$(cat "$home/count")")
-                done
-                awk -v what="$type, $tokens tokens, $isa" -v products=$((products[1] - products[0])) \
-                    -v instructions=$((instructions[1] - instructions[0])) 'BEGIN { printf "%-32s %6.2f\n", what, products / instructions }'
+                TRINE_ISA=$isa done_and_instructions "$program" "$type" 2048 $tokens |
+                    awk -v what="$type, $tokens tokens, $isa" '{ printf "%-32s %6.2f\n", what, $1 / $2 }'
             done
+        done
+    done
+}
+
+# The compilers of C and C++, of the linker's version.
+unpack_c_compiler() {
+    local version=${linker[0]##*-} gxx
+    gxx=g++-$version-aarch64-linux-gnu
+    echo "aarch64: fetching $gxx into $root"
+    # shellcheck disable=SC2046
+    unpack "$gxx" $(with_libraries "cpp-$version-aarch64-linux-gnu") \
+        "$(needs "$gxx" "libstdc++-$version-dev-arm64-cross")" libstdc++6-arm64-cross
+}
+
+# What `count` counts, of the products of ggml's processor backend in llama.cpp's source `$1`, compiled for three kinds of
+# processors, all without SVE.
+count_ggml() {
+    local ggml=$1/ggml/src version=${linker[0]##*-} program=$home/ggml-product objects=$home/ggml type tokens isa
+    [ -e "$ggml/ggml-cpu/arch/arm/repack.cpp" ] || {
+        echo "aarch64: $1 is no folder of llama.cpp's source: ggml/src/ggml-cpu/arch/arm/repack.cpp is not there" >&2
+        exit 1
+    }
+    [ -e "$root/usr/lib/gcc-cross/aarch64-linux-gnu/$version/cc1plus" ] || unpack_c_compiler
+    build_plugin
+    mkdir -p "$objects"
+    declare -A march=([neon]=armv8-a [dotprod]=armv8.2-a+fp16+dotprod [i8mm]=armv8.2-a+fp16+dotprod+i8mm)
+    for isa in neon dotprod i8mm; do
+        # As CMake compiles a release; what the products do not reach is left out by the linker, with all that it asks for.
+        local options=(-O3 -DNDEBUG -w "-march=${march[$isa]}" -ffunction-sections -fdata-sections
+            "-I$1/ggml/include" "-I$ggml" "-I$ggml/ggml-cpu")
+        "${linker[0]}" "${options[@]}" -c "$ggml/ggml-cpu/quants.c" -o "$objects/generic.o"
+        "${linker[0]}" "${options[@]}" -c "$ggml/ggml-cpu/arch/arm/quants.c" -o "$objects/quants.o"
+        "${linker[0]/gcc/g++}" "${options[@]}" -std=c++17 -c "$ggml/ggml-cpu/arch/arm/repack.cpp" -o "$objects/repack.o"
+        "${linker[0]/gcc/g++}" "${options[@]}" -std=c++17 -c "$ggml/ggml-cpu/vec.cpp" -o "$objects/vec.o"
+        "${linker[0]}" "${options[@]}" -Wl,--gc-sections tools/aarch64-ggml.c "$objects"/*.o -lm -o "$program-$isa"
+    done
+    for type in "${@:2}"; do
+        for tokens in 1 16; do
+            for isa in neon dotprod i8mm; do
+                done_and_instructions "$program-$isa" "$type" $tokens |
+                    awk -v what="$type, $tokens tokens, $isa" '{ printf "%-32s %6.2f\n", what, $1 / $2 }'
+            done
+        done
+    done
+}
+
+# Instructions for each value of a row of 8192 that is encoded without importance, for the types that are named.
+count_encoders() {
+    local program=$CARGO_TARGET_DIR/$target/release/examples/encode type isa
+    build_plugin
+    release build -p trine-kernels --example encode
+    for type in "$@"; do
+        for isa in scalar neon; do
+            TRINE_ISA=$isa done_and_instructions "$program" "$type" 8192 |
+                awk -v what="$type, $isa" '{ printf "%-32s %8.2f\n", what, $2 / $1 }'
         done
     done
 }
@@ -158,6 +231,16 @@ case "${1:-}" in
     count "$@"
     exit
     ;;
+--count-ggml)
+    shift
+    count_ggml "$@"
+    exit
+    ;;
+--count-encoders)
+    shift
+    count_encoders "$@"
+    exit
+    ;;
 --cpu)
     processor "$2"
     shift 2
@@ -169,11 +252,14 @@ esac
 "$RUSTC" --version
 lint -p trine-formats -p trine-kernels
 release test -p trine-formats --lib
-# Where there is SMMLA; where there is SDOT but not that; and where there is neither. What compares the definition with
-# itself, which takes minutes of emulation, is left out: encoders, and kernels for rows as a file has them.
+# Where there is SMMLA; where there is SDOT but not that; and where there is neither. What takes minutes of emulation is left
+# out: encoders that search, and kernels for rows as a file has them, where the definition is compared with itself. The other
+# encoders need nothing beyond NEON and are tested where there is nothing else.
 for cpu in max neoverse-n1 cortex-a72; do
     processor $cpu
-    release test -p trine-kernels --lib -- --skip encoders_give_the_bytes --skip tests::kernels_give_the_bits_of_dot_ref
+    encoders=encoders_give_the_bytes
+    [ $cpu != cortex-a72 ] || encoders=searching_$encoders
+    release test -p trine-kernels --lib -- --skip $encoders --skip tests::kernels_give_the_bits_of_dot_ref
 done
 native
 release build -p trine --example logits
@@ -188,6 +274,9 @@ if [ "${1:-}" = --all ]; then
     done
     processor max
     lint -p trine -p trine-tools
-    release test -p trine-kernels --lib -- encoders_give_the_bytes tests::kernels_give_the_bits_of_dot_ref
+    # Nothing here has an instruction beyond NEON.
+    processor cortex-a72
+    release test -p trine-kernels --lib -- searching_encoders tests::kernels_give_the_bits_of_dot_ref
+    processor max
     release test -p trine --test engine -- logits::
 fi

@@ -43,8 +43,10 @@ mod encode_tests;
 #[cfg(test)]
 mod tests;
 
+#[cfg(target_arch = "aarch64")]
+use arch::aarch64 as native;
 #[cfg(target_arch = "x86_64")]
-use arch::x86_64;
+use arch::{x86_64, x86_64 as native};
 
 /// `mat_rows(w, acts, n, tokens, out)`: the products of R weight rows with `tokens` activation rows.
 ///
@@ -76,8 +78,8 @@ pub fn mat_rows(ty: TypeId, isa: Isa) -> Option<MatRows> {
 /// # Panics
 /// When `act` is no activation type: F32, F16, BF16, Q8_0, Q8_1 and Q8_K are.
 pub fn quantize_act(act: TypeId, isa: Isa) -> QuantizeAct {
-    #[cfg(target_arch = "x86_64")]
-    if let Some(f) = x86_64::quantize_act(act, isa) {
+    #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+    if let Some(f) = native::quantize_act(act, isa) {
         return f;
     }
     let _ = isa;
@@ -90,8 +92,8 @@ pub fn quantize_act(act: TypeId, isa: Isa) -> QuantizeAct {
 /// The decoder of a type: the bits of its own `decode`, for every byte pattern. `None` when it has none.
 pub fn decode_rows(ty: TypeId, isa: Isa) -> Option<DecodeFn> {
     let definition = ty.info()?.decode?;
-    #[cfg(target_arch = "x86_64")]
-    if let Some(f) = x86_64::decode_rows(ty, isa) {
+    #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+    if let Some(f) = native::decode_rows(ty, isa) {
         return Some(f);
     }
     let _ = isa;
@@ -102,8 +104,8 @@ pub fn decode_rows(ty: TypeId, isa: Isa) -> Option<DecodeFn> {
 /// when it has none.
 pub fn encode_rows(ty: TypeId, isa: Isa) -> Option<EncodeFn> {
     let definition = ty.info()?.encode?;
-    #[cfg(target_arch = "x86_64")]
-    if let Some(f) = x86_64::encode_rows(ty, isa) {
+    #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+    if let Some(f) = native::encode_rows(ty, isa) {
         return Some(f);
     }
     let _ = isa;

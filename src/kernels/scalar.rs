@@ -1,6 +1,6 @@
 //! The portable kernels: each type's own `dot_ref` and `encode` in loops.
 
-use trine_formats::types::TypeId;
+use trine_formats::types::{EncodeFn, TypeId};
 
 use super::{MatRows, QuantizeAct};
 
@@ -40,6 +40,20 @@ fn rows<const ID: u32>(w: &[u8], acts: &[u8], n: usize, tokens: usize, out: &mut
             out[r * tokens + t] = dot(w, &acts[t * a_row..][..a_row]);
         }
     }
+}
+
+/// The type's own encoder, for blocks that a kernel does not take.
+pub(super) fn definition(ty: TypeId) -> EncodeFn {
+    match ty.info().and_then(|info| info.encode) {
+        Some(encode) => encode,
+        None => unreachable!("asked for by kernels of types that have encoders"),
+    }
+}
+
+/// Checks that `out` is the blocks of `x`.
+pub(super) fn check_lengths(act: TypeId, x: &[f32], out: &[u8]) {
+    let bytes = act.info().map(|info| super::row_bytes(info, x.len()));
+    assert_eq!(bytes, Some(out.len()), "{act}: bytes of {} values", x.len());
 }
 
 fn encode<const ID: u32>(x: &[f32], out: &mut [u8]) {

@@ -101,10 +101,10 @@ impl Doubles for Neon {
     }
 }
 
-/// Four values rounded to half floats; the only NaN are those of the definition, which keeps nothing of them but the sign.
+/// Four values rounded to half floats. A NaN keeps its payload, which is not what the definition does.
 #[inline]
 #[target_feature(enable = "neon")]
-fn narrow(x: float32x4_t) -> uint16x4_t {
+pub(super) fn narrow_numbers(x: float32x4_t) -> uint16x4_t {
     let halves: uint16x4_t;
     // SAFETY: reads and writes the named registers and nothing else. The intrinsic needs a newer compiler.
     unsafe {
@@ -115,6 +115,14 @@ fn narrow(x: float32x4_t) -> uint16x4_t {
             options(pure, nomem, nostack, preserves_flags),
         );
     }
+    halves
+}
+
+/// Four values rounded to half floats; the only NaN are those of the definition, which keeps nothing of them but the sign.
+#[inline]
+#[target_feature(enable = "neon")]
+fn narrow(x: float32x4_t) -> uint16x4_t {
+    let halves = narrow_numbers(x);
     let number = vmovn_u32(vceqq_f32(x, x));
     let sign = vand_u16(halves, vdup_n_u16(0x8000));
     vbsl_u16(number, halves, vorr_u16(sign, vdup_n_u16(0x7E00)))

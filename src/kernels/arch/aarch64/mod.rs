@@ -7,10 +7,13 @@
 use crate::Level;
 
 mod dot;
+mod encode;
 pub(crate) mod halves;
 mod packed;
+mod simd;
 pub(crate) mod widely;
 
+pub(crate) use encode::{decode_rows, encode_rows, quantize_act};
 pub(crate) use packed::layouts;
 
 /// What an instruction set adds to its base, and whether this processor has it.

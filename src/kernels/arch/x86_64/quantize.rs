@@ -3,21 +3,14 @@
 
 use std::arch::x86_64::*;
 
-use trine_formats::types::{EncodeFn, TypeId};
+use trine_formats::types::TypeId;
 use trine_formats::types::{Part, info};
 
 use super::act::I32x8;
 use super::chain::load8;
+use crate::scalar::{check_lengths, definition};
 
 const INF_BITS: i32 = 0x7F80_0000;
-
-/// The type's own encoder, for blocks that are not plain.
-pub(super) fn definition(act: TypeId) -> EncodeFn {
-    match act.info().and_then(|info| info.encode) {
-        Some(encode) => encode,
-        None => unreachable!("activation types have encoders"),
-    }
-}
 
 /// The largest magnitude, if all values are finite.
 #[inline]
@@ -183,12 +176,6 @@ fn f16_values(x: &[f32], out: &mut [u8]) {
         // SAFETY: chunks of eight values have 16 bytes, which `check_lengths` saw to; no alignment is asked for.
         unsafe { _mm_storeu_si128(out[..16].as_mut_ptr().cast(), h) }
     }
-}
-
-/// Checks that `out` is the blocks of `x`.
-pub(super) fn check_lengths(act: TypeId, x: &[f32], out: &[u8]) {
-    let bytes = act.info().map(|info| super::row_bytes(info, x.len()));
-    assert_eq!(bytes, Some(out.len()), "{act}: bytes of {} values", x.len());
 }
 
 macro_rules! encoder {

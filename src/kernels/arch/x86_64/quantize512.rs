@@ -5,7 +5,8 @@ use std::arch::x86_64::*;
 use trine_formats::types::TypeId;
 use trine_formats::types::info;
 
-use super::quantize::{check_lengths, definition, f16_bytes};
+use super::quantize::f16_bytes;
+use crate::scalar::{check_lengths, definition};
 
 const INF_BITS: i32 = 0x7F80_0000;
 

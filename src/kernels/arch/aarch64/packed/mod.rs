@@ -11,6 +11,7 @@ mod block32;
 mod half;
 mod k16;
 mod lanes;
+mod q2_k;
 mod q4_k;
 mod t2;
 mod t2_pairs;
@@ -40,6 +41,7 @@ pub(crate) fn layouts(ty: TypeId, isa: Isa) -> &'static [&'static Layout] {
                 TypeId::Q5_1 => list![block32::$dot::Q5_1_X16],
                 TypeId::IQ4_NL => list![block32::$dot::IQ4_NL_X16],
                 TypeId::MXFP4 => list![block32::$dot::MXFP4_X16],
+                TypeId::Q2_K => list![q2_k::$dot::Q2_K],
                 TypeId::Q3_K => list![k16::Q3_K],
                 TypeId::Q4_K => list![q4_k::$dot::Q4_K],
                 TypeId::Q5_K => list![q4_k::$dot::Q5_K],

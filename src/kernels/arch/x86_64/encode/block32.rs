@@ -8,8 +8,9 @@ use std::arch::x86_64::*;
 use trine_formats::types::{TypeId, encode_on, info};
 
 use super::super::chain::load8;
-use super::super::quantize::{definition, f16_bytes, finite_amax, first_extreme, pack32};
+use super::super::quantize::{f16_bytes, finite_amax, first_extreme, pack32};
 use super::super::simd::{Avx2, Avx512};
+use crate::scalar::definition;
 
 /// Weights per block.
 const BLOCK: usize = 32;

@@ -8,7 +8,8 @@ use trine_formats::types::{Part, info};
 
 use super::super::chain::load8;
 use super::super::codes::load32;
-use super::super::quantize::{definition, f16_bytes, finite_amax, pack32, store32};
+use super::super::quantize::{f16_bytes, finite_amax, pack32, store32};
+use crate::scalar::definition;
 
 /// Weights per block of both types.
 const BLOCK: usize = 256;

@@ -8,7 +8,7 @@ use std::arch::x86_64::*;
 
 use std::mem::MaybeUninit;
 
-pub(super) use crate::packed::k_quants::{BLOCK, CHAINS, Q8_K, ROWS, count_rows};
+pub(super) use crate::packed::k_quants::{BLOCK, CHAINS, Q8_K, ROWS};
 
 /// Tokens whose chains are kept side by side in the first-level cache.
 pub(super) const TILE: usize = 32;

@@ -1,16 +1,4 @@
-//! Q2_K, 16 rows interleaved.
-//!
-//! Block of a group, 1344 bytes, the size that 16 blocks have in the file:
-//!
-//! ```text
-//! byte   0                32                  64            320
-//!        | d: f16 per row | dmin: f16 per row | 4 x 64 B    | 16 x 64 B of codes
-//! scales: line g, row r   = bytes 4g .. 4g + 3 of the scales of row r, minima in the high nibbles
-//! codes : line k, row r   = bytes 4k .. 4k + 3 of the codes of row r, both as in the file
-//! ```
-//!
-//! The two bits p of line 8h + 4i + c belong to group 8h + 2p + i: the lines of one h and i are a set of four
-//! groups. The only chain of a row is that of its blocks, so all sums of a block may go to one integer.
+//! Q2_K: the bytes of [`crate::packed::k_quants::q2_k`].
 //!
 //! The sum of an odd p, 4 times too large, is shifted to the high half of its dword and the even one added below
 //! it, with a bias that keeps it from borrowing; one `dpwssd` applies both scales, and the integer starts at what
@@ -18,93 +6,17 @@
 
 use std::arch::x86_64::*;
 
-use trine_formats::types::TypeId;
-use trine_formats::types::{Part, info};
-
-use super::lanes::{
-    BLOCK, Q8_K, ROWS, broadcast, count_rows, dpwssd, dpwssd_at, load, scales, unroll,
-};
+use super::lanes::{ROWS, broadcast, dpwssd, dpwssd_at, load, scales, unroll};
 use super::{check, prefetch};
-use crate::packed::{Encoding, Layout};
-
-/// Offsets in a block of the file.
-const FILE: usize = info::Q2_K.bytes;
-const FILE_CODES: usize = 16;
-const FILE_D: usize = 80;
-/// Offsets in a block of the group.
-pub(super) const DMIN: usize = 32;
-pub(super) const SCALES: usize = 64;
-pub(super) const CODES: usize = 320;
-pub(super) const BYTES: usize = ROWS * FILE;
-const _: () = assert!(CODES + 1024 == BYTES);
-
-/// Arranged activations of a block: the quants as they are, the sums of groups (0, 2), (1, 3), (4, 6) .. as pairs of
-/// i16, the scale.
-pub(super) const ACT: usize = 320;
-pub(super) const SUMS: usize = 256;
-pub(super) const SCALE: usize = 288;
+use crate::packed::Layout;
+use crate::packed::k_quants::q2_k::{
+    ACT, BYTES, CODES, DMIN, SCALE, SCALES, SUMS, act_bytes, layout,
+};
 
 /// Above the magnitude of the sum of a group.
 const BIAS: i32 = 16384;
 
-pub(super) static Q2_K: Layout = LAYOUT;
-pub(super) const LAYOUT: Layout = Layout {
-    name: "q2_k x16",
-    dense: false,
-    rows: ROWS,
-    encoding: Encoding::Type(TypeId::Q8_K),
-    group_bytes: |n| n / BLOCK * BYTES,
-    pack,
-    acts: "q8_k, sums of 16",
-    act_bytes,
-    arrange,
-    multiply,
-    tile: 32,
-};
-
-fn pack(w: &[u8], n: usize, out: &mut [u8]) -> bool {
-    let row_bytes = n / BLOCK * FILE;
-    let rows = count_rows(w, row_bytes);
-    if rows == 0 {
-        return true;
-    }
-    for (b, out) in out.chunks_exact_mut(BYTES).enumerate() {
-        for r in 0..ROWS {
-            // Rows that are not there repeat the last; nobody looks at their outputs.
-            let block = &w[r.min(rows - 1) * row_bytes + b * FILE..][..FILE];
-            out[2 * r..][..2].copy_from_slice(&block[FILE_D..][..2]);
-            out[DMIN + 2 * r..][..2].copy_from_slice(&block[FILE_D + 2..]);
-            for (k, dword) in block[..FILE_D].as_chunks::<4>().0.iter().enumerate() {
-                out[SCALES + 64 * k + 4 * r..][..4].copy_from_slice(dword);
-            }
-        }
-    }
-    true
-}
-const _: () = assert!(CODES == SCALES + FILE_CODES * ROWS);
-
-/// An odd number of cache lines: rows of a tile then do not fall on the same tile sets of the cache.
-pub(super) fn act_bytes(n: usize) -> usize {
-    let lines = n / BLOCK * (ACT / 64);
-    64 * (lines | 1)
-}
-
-fn arrange(act: &[u8], n: usize, out: &mut [u8]) {
-    assert_eq!(act.len(), n / BLOCK * Q8_K, "activation row");
-    let blocks = act.as_chunks::<Q8_K>().0;
-    for (act, out) in blocks.iter().zip(out.as_chunks_mut::<ACT>().0) {
-        out[..SUMS].copy_from_slice(&act[info::Q8_K.at(Part::Codes)..info::Q8_K.at(Part::Sums)]);
-        let sums = out[SUMS..SCALE].as_chunks_mut::<8>().0;
-        for (out, sums) in sums
-            .iter_mut()
-            .zip(act[info::Q8_K.at(Part::Sums)..].as_chunks::<8>().0)
-        {
-            let [a, b, c, d, e, f, g, h] = *sums;
-            *out = [a, b, e, f, c, d, g, h];
-        }
-        out[SCALE..][..4].copy_from_slice(&act[..4]);
-    }
-}
+pub(super) static Q2_K: Layout = layout(multiply, 32);
 
 fn multiply(group: &[u8], acts: &[u8], n: usize, tokens: usize, ahead: usize, out: &mut [f32]) {
     check(&Q2_K, group, acts, n, tokens, out);

@@ -1,4 +1,4 @@
-//! Q2_K for AVX2 and AVX-VNNI: the bytes of [`q2_k`], eight rows at a time.
+//! Q2_K for AVX2 and AVX-VNNI: the bytes of [`crate::packed::k_quants::q2_k`], eight rows at a time.
 //!
 //! One token: codes are masked in place, planes 1 and 3 as four times what they are; the scales of planes 0 and 2 are
 //! multiplied by four, and a shift takes everything back.
@@ -9,27 +9,22 @@
 
 use std::arch::x86_64::*;
 
-use super::super::q2_k::{self, ACT, BYTES, CODES, DMIN, SCALE, SCALES, SUMS, act_bytes};
 use super::super::{check, prefetch};
 use super::block32::{Avx2, FourDwords};
 use super::lanes::{VECTORS, shuffle_dwords};
 use super::vnni::{AvxVnni, EightDwords, LINE};
 use super::{broadcast, broadcast_float, halves, load, store};
 use crate::packed::Layout;
+use crate::packed::k_quants::q2_k::{
+    ACT, BYTES, CODES, DMIN, SCALE, SCALES, SUMS, act_bytes, layout,
+};
 use crate::packed::k_quants::{BLOCK, ROWS};
 
 /// Groups of 16 weights in a block.
 const GROUPS: usize = BLOCK / 16;
 
-pub(in super::super) static Q2_K: Layout = layout::<Avx2>();
-pub(in super::super) static Q2_K_BY_VNNI: Layout = layout::<AvxVnni>();
-
-const fn layout<P: Products>() -> Layout {
-    Layout {
-        multiply: multiply::<P>,
-        ..q2_k::LAYOUT
-    }
-}
+pub(in super::super) static Q2_K: Layout = layout(multiply::<Avx2>, 32);
+pub(in super::super) static Q2_K_BY_VNNI: Layout = layout(multiply::<AvxVnni>, 32);
 
 /// An unpacked block: dword k of two times 32 weights side by side, of all rows.
 type Room = [[[[__m256i; VECTORS]; 2]; 8]; BLOCK / 64];
@@ -129,7 +124,7 @@ fn multiply<P: Products>(
     ahead: usize,
     out: &mut [f32],
 ) {
-    check(&q2_k::Q2_K, group, acts, n, tokens, out);
+    check(&Q2_K, group, acts, n, tokens, out);
     // SAFETY: `layouts` hands the layout out only for an `Isa` with these instructions; `check` has compared all lengths.
     unsafe {
         if tokens == 1 {

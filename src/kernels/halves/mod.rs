@@ -28,6 +28,8 @@ pub use crate::line::{LINE, Line};
 pub use form::Form;
 pub use memory::Lines;
 
+#[cfg(target_arch = "x86_64")]
+pub mod exact;
 pub mod form;
 pub(crate) mod lanes;
 mod memory;

@@ -26,6 +26,8 @@ mod placed;
 mod scores;
 #[cfg(test)]
 mod tests;
+#[cfg(target_arch = "x86_64")]
+mod tiled;
 mod whole;
 
 use placed::in_cells;
@@ -154,7 +156,7 @@ impl Attention<'_, '_> {
                 continue;
             }
             let cells = self.rows(part, 0, 0..tokens).cells.len();
-            let rows = (SCORES / cells).clamp(halves::rows_at_once(self.isa), ROWS);
+            let rows = self.rows_of_a_task(part, tokens * shared, cells);
             let at_once = (rows / shared).clamp(1, tokens);
             let starts = (0..tokens).step_by(at_once);
             tasks.extend(starts.map(|t| (no, t..tokens.min(t + at_once))));
@@ -163,6 +165,16 @@ impl Attention<'_, '_> {
             std::cmp::Reverse(self.parts[*part].first() + tokens.end)
         });
         tasks
+    }
+
+    /// Rows of a task, where a KV head has so many that see so many cells.
+    fn rows_of_a_task(&self, part: &kv::Rows<'_>, rows: usize, cells: usize) -> usize {
+        #[cfg(target_arch = "x86_64")]
+        if tiled::take(self.isa, part.seq.layout(), rows) {
+            return tiled::rows(part.seq.layout(), rows, cells);
+        }
+        let _ = (part, rows);
+        (SCORES / cells).clamp(halves::rows_at_once(self.isa), ROWS)
     }
 
     /// Cells that token `t` of a part sees.
@@ -200,6 +212,10 @@ impl Attention<'_, '_> {
         let layout = rows.part.seq.layout();
         let (hd, vd) = (layout.head_dim, layout.value_dim);
         let n = tile.rows.len() * rows.shared;
+        #[cfg(target_arch = "x86_64")]
+        if tiled::take(self.isa, layout, n) {
+            return self.block_in_tiles(rows, q, tile, scratch);
+        }
         let steps = hd.next_multiple_of(STEPS);
         let coefs = aligned(&mut scratch.coefs, n * steps);
         for (i, t) in tile.rows.clone().enumerate() {

@@ -296,3 +296,31 @@ fn tiny_and_huge_values_keep_their_bits() {
         case.check("scaled");
     }
 }
+
+/// So many rows that instruction sets with tiles use them, with what these leave to the sums in order.
+#[test]
+fn many_rows_over_numbers_of_all_sizes_give_the_bits_of_the_formula() {
+    let mut random = Random(0x711E5);
+    let numbers = [63.4, 64.0, -300.0, -65504.0, 1e-7, -0.0];
+    let special = [f32::INFINITY, f32::NEG_INFINITY, f32::NAN, -1e30];
+    for case in 0..36 {
+        let heads = (2, [1, 3][case % 2], [32, 48, 96][case / 2 % 3]);
+        let window = [None, Some(45)][case / 6 % 2];
+        let mut case_of = Case::new(&mut random, heads, (100, 37), window);
+        let mut put = |x: &mut [f32], from: &[f32], most: usize| {
+            for _ in 0..random.below(most + 1) {
+                x[random.below(x.len())] = from[random.below(from.len())];
+            }
+        };
+        for x in [&mut case_of.k, &mut case_of.v, &mut case_of.q] {
+            put(x, &numbers, [0, 3, 60][case / 12]);
+        }
+        match case % 5 {
+            1 => put(&mut case_of.k, &special, 2),
+            2 => put(&mut case_of.v, &special, 1),
+            3 => put(&mut case_of.q, &special, 4),
+            _ => {}
+        }
+        case_of.check("many rows");
+    }
+}

@@ -13,6 +13,7 @@ mod chain;
 mod codes;
 pub(crate) mod elements;
 mod encode;
+pub(crate) mod exact;
 mod float;
 mod grouped;
 pub(crate) mod halves;

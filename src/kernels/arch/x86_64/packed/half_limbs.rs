@@ -225,7 +225,7 @@ fn split(x: __m512) -> __m512i {
 /// Dword l of every lane of 128 bits as line l, lane by lane.
 #[inline]
 #[target_feature(enable = "avx512f")]
-fn transposed(x: [__m512i; 4]) -> [__m512i; 4] {
+pub fn transposed(x: [__m512i; 4]) -> [__m512i; 4] {
     let low = _mm512_unpacklo_epi32(x[0], x[1]);
     let low_too = _mm512_unpacklo_epi32(x[2], x[3]);
     let high = _mm512_unpackhi_epi32(x[0], x[1]);

@@ -7,7 +7,7 @@ use thiserror::Error;
 use trine_formats::types::TypeId;
 
 use crate::fragment::{COLUMNS, ROWS};
-use crate::ptx::{CHAINS, DECODE, PREFILL, TERNARY, Text};
+use crate::ptx::{CHAINS, CHOSEN, DECODE, PREFILL, TERNARY, Text};
 
 /// Warps that keep the largest GPUs busy: sixteen for each of 132 multiprocessors.
 const ENOUGH_WARPS: usize = 2112;
@@ -168,6 +168,7 @@ fn chains(ty: TypeId) -> Option<(&'static str, usize, usize)> {
         TypeId::Q4_K => Some(("q4_k_product", 256, 8)),
         TypeId::Q6_K => Some(("q6_k_product", 256, 8)),
         TypeId::F16 => Some(("f16_product", 1, 1)),
+        TypeId::F32 => Some(("f32_product", 1, 1)),
         _ => None,
     }
 }
@@ -214,8 +215,8 @@ pub fn product(ty: TypeId, rows: usize, columns: usize, tokens: usize) -> Result
 }
 
 /// A plan with columns shared as the caller wants. `few` chooses the kernels for few tokens, which take any number
-/// of them. Ternary matrices with one scale, K-quants and half floats have but one kernel, and the columns of the latter are not
-/// shared.
+/// of them. Ternary matrices with one scale, K-quants, half floats and floats have but one kernel, and the columns of all but the
+/// first are not shared.
 ///
 /// # Errors
 /// Those of [`product`].
@@ -314,6 +315,63 @@ pub fn product_as(
         (plan.add, plan.workspace) = (Some(add), workspace);
     }
     Ok(plan)
+}
+
+/// Eights of places that the experts of a layer take at most, when each fills up its own: `places` are the tokens' choices.
+pub fn eights_of_chosen(experts: usize, places: usize) -> usize {
+    places / COLUMNS + experts.min(places)
+}
+
+/// Whether products of chosen experts of a type take their places in eights, by a list of who has which expert.
+pub fn is_listed(ty: TypeId) -> bool {
+    matches!(
+        ty,
+        TypeId::TQ1_0 | TypeId::TQ2_0 | TypeId::Q8_0 | TypeId::Q4_0
+    )
+}
+
+/// The launch of a product of the experts that were chosen, each of `rows` x `columns` weights, for so many places, or eights of them
+/// where the type [is listed](is_listed).
+///
+/// # Errors
+/// A type without such kernels, a shape that is empty or larger than a grid.
+pub fn of_chosen(
+    ty: TypeId,
+    (rows, columns): (usize, usize),
+    along: usize,
+) -> Result<Launch, PlanError> {
+    let shape = Shape {
+        rows,
+        columns,
+        tokens: along,
+    };
+    let of_type = || PlanError::Type {
+        name: format!("experts of {ty}"),
+    };
+    if rows == 0 || columns == 0 || along == 0 {
+        return Err(PlanError::Empty);
+    }
+    let y = shape.axis(along, MOST_BLOCKS)?;
+    if let Some((name, _, chains)) = chains(ty) {
+        let threads = rows.checked_mul(chains).ok_or_else(|| shape.too_large())?;
+        let most = i32::MAX as usize / THREADS as usize;
+        return Ok(Launch {
+            module: CHAINS,
+            kernel: name.replace("_product", "_chosen"),
+            blocks: [shape.axis(threads.div_ceil(THREADS as usize), most)?, y, 1],
+            threads: THREADS,
+            shared: 0,
+        });
+    }
+    let (name, _, unit) = kernels(ty).filter(|_| is_listed(ty)).ok_or_else(of_type)?;
+    let Split { warps, .. } = split(shape.tiles(), columns.div_ceil(unit));
+    Ok(Launch {
+        module: CHOSEN,
+        kernel: format!("{name}_chosen"),
+        blocks: [shape.axis(shape.tiles(), i32::MAX as usize)?, y, 1],
+        threads: 32 * warps as u32,
+        shared: 0,
+    })
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! The feed-forward network of a block: dense, a mixture of experts, or both.
 
-use trine_cuda::program::{Gate, ProgramError, Span};
+use trine_cuda::program::{ProgramError, Span};
 
 use super::config::Config;
 use super::experts::{Mixture, bounded};
@@ -9,8 +9,7 @@ use super::load::Loader;
 use super::pass::Pass;
 use super::recording::{Recording, missing, refuse};
 use crate::kernels::Floats;
-use crate::kernels::elements::gelu_table;
-use crate::math::expf;
+use crate::math::{EXP2_32, expf};
 use crate::ops;
 use crate::ops::activation::{Activation, sigmoid};
 use crate::ops::norm::Norm;
@@ -122,18 +121,32 @@ impl FeedForward {
             mixture,
             chunks,
             shared,
-            beside: _,
+            beside,
             expert_norm,
             activation: _,
         } = self;
         refuse(&[
-            (mixture.is_some() || expert_norm.is_some(), "experts"),
-            (shared.is_some() || chunks.is_some(), "shared experts"),
+            (expert_norm.is_some(), "experts that see a block's input"),
+            (chunks.is_some(), "experts that others have in common"),
         ])?;
-        match dense {
-            Some(dense) => dense.record(x, gpu),
-            None => missing("feed-forward networks without matrices"),
+        let mut all = Vec::new();
+        if let Some(mixture) = mixture {
+            all.push(mixture.record(x, gpu)?);
         }
+        if let Some(dense) = dense {
+            all.push(dense.record(x, gpu)?);
+        }
+        if let Some(shared) = shared {
+            all.push(shared.record(x, gpu)?);
+        }
+        let Some((&y, others)) = all.split_first() else {
+            return missing("feed-forward networks without matrices");
+        };
+        others.iter().for_each(|&z| gpu.recorder.add(y, z));
+        if let Some(factor) = beside {
+            gpu.recorder.scale(y, *factor);
+        }
+        Ok(y)
     }
 
     /// What experts give that see the norm of the block's input, where they do.
@@ -198,32 +211,17 @@ impl Dense {
             down,
         } = self;
         refuse(&[(divisors.is_some(), "divisors of activations")])?;
-        let function = match activation {
-            Activation::Silu => Some(Gate::Silu),
-            Activation::Relu => Some(Gate::Relu),
-            Activation::SquaredRelu => Some(Gate::SquaredRelu),
-            Activation::Gelu => None,
-            other => return missing(format!("the activation {other:?}")),
-        };
-        // What has no function is GELU, which is looked up.
-        let apply = |gate, up, gpu: &mut Recording<'a>| match function {
-            Some(function) => {
-                gpu.recorder.gate(function, gate, up);
-                Ok(())
-            }
-            None => gpu.recorder.gelu(gelu_table(), gate, up),
-        };
         let y = match up {
             Up::Gated(both) => {
                 let [gate, up] = &**both;
                 let gate = gate.record_bias_first(x, gpu)?;
                 let up = up.record_bias_first(x, gpu)?;
-                apply(gate, Some(up), gpu)?;
+                gpu.gate(*activation, gate, Some(up))?;
                 gate
             }
             Up::Plain(up) => {
                 let y = up.record_bias_first(x, gpu)?;
-                apply(y, None, gpu)?;
+                gpu.gate(*activation, y, None)?;
                 y
             }
         };
@@ -240,6 +238,22 @@ impl Shared {
             gate: loader.router(layer, GATE),
             plain_gate: c.arch.experts.plain_gate,
         })
+    }
+
+    /// Records [`Shared::apply`].
+    fn record<'a>(&'a self, x: Span, gpu: &mut Recording<'a>) -> Result<Span, ProgramError> {
+        let Shared {
+            dense,
+            gate,
+            plain_gate,
+        } = self;
+        let y = dense.record(x, gpu)?;
+        if let Some(gate) = gate {
+            let gates = gate.record(x, gpu)?;
+            let plain = *plain_gate;
+            gpu.recorder.scale_by_gate(y, gates, &EXP2_32, plain)?;
+        }
+        Ok(y)
     }
 
     /// The gate's sigmoid is computed as the quotient of SiLU and its argument, unless it is plain.

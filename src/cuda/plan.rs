@@ -455,6 +455,40 @@ mod tests {
     }
 
     #[test]
+    fn eights_are_enough_for_any_choice() {
+        for experts in 1..=20 {
+            for places in 1..=60 {
+                // As many experts as possible have one place more than whole eights.
+                let alone = experts.min(places);
+                let needed = alone + (places - alone) / COLUMNS;
+                let found = eights_of_chosen(experts, places);
+                assert!((needed..=needed + 1 + alone / 8).contains(&found));
+            }
+        }
+        // A token that goes to eight of 128 experts.
+        assert_eq!(eights_of_chosen(128, 8), 9);
+    }
+
+    #[test]
+    fn products_of_chosen_experts_have_a_block_for_every_tile_and_place() {
+        let of = |ty, along| of_chosen(ty, (768, 2048), along);
+        let launch = of(TypeId::Q8_0, 9).expect("a launch");
+        assert_eq!((launch.module, launch.blocks), (CHOSEN, [48, 9, 1]));
+        assert_eq!(
+            (launch.kernel.as_str(), launch.threads),
+            ("q8_0_chosen", 256)
+        );
+        let launch = of(TypeId::Q6_K, 8).expect("a launch");
+        assert_eq!((launch.module, launch.blocks), (CHAINS, [24, 8, 1]));
+        assert_eq!(launch.kernel, "q6_k_chosen");
+        assert_eq!(
+            of(TypeId::I2_S, 8).expect_err("a refusal").to_string(),
+            "experts of i2_s: no kernel for the GPU multiplies such weights"
+        );
+        assert!(of(TypeId::F16, 65536).is_err() && of(TypeId::F16, 0).is_err());
+    }
+
+    #[test]
     fn what_no_grid_takes_is_refused() {
         let refused = |ty, rows, columns, tokens| {
             product(ty, rows, columns, tokens)

@@ -163,31 +163,43 @@ impl Mixture {
         combine(&given, &choices, used, n_embd)
     }
 
-    /// Records [`Mixture::apply`].
-    pub fn record<'a>(&'a self, x: Span, gpu: &mut Recording<'a>) -> Result<Span, ProgramError> {
+    /// Records what the router chooses, which sees `x`.
+    pub fn record_choice<'a>(
+        &'a self,
+        x: Span,
+        gpu: &mut Recording<'a>,
+    ) -> Result<Chosen, ProgramError> {
+        let scores = self.router.record(x, gpu)?;
+        gpu.recorder.choose(scores, &recorded(&self.choosing))
+    }
+
+    /// Records [`Mixture::apply`] behind the choice.
+    pub fn record<'a>(
+        &'a self,
+        x: Span,
+        chosen: &Chosen,
+        gpu: &mut Recording<'a>,
+    ) -> Result<Span, ProgramError> {
         let Mixture {
-            choosing,
+            choosing: _,
             weigh_inputs,
-            early_router,
+            early_router: _,
             activation,
-            router,
+            router: _,
             gate,
             up,
             down,
             n_ff: _,
         } = self;
-        refuse(&[(*early_router, "routers that see a block's input")])?;
-        let scores = router.record(x, gpu)?;
-        let chosen = gpu.recorder.choose(scores, &recorded(choosing)?)?;
         let x = match weigh_inputs {
-            true => gpu.recorder.weigh(x, &chosen)?,
+            true => gpu.recorder.weigh(x, chosen)?,
             false => x,
         };
-        let [g, up] = [gate, up].map(|stack| stack.record(x, &chosen, gpu));
+        let [g, up] = [gate, up].map(|stack| stack.record(x, chosen, gpu));
         let (g, up) = (g?, up?);
         gpu.gate(*activation, g, Some(up))?;
-        let y = down.record(g, &chosen, gpu)?;
-        gpu.recorder.combine(y, &chosen, !weigh_inputs)
+        let y = down.record(g, chosen, gpu)?;
+        gpu.recorder.combine(y, chosen, !weigh_inputs)
     }
 
     /// The experts of every token.
@@ -233,7 +245,7 @@ fn choosing(loader: &mut Loader<'_>, c: &Config, experts: &Experts, layer: usize
 }
 
 /// How a program chooses.
-fn recorded(choosing: &Choosing) -> Result<program::Choosing<'_>, ProgramError> {
+fn recorded(choosing: &Choosing) -> program::Choosing<'_> {
     let Choosing {
         experts: _,
         used,
@@ -245,8 +257,7 @@ fn recorded(choosing: &Choosing) -> Result<program::Choosing<'_>, ProgramError> 
         normalize,
         scale,
     } = choosing;
-    refuse(&[(*shared_by != 1, "experts that others have in common")])?;
-    Ok(program::Choosing {
+    program::Choosing {
         used: *used,
         gating: match gating {
             Gating::SoftMax => program::Gating::SoftMax,
@@ -260,11 +271,12 @@ fn recorded(choosing: &Choosing) -> Result<program::Choosing<'_>, ProgramError> 
         },
         bias: bias.as_deref(),
         groups: *groups,
+        shared_by: *shared_by,
         normalize: *normalize,
         // a product with 1 is exact
         scale: scale.unwrap_or(1.0),
         powers: &EXP2_32,
-    })
+    }
 }
 
 impl Stacked {
@@ -282,18 +294,21 @@ impl Stacked {
             biases,
             low_rank,
         } = self;
-        refuse(&[
-            (scales.is_some(), "factors of experts"),
-            (biases.is_some(), "biases of experts"),
-            (low_rank.iter().any(|l| !l.is_empty()), "adapters"),
-        ])?;
+        refuse(&[(low_rank.iter().any(|l| !l.is_empty()), "adapters")])?;
         let name = tensor.as_deref().unwrap_or("a part of fused experts");
         if matrices.is_empty() {
             return missing("no experts");
         }
         let matrices = matrices.iter().map(|m| stored(name, m));
         let matrices = matrices.collect::<Result<Vec<_>, _>>()?;
-        gpu.recorder.product_of_chosen(&matrices, x, chosen)
+        let y = gpu.recorder.product_of_chosen(&matrices, x, chosen)?;
+        if let Some(scales) = scales {
+            gpu.recorder.scale_chosen(y, scales, chosen)?;
+        }
+        if let Some(biases) = biases {
+            gpu.recorder.add_chosen(y, biases, chosen)?;
+        }
+        Ok(y)
     }
 
     /// The factor of an expert's outputs, what adapters add to them, and their bias.

@@ -1,6 +1,6 @@
 //! The feed-forward network of a block: dense, a mixture of experts, or both.
 
-use trine_cuda::program::{ProgramError, Span};
+use trine_cuda::program::{Chosen, ProgramError, Span};
 
 use super::config::Config;
 use super::experts::{Mixture, bounded};
@@ -28,6 +28,14 @@ pub struct FeedForward {
     expert_norm: Option<Norm>,
     /// What a network without matrices is.
     activation: Activation,
+}
+
+/// What is recorded of a network while the block's input is still there: see [`FeedForward::record_early`].
+#[derive(Default)]
+pub struct Early {
+    chosen: Option<Chosen>,
+    /// What [`FeedForward::apply_beside`] gives.
+    pub beside: Option<Span>,
 }
 
 /// `down(norm(f(gate(x)) * up(x)))`, or without a gate `down(norm(f(up(x))))`
@@ -114,8 +122,34 @@ impl FeedForward {
         y
     }
 
+    /// Records what the mixture makes of the block's input `x`, where it wants that: the choice of its experts, or all that it gives.
+    pub fn record_early<'a>(
+        &'a self,
+        x: Span,
+        gpu: &mut Recording<'a>,
+    ) -> Result<Early, ProgramError> {
+        let mut early = Early::default();
+        match (&self.mixture, &self.expert_norm) {
+            (Some(mixture), Some(norm)) => {
+                let x = gpu.norm(Some(norm), x)?;
+                let chosen = mixture.record_choice(x, gpu)?;
+                early.beside = Some(mixture.record(x, &chosen, gpu)?);
+            }
+            (Some(mixture), None) if mixture.routes_input() => {
+                early.chosen = Some(mixture.record_choice(x, gpu)?);
+            }
+            _ => {}
+        }
+        Ok(early)
+    }
+
     /// Records [`FeedForward::apply`].
-    pub fn record<'a>(&'a self, x: Span, gpu: &mut Recording<'a>) -> Result<Span, ProgramError> {
+    pub fn record<'a>(
+        &'a self,
+        x: Span,
+        early: &Early,
+        gpu: &mut Recording<'a>,
+    ) -> Result<Span, ProgramError> {
         let FeedForward {
             dense,
             mixture,
@@ -125,19 +159,27 @@ impl FeedForward {
             expert_norm,
             activation: _,
         } = self;
-        refuse(&[
-            (expert_norm.is_some(), "experts that see a block's input"),
-            (chunks.is_some(), "experts that others have in common"),
-        ])?;
         let mut all = Vec::new();
+        let mixture = mixture.as_ref().filter(|_| expert_norm.is_none());
         if let Some(mixture) = mixture {
-            all.push(mixture.record(x, gpu)?);
+            let chosen = match early.chosen {
+                Some(chosen) => chosen,
+                None => mixture.record_choice(x, gpu)?,
+            };
+            all.push(mixture.record(x, &chosen, gpu)?);
         }
+        let given = all.first().copied();
         if let Some(dense) = dense {
             all.push(dense.record(x, gpu)?);
         }
         if let Some(shared) = shared {
             all.push(shared.record(x, gpu)?);
+        }
+        if let (Some((chunks, scale)), Some(given)) = (chunks, given) {
+            let chosen = chunks.record_choice(x, gpu)?;
+            let y = chunks.record(given, &chosen, gpu)?;
+            gpu.recorder.scale(y, *scale);
+            all.push(y);
         }
         let Some((&y, others)) = all.split_first() else {
             return missing("feed-forward networks without matrices");

@@ -145,7 +145,7 @@ INLINE void choose_groups(Choice &shared, int n, int groups, int used, bool sort
 // experts are chosen by, where it is `biased`. Where scores are no numbers, those are chosen last.
 extern "C" __global__ void __launch_bounds__(THREADS)
     choose(const float *scores, const float *bias, const u64 *powers, u32 *chosen, float *weights, int experts, int used,
-           int gating, int claim, int biased, int groups, int groups_used, int normalize, float scale) {
+           int gating, int claim, int biased, int groups, int groups_used, int shared_by, int normalize, float scale) {
   __shared__ Choice shared;
   scores += (u64)blockIdx.x * experts;
   chosen += (u64)blockIdx.x * used;
@@ -174,8 +174,11 @@ extern "C" __global__ void __launch_bounds__(THREADS)
   for (int i = threadIdx.x; i < experts; i += THREADS) {
     const u32 place = shared.ranks[i];
     if (place < used) {
-      chosen[place] = i;
-      weights[place] = shared.probabilities[i];
+      // Where so many have one in common, its number is meant.
+      const float inverse = __fdiv_rn(1.0f, __int2float_rn(shared_by));
+      const int number = shared_by > 1 ? __float2int_rz(__fmul_rn(__int2float_rn(i), inverse)) : i;
+      chosen[place] = number;
+      weights[place] = shared.probabilities[number];
     }
   }
   __syncthreads();
@@ -263,6 +266,22 @@ extern "C" __global__ void __launch_bounds__(THREADS) list_chosen(const u32 *cho
       list[(u64)(next[i] / 8) * TILE + 1 + next[i] % 8] = NOBODY;
   for (int tile = shared[THREADS - 1] + threadIdx.x; tile < tiles; tile += THREADS)
     list[(u64)tile * TILE] = NOBODY;
+}
+
+// Multiplies the rows of places, of n elements each, by the factors of their experts.
+extern "C" __global__ void __launch_bounds__(THREADS)
+    scale_chosen(float *x, const float *factors, const u32 *chosen, int n, int count) {
+  const u64 i = (u64)blockIdx.x * THREADS + threadIdx.x;
+  if (i < count)
+    x[i] = __fmul_rn(x[i], factors[chosen[i / n]]);
+}
+
+// Adds the biases of their experts to the rows of places: [experts][n].
+extern "C" __global__ void __launch_bounds__(THREADS)
+    add_chosen(float *x, const float *biases, const u32 *chosen, int n, int count) {
+  const u64 i = (u64)blockIdx.x * THREADS + threadIdx.x;
+  if (i < count)
+    x[i] = __fadd_rn(x[i], biases[(u64)chosen[i / n] * n + i % n]);
 }
 
 // out[place] = x[token] * weight of the place, rows of n elements: what goes into experts where weights multiply that.

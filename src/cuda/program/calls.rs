@@ -1,7 +1,7 @@
 //! Operations to launches.
 
 use super::memory::{Quants, Value};
-use super::operation::{Attend, Operation, Placed};
+use super::operation::{Attend, OfChosen, Operation, Placed};
 use super::{Call, Operand, Program, ProgramError, fixed};
 use crate::pack::activations::GROUP;
 use crate::plan::{self, Launch};
@@ -295,6 +295,20 @@ impl Pass<'_> {
                 who,
                 to,
             } => self.product_of_chosen(&matrix, [from, who, to]),
+            Operation::OfChosen {
+                function,
+                to,
+                numbers,
+                chosen,
+            } => {
+                let kernel = match function {
+                    OfChosen::Scale => "scale_chosen",
+                    OfChosen::Add => "add_chosen",
+                };
+                let n = int(self.value(to).columns);
+                let operands = vec![self.at(to), memory(numbers), self.at(chosen), n];
+                self.each((EXPERTS, kernel), to, operands)
+            }
             Operation::Weigh { from, weights, to } => self.weigh([from, weights, to]),
             Operation::Combine {
                 from,

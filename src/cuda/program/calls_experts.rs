@@ -42,6 +42,7 @@ impl Pass<'_> {
             int(c.bias.is_some().into()),
             int(groups),
             int(of_groups),
+            int(c.shared_by),
             int(c.normalize.into()),
             Operand::F32(c.scale),
         ];

@@ -155,6 +155,13 @@ pub(super) enum Operation {
         who: usize,
         to: usize,
     },
+    /// Rows of places with a number of their expert, or a row of numbers.
+    OfChosen {
+        function: OfChosen,
+        to: usize,
+        numbers: usize,
+        chosen: usize,
+    },
     /// Rows for the experts of their tokens, times the weights.
     Weigh {
         from: usize,
@@ -177,6 +184,15 @@ pub(super) enum Operation {
     },
 }
 
+/// What the numbers of an expert are for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum OfChosen {
+    /// A factor for each expert.
+    Scale,
+    /// A bias for each expert.
+    Add,
+}
+
 /// The choice of experts.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(super) struct Choose {
@@ -190,6 +206,7 @@ pub(super) struct Choose {
     pub claim: Claim,
     /// Groups, and how many of them a token may choose from.
     pub groups: Option<[usize; 2]>,
+    pub shared_by: usize,
     pub normalize: bool,
     pub scale: f32,
     /// Numbers of the experts.
@@ -239,6 +256,7 @@ impl Operation {
             | Operation::Combine {
                 from, weights, to, ..
             } => all(&[*from, *weights, *to]),
+            Operation::OfChosen { to, chosen, .. } => all(&[*to, *chosen]),
             Operation::ScaleByGate { x, gates, .. } => all(&[*x, *gates]),
             Operation::Gelu { gate, up, .. } | Operation::Gate { gate, up, .. } => {
                 all(&[*gate]);

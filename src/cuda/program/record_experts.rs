@@ -3,7 +3,7 @@
 use super::ProgramError;
 use super::matrix::Matrix;
 use super::memory::Rows;
-use super::operation::{Choose, Claim, Gating, Operation};
+use super::operation::{Choose, Claim, Gating, OfChosen, Operation};
 use super::record::{Recorder, Span, quants_for};
 use crate::plan::is_listed;
 
@@ -26,6 +26,9 @@ pub struct Choosing<'a> {
     /// Groups of as many experts each, two at least, and how many of them, those with the greatest sums of two, a token may choose
     /// from.
     pub groups: Option<[usize; 2]>,
+    /// So many experts have one in common, which is meant: experts are numbered by that then, and weighed as the expert of that
+    /// number. 1 where each is its own.
+    pub shared_by: usize,
     /// Whether weights are divided by their sum.
     pub normalize: bool,
     /// A last factor on the weights.
@@ -57,11 +60,15 @@ impl<'a> Recorder<'a> {
         };
         let whole = experts <= MOST
             && (1..=experts).contains(&used)
+            && rule.shared_by > 0
+            && experts.is_multiple_of(rule.shared_by)
             && rule.bias.is_none_or(|bias| bias.len() == experts)
             && rule.groups.is_none_or(grouped);
         if !whole {
-            let groups = rule.groups;
-            let what = format!("{used} of {experts} experts in groups of {groups:?}");
+            let (groups, shared_by) = (rule.groups, rule.shared_by);
+            let what = format!(
+                "{used} of {experts} experts in groups of {groups:?}, {shared_by} with one in common"
+            );
             return Err(ProgramError::Missing(what));
         }
         let bias = rule.bias.map(|bias| self.vector(bias)).transpose()?;
@@ -77,6 +84,7 @@ impl<'a> Recorder<'a> {
             gating: rule.gating,
             claim: rule.claim,
             groups: rule.groups,
+            shared_by: rule.shared_by,
             normalize: rule.normalize,
             scale: rule.scale,
             chosen: numbers,
@@ -85,9 +93,60 @@ impl<'a> Recorder<'a> {
         Ok(Chosen {
             numbers,
             weights,
-            experts,
+            experts: experts / rule.shared_by,
             used,
         })
+    }
+
+    /// Multiplies what experts gave by a factor for each of them.
+    ///
+    /// # Errors
+    /// Factors or rows of other experts.
+    pub fn scale_chosen(
+        &mut self,
+        x: Span,
+        factors: &'a [f32],
+        chosen: &Chosen,
+    ) -> Result<(), ProgramError> {
+        self.of_chosen(OfChosen::Scale, x, (factors, 1), chosen)
+    }
+
+    /// Adds a row for each expert, one after the other in `biases`, to what it gave.
+    ///
+    /// # Errors
+    /// Biases or rows of other experts.
+    pub fn add_chosen(
+        &mut self,
+        x: Span,
+        biases: &'a [f32],
+        chosen: &Chosen,
+    ) -> Result<(), ProgramError> {
+        let columns = self.columns(x);
+        self.of_chosen(OfChosen::Add, x, (biases, columns), chosen)
+    }
+
+    fn of_chosen(
+        &mut self,
+        function: OfChosen,
+        x: Span,
+        (numbers, of_expert): (&'a [f32], usize),
+        chosen: &Chosen,
+    ) -> Result<(), ProgramError> {
+        let whole = chosen.experts.checked_mul(of_expert) == Some(numbers.len());
+        if !whole || self.rows(x) != Rows::Chosen(chosen.used) {
+            let (count, experts) = (numbers.len(), chosen.experts);
+            let what = format!("{count} factors or biases of {experts} experts");
+            return Err(ProgramError::Missing(what));
+        }
+        self.changes(x);
+        let numbers = self.vector(numbers)?;
+        self.operations.push(Operation::OfChosen {
+            function,
+            to: x.0,
+            numbers,
+            chosen: chosen.numbers,
+        });
+        Ok(())
     }
 
     /// Rows for the experts of every token: its own, times the weight of each.

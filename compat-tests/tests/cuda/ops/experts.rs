@@ -49,6 +49,7 @@ fn recorded(rule: &Choosing) -> program::Choosing<'static> {
         },
         bias: rule.bias.clone().map(|bias| &*bias.leak()),
         groups: rule.groups,
+        shared_by: rule.shared_by,
         normalize: rule.normalize,
         scale: rule.scale.unwrap_or(1.0),
         powers: &EXP2_32,
@@ -81,6 +82,7 @@ pub fn choose_in(
         rule.bias.is_some().into(),
         groups,
         of_groups,
+        rule.shared_by,
         rule.normalize.into(),
     ];
     let mut arguments = [at, bias, powers, chosen, weights]
@@ -203,6 +205,18 @@ fn experts_of_the_best_groups_alone_are_chosen() {
 }
 
 #[test]
+fn experts_that_share_one_are_numbered_by_it() {
+    for (experts, used, shared_by) in [(6, 2, 3), (66, 11, 6), (128, 8, 8)] {
+        let shared = Choosing {
+            gating: Gating::Sigmoid,
+            shared_by,
+            ..rule(experts, used)
+        };
+        check(&shared, &scores(experts, 2), Schedule::InTurn);
+    }
+}
+
+#[test]
 fn equal_scores_have_the_order_of_the_sort() {
     let plain = |values: &[u8], f: &dyn Fn(u8) -> u8| -> Vec<f32> {
         values.iter().map(|&v| f32::from(f(v))).collect()
@@ -259,6 +273,8 @@ pub struct Layer {
     down: Vec<Vec<u8>>,
     ty: TypeId,
     pub weigh_inputs: bool,
+    /// Factors and biases of what the first matrices give.
+    pub finish: bool,
 }
 
 impl Layer {
@@ -284,7 +300,17 @@ impl Layer {
             width,
             rule,
             weigh_inputs: false,
+            finish: false,
         }
+    }
+
+    fn factors(&self) -> Vec<f32> {
+        (0..self.rule.experts).map(|i| 0.3 + i as f32).collect()
+    }
+
+    fn biases(&self) -> Vec<f32> {
+        let count = self.rule.experts * self.width;
+        (0..count).map(|i| (i % 19) as f32 * 0.1).collect()
     }
 
     fn matrix(&self, data: &[u8], ty: TypeId, rows: usize) -> Matrix<'static> {
@@ -312,6 +338,10 @@ impl Layer {
             each.collect()
         };
         let y = r.product_of_chosen(&stack(&self.up), input, &chosen)?;
+        if self.finish {
+            r.scale_chosen(y, self.factors().leak(), &chosen)?;
+            r.add_chosen(y, self.biases().leak(), &chosen)?;
+        }
         let y = r.product_of_chosen(&stack(&self.down), y, &chosen)?;
         r.combine(y, &chosen, !self.weigh_inputs)
     }
@@ -340,7 +370,12 @@ impl Layer {
                     trine::ops::scale(&mut x, choice.weight);
                     choice.weight = 1.0;
                 }
-                let y = self.product(&self.up[choice.expert], self.ty, &x);
+                let mut y = self.product(&self.up[choice.expert], self.ty, &x);
+                if self.finish {
+                    trine::ops::scale(&mut y, self.factors()[choice.expert]);
+                    let biases = self.biases();
+                    trine::ops::add(&mut y, &biases[choice.expert * self.width..][..self.width]);
+                }
                 given.extend(self.product(&self.down[choice.expert], self.ty, &y));
             }
             all.extend_from_slice(&combine(&given, &choices, self.rule.used, self.width));
@@ -376,6 +411,7 @@ fn products_of_chosen_experts() {
         for weigh_inputs in [false, true] {
             let layer = Layer {
                 weigh_inputs,
+                finish: weigh_inputs,
                 ..Layer::new(ty, rule(experts, 3), width)
             };
             let case = Case::new(x, width);
@@ -464,6 +500,10 @@ fn mixtures_that_do_not_fit_are_refused() {
         },
         Choosing {
             groups: Some([2, 2]),
+            ..rule(4, 2)
+        },
+        Choosing {
+            shared_by: 3,
             ..rule(4, 2)
         },
     ] {

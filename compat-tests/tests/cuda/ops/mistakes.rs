@@ -192,7 +192,7 @@ fn in_products_of_chosen_experts() {
     let factor: &dyn Fn(&str) -> String = &|t| t.replace("mul.rn.f32", "add.rn.f32");
     let rounding: &dyn Fn(&str) -> String = &|t| t.replace("add.s32", "sub.s32");
     type Mistakes<'a> = &'a [&'a dyn Fn(&str) -> String];
-    let cases: [(TypeId, usize, Text, &str, Mistakes<'_>); 11] = [
+    let cases: [(TypeId, usize, Text, &str, Mistakes<'_>); 13] = [
         (TypeId::TQ2_0, 256, CHOSEN, "tq2_0_chosen", &[sum, quotient]),
         (
             TypeId::Q8_0,
@@ -222,10 +222,13 @@ fn in_products_of_chosen_experts() {
         ),
         (TypeId::F16, 33, EXPERTS, "weigh", &[factor]),
         (TypeId::F16, 33, EXPERTS, "combine", &[sum]),
+        (TypeId::F16, 33, EXPERTS, "scale_chosen", &[factor]),
+        (TypeId::F16, 33, EXPERTS, "add_chosen", &[sum]),
     ];
     for (ty, width, text, kernel, mistakes) in cases {
         let mut layer = Layer::new(ty, rule(5, 3), width);
         layer.weigh_inputs = kernel == "weigh";
+        layer.finish = kernel.ends_with("_chosen") && text == EXPERTS;
         let x = tokens(4, width);
         let expected = layer.expected(x);
         let of = |change: &dyn Fn(&str) -> String| {

@@ -7,7 +7,7 @@ use thiserror::Error;
 use trine_formats::types::TypeId;
 
 use crate::fragment::{COLUMNS, ROWS};
-use crate::ptx::{CHAINS, DECODE, PREFILL, TERNARY, Text};
+use crate::ptx::{CHAINS, CHOSEN, DECODE, PREFILL, TERNARY, Text};
 
 /// Warps that keep the largest GPUs busy: sixteen for each of 132 multiprocessors.
 const ENOUGH_WARPS: usize = 2112;
@@ -168,6 +168,7 @@ fn chains(ty: TypeId) -> Option<(&'static str, usize, usize)> {
         TypeId::Q4_K => Some(("q4_k_product", 256, 8)),
         TypeId::Q6_K => Some(("q6_k_product", 256, 8)),
         TypeId::F16 => Some(("f16_product", 1, 1)),
+        TypeId::F32 => Some(("f32_product", 1, 1)),
         _ => None,
     }
 }
@@ -214,8 +215,8 @@ pub fn product(ty: TypeId, rows: usize, columns: usize, tokens: usize) -> Result
 }
 
 /// A plan with columns shared as the caller wants. `few` chooses the kernels for few tokens, which take any number
-/// of them. Ternary matrices with one scale, K-quants and half floats have but one kernel, and the columns of the latter are not
-/// shared.
+/// of them. Ternary matrices with one scale, K-quants, half floats and floats have but one kernel, and the columns of all but the
+/// first are not shared.
 ///
 /// # Errors
 /// Those of [`product`].
@@ -316,6 +317,63 @@ pub fn product_as(
     Ok(plan)
 }
 
+/// Eights of places that the experts of a layer take at most, when each fills up its own: `places` are the tokens' choices.
+pub fn eights_of_chosen(experts: usize, places: usize) -> usize {
+    places / COLUMNS + experts.min(places)
+}
+
+/// Whether products of chosen experts of a type take their places in eights, by a list of who has which expert.
+pub fn is_listed(ty: TypeId) -> bool {
+    matches!(
+        ty,
+        TypeId::TQ1_0 | TypeId::TQ2_0 | TypeId::Q8_0 | TypeId::Q4_0
+    )
+}
+
+/// The launch of a product of the experts that were chosen, each of `rows` x `columns` weights, for so many places, or eights of them
+/// where the type [is listed](is_listed).
+///
+/// # Errors
+/// A type without such kernels, a shape that is empty or larger than a grid.
+pub fn of_chosen(
+    ty: TypeId,
+    (rows, columns): (usize, usize),
+    along: usize,
+) -> Result<Launch, PlanError> {
+    let shape = Shape {
+        rows,
+        columns,
+        tokens: along,
+    };
+    let of_type = || PlanError::Type {
+        name: format!("experts of {ty}"),
+    };
+    if rows == 0 || columns == 0 || along == 0 {
+        return Err(PlanError::Empty);
+    }
+    let y = shape.axis(along, MOST_BLOCKS)?;
+    if let Some((name, _, chains)) = chains(ty) {
+        let threads = rows.checked_mul(chains).ok_or_else(|| shape.too_large())?;
+        let most = i32::MAX as usize / THREADS as usize;
+        return Ok(Launch {
+            module: CHAINS,
+            kernel: name.replace("_product", "_chosen"),
+            blocks: [shape.axis(threads.div_ceil(THREADS as usize), most)?, y, 1],
+            threads: THREADS,
+            shared: 0,
+        });
+    }
+    let (name, _, unit) = kernels(ty).filter(|_| is_listed(ty)).ok_or_else(of_type)?;
+    let Split { warps, .. } = split(shape.tiles(), columns.div_ceil(unit));
+    Ok(Launch {
+        module: CHOSEN,
+        kernel: format!("{name}_chosen"),
+        blocks: [shape.axis(shape.tiles(), i32::MAX as usize)?, y, 1],
+        threads: 32 * warps as u32,
+        shared: 0,
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -394,6 +452,40 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn eights_are_enough_for_any_choice() {
+        for experts in 1..=20 {
+            for places in 1..=60 {
+                // As many experts as possible have one place more than whole eights.
+                let alone = experts.min(places);
+                let needed = alone + (places - alone) / COLUMNS;
+                let found = eights_of_chosen(experts, places);
+                assert!((needed..=needed + 1 + alone / 8).contains(&found));
+            }
+        }
+        // A token that goes to eight of 128 experts.
+        assert_eq!(eights_of_chosen(128, 8), 9);
+    }
+
+    #[test]
+    fn products_of_chosen_experts_have_a_block_for_every_tile_and_place() {
+        let of = |ty, along| of_chosen(ty, (768, 2048), along);
+        let launch = of(TypeId::Q8_0, 9).expect("a launch");
+        assert_eq!((launch.module, launch.blocks), (CHOSEN, [48, 9, 1]));
+        assert_eq!(
+            (launch.kernel.as_str(), launch.threads),
+            ("q8_0_chosen", 256)
+        );
+        let launch = of(TypeId::Q6_K, 8).expect("a launch");
+        assert_eq!((launch.module, launch.blocks), (CHAINS, [24, 8, 1]));
+        assert_eq!(launch.kernel, "q6_k_chosen");
+        assert_eq!(
+            of(TypeId::I2_S, 8).expect_err("a refusal").to_string(),
+            "experts of i2_s: no kernel for the GPU multiplies such weights"
+        );
+        assert!(of(TypeId::F16, 65536).is_err() && of(TypeId::F16, 0).is_err());
     }
 
     #[test]

@@ -57,8 +57,14 @@ pub const PREFILL: Text = text!("prefill");
 /// Products of ternary matrices with one scale.
 pub const TERNARY: Text = text!("ternary");
 
-/// Products of K-quants and of half floats.
+/// Products of K-quants, of half floats and of floats.
 pub const CHAINS: Text = text!("chains");
+
+/// Products of chosen experts, of the types with block scales.
+pub const CHOSEN: Text = text!("chosen");
+
+/// The choice of experts, and the sum of what they give.
+pub const EXPERTS: Text = text!("experts");
 
 /// Products of activations in half precision with weights of which two of four are there.
 pub const SPARSE: Text = text!("sparse");
@@ -79,13 +85,14 @@ pub const ATTENTION: Text = text!("attention");
 pub const GATE: Text = text!("gate");
 
 /// Those whose results have the bits of a processor, by name.
-pub const EXACT: [Text; 9] = [
-    ATTENTION, CHAINS, DECODE, EMBED, GATE, NORM, PREFILL, QUANTIZE, TERNARY,
+pub const EXACT: [Text; 11] = [
+    ATTENTION, CHAINS, CHOSEN, DECODE, EMBED, EXPERTS, GATE, NORM, PREFILL, QUANTIZE, TERNARY,
 ];
 
 /// All of them, by name.
-pub const ALL: [Text; 11] = [
-    ATTENTION, CHAINS, DECODE, EMBED, GATE, HALF, NORM, PREFILL, QUANTIZE, SPARSE, TERNARY,
+pub const ALL: [Text; 13] = [
+    ATTENTION, CHAINS, CHOSEN, DECODE, EMBED, EXPERTS, GATE, HALF, NORM, PREFILL, QUANTIZE, SPARSE,
+    TERNARY,
 ];
 
 /// What they were made of and by what, and what each kernel takes of a multiprocessor.

@@ -5,7 +5,7 @@
 use trine_cuda::program::{ProgramError, Span};
 
 use super::config::Config;
-use super::feed_forward::FeedForward;
+use super::feed_forward::{Early, FeedForward};
 use super::kept::Scores;
 use super::load::Loader;
 use super::mixer::Mixer;
@@ -260,18 +260,23 @@ impl Block {
         let a = attention.record(normed, gpu)?;
         self.record_finish(a, attn_post_norm.as_ref(), gpu)?;
         let Some(sum) = parallel else {
+            let early = ffn.record_early(x, gpu)?;
             gpu.recorder.add(x, a);
             let normed = gpu.norm(ffn_norm.as_ref(), x)?;
-            let f = ffn.record(normed, gpu)?;
+            let f = ffn.record(normed, &early, gpu)?;
             self.record_finish(f, ffn_post_norm.as_ref(), gpu)?;
             gpu.recorder.add(x, f);
+            if let Some(y) = early.beside {
+                gpu.recorder.add(x, y);
+            }
             return Ok(());
         };
         let input = match ffn_norm {
             Some(_) => gpu.norm(ffn_norm.as_ref(), x)?,
             None => normed,
         };
-        let f = ffn.record(input, gpu)?;
+        // Here a mixture sees what the network sees.
+        let f = ffn.record(input, &Early::default(), gpu)?;
         self.record_finish(f, ffn_post_norm.as_ref(), gpu)?;
         match sum {
             Sum::AttentionFirst => {

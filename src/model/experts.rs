@@ -1,14 +1,18 @@
 //! A router and the experts that it chooses from.
 
+use trine_cuda::program::{self, Chosen, ProgramError, Span};
+
 use super::config::{Config, Experts};
 use super::linear::Linear;
 use super::load::{Loader, Stacked};
 use super::pass::Pass;
+use super::recording::{Recording, missing, refuse, stored};
 use crate::arch::rules::GateClamp;
 use crate::kernels::Floats;
+use crate::math::EXP2_32;
 use crate::ops;
 use crate::ops::activation::Activation;
-use crate::ops::experts::{Choice, Choosing, combine, gather};
+use crate::ops::experts::{Choice, Choosing, Claim, Gating, combine, gather};
 use crate::ops::matmul::{Activations, matmul};
 use crate::ops::norm::Norm;
 
@@ -198,6 +202,50 @@ impl Mixture {
         narrow.up.apply(&pass.rows(&y))
     }
 
+    /// Records what the router chooses, which sees `x`.
+    pub fn record_choice<'a>(
+        &'a self,
+        x: Span,
+        gpu: &mut Recording<'a>,
+    ) -> Result<Chosen, ProgramError> {
+        let scores = self.router.record(x, gpu)?;
+        gpu.recorder.choose(scores, &recorded(&self.choosing))
+    }
+
+    /// Records [`Mixture::apply`] behind the choice.
+    pub fn record<'a>(
+        &'a self,
+        x: Span,
+        chosen: &Chosen,
+        gpu: &mut Recording<'a>,
+    ) -> Result<Span, ProgramError> {
+        let Mixture {
+            choosing: _,
+            weigh_inputs,
+            early_router: _,
+            activation,
+            narrow,
+            router: _,
+            gate,
+            up,
+            down,
+            n_ff: _,
+        } = self;
+        refuse(&[(
+            narrow.is_some(),
+            "experts narrower than the residual stream",
+        )])?;
+        let x = match weigh_inputs {
+            true => gpu.recorder.weigh(x, chosen)?,
+            false => x,
+        };
+        let [g, up] = [gate, up].map(|stack| stack.record(x, chosen, gpu));
+        let (g, up) = (g?, up?);
+        gpu.gate(*activation, g, Some(up))?;
+        let y = down.record(g, chosen, gpu)?;
+        gpu.recorder.combine(y, chosen, !weigh_inputs)
+    }
+
     /// The experts of every token.
     fn route(&self, x: &[f32], pass: &Pass<'_, '_>) -> Vec<Choice> {
         let acts = pass.activations(x);
@@ -240,7 +288,73 @@ fn choosing(loader: &mut Loader<'_>, c: &Config, experts: &Experts, layer: usize
     }
 }
 
+/// How a program chooses.
+fn recorded(choosing: &Choosing) -> program::Choosing<'_> {
+    let Choosing {
+        experts: _,
+        used,
+        gating,
+        claim,
+        shared_by,
+        bias,
+        groups,
+        normalize,
+        scale,
+    } = choosing;
+    program::Choosing {
+        used: *used,
+        gating: match gating {
+            Gating::SoftMax => program::Gating::SoftMax,
+            Gating::Sigmoid => program::Gating::Sigmoid,
+            Gating::SoftMaxOfChosen => program::Gating::SoftMaxOfChosen,
+        },
+        claim: match claim {
+            Claim::Probabilities => program::Claim::Probabilities,
+            Claim::Scores => program::Claim::Scores,
+            Claim::Sigmoids => program::Claim::Sigmoids,
+        },
+        bias: bias.as_deref(),
+        groups: *groups,
+        shared_by: *shared_by,
+        normalize: *normalize,
+        // a product with 1 is exact
+        scale: scale.unwrap_or(1.0),
+        powers: &EXP2_32,
+    }
+}
+
 impl Stacked {
+    /// Records a product with the experts that were chosen.
+    fn record<'a>(
+        &'a self,
+        x: Span,
+        chosen: &Chosen,
+        gpu: &mut Recording<'a>,
+    ) -> Result<Span, ProgramError> {
+        let Stacked {
+            tensor,
+            matrices,
+            scales,
+            biases,
+            low_rank,
+        } = self;
+        refuse(&[(low_rank.iter().any(|l| !l.is_empty()), "adapters")])?;
+        let name = tensor.as_deref().unwrap_or("a part of fused experts");
+        if matrices.is_empty() {
+            return missing("no experts");
+        }
+        let matrices = matrices.iter().map(|m| stored(name, m));
+        let matrices = matrices.collect::<Result<Vec<_>, _>>()?;
+        let y = gpu.recorder.product_of_chosen(&matrices, x, chosen)?;
+        if let Some(scales) = scales {
+            gpu.recorder.scale_chosen(y, scales, chosen)?;
+        }
+        if let Some(biases) = biases {
+            gpu.recorder.add_chosen(y, biases, chosen)?;
+        }
+        Ok(y)
+    }
+
     /// The factor of an expert's outputs, what adapters add to them, and their bias.
     fn finish(&self, expert: usize, x: &Activations<'_>, y: &mut [f32]) {
         if let Some(scales) = &self.scales {

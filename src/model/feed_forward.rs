@@ -1,6 +1,6 @@
 //! The feed-forward network of a block: dense, a mixture of experts, or both.
 
-use trine_cuda::program::{Gate, ProgramError, Span};
+use trine_cuda::program::{Chosen, ProgramError, Span};
 
 use super::config::Config;
 use super::experts::{Mixture, bounded};
@@ -9,8 +9,7 @@ use super::load::Loader;
 use super::pass::Pass;
 use super::recording::{Recording, missing, refuse};
 use crate::kernels::Floats;
-use crate::kernels::elements::gelu_table;
-use crate::math::expf;
+use crate::math::{EXP2_32, expf};
 use crate::ops;
 use crate::ops::activation::{Activation, sigmoid};
 use crate::ops::norm::Norm;
@@ -29,6 +28,14 @@ pub struct FeedForward {
     expert_norm: Option<Norm>,
     /// What a network without matrices is.
     activation: Activation,
+}
+
+/// What is recorded of a network while the block's input is still there: see [`FeedForward::record_early`].
+#[derive(Default)]
+pub struct Early {
+    chosen: Option<Chosen>,
+    /// What [`FeedForward::apply_beside`] gives.
+    pub beside: Option<Span>,
 }
 
 /// `down(norm(f(gate(x)) * up(x)))`, or without a gate `down(norm(f(up(x))))`
@@ -115,25 +122,73 @@ impl FeedForward {
         y
     }
 
+    /// Records what the mixture makes of the block's input `x`, where it wants that: the choice of its experts, or all that it gives.
+    pub fn record_early<'a>(
+        &'a self,
+        x: Span,
+        gpu: &mut Recording<'a>,
+    ) -> Result<Early, ProgramError> {
+        let mut early = Early::default();
+        match (&self.mixture, &self.expert_norm) {
+            (Some(mixture), Some(norm)) => {
+                let x = gpu.norm(Some(norm), x)?;
+                let chosen = mixture.record_choice(x, gpu)?;
+                early.beside = Some(mixture.record(x, &chosen, gpu)?);
+            }
+            (Some(mixture), None) if mixture.routes_input() => {
+                early.chosen = Some(mixture.record_choice(x, gpu)?);
+            }
+            _ => {}
+        }
+        Ok(early)
+    }
+
     /// Records [`FeedForward::apply`].
-    pub fn record<'a>(&'a self, x: Span, gpu: &mut Recording<'a>) -> Result<Span, ProgramError> {
+    pub fn record<'a>(
+        &'a self,
+        x: Span,
+        early: &Early,
+        gpu: &mut Recording<'a>,
+    ) -> Result<Span, ProgramError> {
         let FeedForward {
             dense,
             mixture,
             chunks,
             shared,
-            beside: _,
+            beside,
             expert_norm,
             activation: _,
         } = self;
-        refuse(&[
-            (mixture.is_some() || expert_norm.is_some(), "experts"),
-            (shared.is_some() || chunks.is_some(), "shared experts"),
-        ])?;
-        match dense {
-            Some(dense) => dense.record(x, gpu),
-            None => missing("feed-forward networks without matrices"),
+        let mut all = Vec::new();
+        let mixture = mixture.as_ref().filter(|_| expert_norm.is_none());
+        if let Some(mixture) = mixture {
+            let chosen = match early.chosen {
+                Some(chosen) => chosen,
+                None => mixture.record_choice(x, gpu)?,
+            };
+            all.push(mixture.record(x, &chosen, gpu)?);
         }
+        let given = all.first().copied();
+        if let Some(dense) = dense {
+            all.push(dense.record(x, gpu)?);
+        }
+        if let Some(shared) = shared {
+            all.push(shared.record(x, gpu)?);
+        }
+        if let (Some((chunks, scale)), Some(given)) = (chunks, given) {
+            let chosen = chunks.record_choice(x, gpu)?;
+            let y = chunks.record(given, &chosen, gpu)?;
+            gpu.recorder.scale(y, *scale);
+            all.push(y);
+        }
+        let Some((&y, others)) = all.split_first() else {
+            return missing("feed-forward networks without matrices");
+        };
+        others.iter().for_each(|&z| gpu.recorder.add(y, z));
+        if let Some(factor) = beside {
+            gpu.recorder.scale(y, *factor);
+        }
+        Ok(y)
     }
 
     /// What experts give that see the norm of the block's input, where they do.
@@ -198,32 +253,17 @@ impl Dense {
             down,
         } = self;
         refuse(&[(divisors.is_some(), "divisors of activations")])?;
-        let function = match activation {
-            Activation::Silu => Some(Gate::Silu),
-            Activation::Relu => Some(Gate::Relu),
-            Activation::SquaredRelu => Some(Gate::SquaredRelu),
-            Activation::Gelu => None,
-            other => return missing(format!("the activation {other:?}")),
-        };
-        // What has no function is GELU, which is looked up.
-        let apply = |gate, up, gpu: &mut Recording<'a>| match function {
-            Some(function) => {
-                gpu.recorder.gate(function, gate, up);
-                Ok(())
-            }
-            None => gpu.recorder.gelu(gelu_table(), gate, up),
-        };
         let y = match up {
             Up::Gated(both) => {
                 let [gate, up] = &**both;
                 let gate = gate.record_bias_first(x, gpu)?;
                 let up = up.record_bias_first(x, gpu)?;
-                apply(gate, Some(up), gpu)?;
+                gpu.gate(*activation, gate, Some(up))?;
                 gate
             }
             Up::Plain(up) => {
                 let y = up.record_bias_first(x, gpu)?;
-                apply(y, None, gpu)?;
+                gpu.gate(*activation, y, None)?;
                 y
             }
         };
@@ -240,6 +280,22 @@ impl Shared {
             gate: loader.router(layer, GATE),
             plain_gate: c.arch.experts.plain_gate,
         })
+    }
+
+    /// Records [`Shared::apply`].
+    fn record<'a>(&'a self, x: Span, gpu: &mut Recording<'a>) -> Result<Span, ProgramError> {
+        let Shared {
+            dense,
+            gate,
+            plain_gate,
+        } = self;
+        let y = dense.record(x, gpu)?;
+        if let Some(gate) = gate {
+            let gates = gate.record(x, gpu)?;
+            let plain = *plain_gate;
+            gpu.recorder.scale_by_gate(y, gates, &EXP2_32, plain)?;
+        }
+        Ok(y)
     }
 
     /// The gate's sigmoid is computed as the quotient of SiLU and its argument, unless it is plain.

@@ -1,8 +1,10 @@
 //! What the parts of a model need to say what they do as a program of a GPU.
 
-use trine_cuda::program::{Matrix, Program, ProgramError, Recorder, Rotation, Span, Weights};
+use trine_cuda::program::{Gate, Matrix, Program, ProgramError, Recorder, Rotation, Span, Weights};
 
 use super::pass::RopeKind;
+use crate::kernels::elements::gelu_table;
+use crate::ops::activation::Activation;
 use crate::ops::matmul;
 use crate::ops::norm::{Kind, Norm};
 use crate::ops::rope::{Pairing, Rope};
@@ -126,6 +128,25 @@ impl<'a> Recording<'a> {
             Some(bias) => self.recorder.add_row(x, bias),
             None => Ok(()),
         }
+    }
+
+    /// `gate = f(gate) * up`, or `f(gate)` alone.
+    pub fn gate(
+        &mut self,
+        activation: Activation,
+        gate: Span,
+        up: Option<Span>,
+    ) -> Result<(), ProgramError> {
+        let function = match activation {
+            Activation::Silu => Gate::Silu,
+            Activation::Relu => Gate::Relu,
+            Activation::SquaredRelu => Gate::SquaredRelu,
+            // It is looked up.
+            Activation::Gelu => return self.recorder.gelu(gelu_table(), gate, up),
+            other => return missing(format!("the activation {other:?}")),
+        };
+        self.recorder.gate(function, gate, up);
+        Ok(())
     }
 
     /// RoPE on all heads of `x`.

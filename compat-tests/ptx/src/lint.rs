@@ -9,6 +9,9 @@
 pub enum Family {
     /// The bits of a processor.
     Exact,
+    /// The same with the exponential of glibc, which has products and sums in double precision rounded together. The compiler makes
+    /// none of its own (-fmad=false).
+    Glibc,
     /// Bits of its own, the same whatever else is computed beside: products of halves, and products and sums rounded together, where the
     /// text says so.
     Fast,
@@ -43,13 +46,14 @@ fn reason(opcode: &str, family: Family) -> Option<&'static str> {
         "ld" if has("volatile") || has("acquire") || has("relaxed") => {
             Some("waits for what others write")
         }
-        "fma" | "mad" if float && family == Family::Exact => {
+        "fma" if family == Family::Glibc && opcode == "fma.rn.f64" => None,
+        "fma" | "mad" if float && family != Family::Fast => {
             Some("a product and a sum rounded together")
         }
         "fma" | "mul" | "add" | "sub" | "div" | "sqrt" if float && !has("rn") => {
             Some("may be contracted without .rn")
         }
-        "mma" | "wmma" | "wgmma" if float && family == Family::Exact => {
+        "mma" | "wmma" | "wgmma" if float && family != Family::Fast => {
             Some("sums of another order on every generation")
         }
         _ if has("approx") || modifiers[0] == "tanh" || modifiers[0] == "ex2" => {

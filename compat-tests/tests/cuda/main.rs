@@ -4,6 +4,7 @@
 mod archs;
 mod check;
 mod emulator;
+mod experts;
 mod halves;
 #[path = "../../../tests/archs/listing.rs"]
 #[allow(

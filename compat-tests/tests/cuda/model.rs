@@ -55,7 +55,7 @@ fn emulated() -> Emulated {
 /// The hashes of the logits of every position, when passes have at most `n_ubatch` tokens.
 pub fn hashes(model: &Model, tokens: &[u32], n_ubatch: usize) -> Vec<String> {
     let options = SessionOptions {
-        n_ctx: 16,
+        n_ctx: tokens.len().max(16),
         n_ubatch,
     };
     let pool = Pool::new(1).expect("a thread");

@@ -5,76 +5,10 @@
 // where one thread for each output adds them in the order of the columns. So neither the number of warps nor that of
 // blocks along the columns changes a bit. With several blocks along the columns (gridDim.z) products go to a workspace
 // instead, and `add_products` adds them.
-#include "rows.cuh"
+#include "unit.cuh"
 
 // The most warps of a block of threads.
 constexpr int WARPS = 8;
-// Outputs of a tile and eight tokens: output o is row o / 8, token o % 8.
-constexpr int OUTPUTS = 128;
-
-// Computes the products of one unit of work, to[block][TILES][OUTPUTS].
-// A unit is a group of 256 columns where that is one block, else half a group of four blocks.
-template <class T, int TILES> struct Unit {
-  static constexpr int HALVES = T::BLOCKS == 1 ? 2 : 1;
-  static constexpr int BLOCKS = T::BLOCKS == 1 ? 1 : 4;
-
-  uint4 w[HALVES][T::SLABS];
-  u32 scales[BLOCKS];
-
-  // Loads what comes from the weights.
-  INLINE void load(const uint4 *codes, const u32 *scale, int unit, int blocks, int lane) {
-#pragma unroll
-    for (int h = 0; h < HALVES; ++h)
-      load_half<T>(w[h], codes, unit * HALVES + h, T::slabs(blocks), lane);
-#pragma unroll
-    for (int j = 0; j < BLOCKS; ++j) {
-      int block = unit * BLOCKS + j;
-      scales[j] = block < blocks ? scale[(u64)block * 8 + lane / 4] : 0;
-    }
-  }
-
-  // Multiplies with eight tokens from `token` on. `stride` is the distance of blocks in `to`.
-  INLINE void multiply_tokens(float *to, u64 stride, const uint4 *quants, const float *scale, const int *sums, int token,
-                              int padded, int unit, int blocks, int groups, int lane) const {
-    int group = HALVES == 2 ? unit : unit / 2;
-    const uint4 *q = quants + ((u64)(token + lane / 4) * groups + group) * 16 + lane % 4 * 4;
-    uint4 quarters[2 * HALVES];
-#pragma unroll
-    for (int i = 0; i < 2 * HALVES; ++i)
-      quarters[i] = q[(HALVES == 2 ? 0 : unit % 2 * 2) + i];
-    int c[4];
-#pragma unroll
-    for (int h = 0; h < HALVES; ++h) {
-#pragma unroll
-      for (int s = 0; s < 4; ++s) {
-        uint4 b = quarters[2 * h + s / 2];
-        int j = BLOCKS == 1 ? 0 : s;
-        int block = unit * BLOCKS + j;
-        if (BLOCKS > 1 && block >= blocks)
-          continue;
-        u64 at = (u64)block * padded + token + lane % 4 * 2;
-        if (BLOCKS > 1 || (h == 0 && s == 0)) {
-          int2 sum = *(const int2 *)(sums + at);
-          c[0] = c[2] = T::start(sum.x);
-          c[1] = c[3] = T::start(sum.y);
-        }
-        u32 a[4];
-        T::a(a, w[h], s);
-        if (s % 2 == 0)
-          multiply<T>(c, a, b.x, b.y);
-        else
-          multiply<T>(c, a, b.z, b.w);
-        if (BLOCKS > 1 || (h == 1 && s == 3)) {
-          float p[4];
-          products<T>(p, c, scales[j], *(const float2 *)(scale + at));
-          float *here = to + j * stride + 2 * lane;
-          *(float2 *)here = make_float2(p[0], p[1]);
-          *(float2 *)(here + OUTPUTS / 2) = make_float2(p[2], p[3]);
-        }
-      }
-    }
-  }
-};
 
 template <class T, int TILES>
 INLINE void decode(const uint4 *codes, const u32 *scales, const uint4 *quants, const float *act_scales,
@@ -116,12 +50,13 @@ INLINE void decode(const uint4 *codes, const u32 *scales, const uint4 *quants, c
         // Called in two places, so that the compiler knows which memory is written.
         if (alone) {
           float *to = exchange + (warp * U::BLOCKS * TILES + n) * OUTPUTS;
-          now.multiply_tokens(to, TILES * OUTPUTS, quants, act_scales, act_sums, eight * 8, padded, unit, blocks,
+          now.multiply_tokens(to, TILES * OUTPUTS, quants, act_scales, act_sums, InOrder{eight * 8}, padded, unit, blocks,
                               groups, lane);
         } else if (wanted) {
           u64 stride = (u64)gridDim.x * eights * OUTPUTS;
           float *to = workspace + (u64)unit * U::BLOCKS * stride + ((u64)tile * eights + eight) * OUTPUTS;
-          now.multiply_tokens(to, stride, quants, act_scales, act_sums, eight * 8, padded, unit, blocks, groups, lane);
+          now.multiply_tokens(to, stride, quants, act_scales, act_sums, InOrder{eight * 8}, padded, unit, blocks, groups,
+                              lane);
         }
       }
     }

@@ -1,7 +1,8 @@
-//! Rows of half floats for products whose lanes are rows: 32 of them side by side, two columns to a dword.
+//! Rows of half floats, or of floats, for products whose lanes are rows: 32 of them side by side, two columns or one to a dword.
 //!
 //! ```text
 //! [tile of 32 rows][column / 2][row % 32]  =  the row's even column in the low half, the odd one in the high half
+//! [tile of 32 rows][column][row % 32]      =  a float
 //! ```
 //!
 //! Rows that fill up the last tile, and a column that fills up the last dword, are zeros.
@@ -16,20 +17,38 @@ const TILE: usize = 32;
 /// # Errors
 /// Data of another length, a matrix beyond all memory.
 pub fn halves(data: &[u8], rows: usize, columns: usize) -> Result<Vec<u32>, PackError> {
+    side_by_side("f16", data, (rows, columns), 2)
+}
+
+/// Lays out `rows` x `columns` floats, as the file has them.
+///
+/// # Errors
+/// Those of [`halves`].
+pub fn singles(data: &[u8], rows: usize, columns: usize) -> Result<Vec<u32>, PackError> {
+    side_by_side("f32", data, (rows, columns), 4)
+}
+
+/// Rows of numbers of 2 or 4 bytes.
+fn side_by_side(
+    what: &'static str,
+    data: &[u8],
+    (rows, columns): (usize, usize),
+    bytes: usize,
+) -> Result<Vec<u32>, PackError> {
     let shape = Shape {
-        what: "f16",
+        what,
         rows,
         columns,
     };
-    shape.expect(data.len(), shape.size([rows, columns, 2])?)?;
-    let pairs = columns.div_ceil(2);
-    let mut packed = vec![0; shape.size([rows.div_ceil(TILE), pairs, TILE])?];
-    for (row, data) in data.chunks_exact((2 * columns).max(1)).enumerate() {
-        let first = row / TILE * pairs * TILE + row % TILE;
-        for (pair, bytes) in data.chunks(4).enumerate() {
-            let mut both = [0; 4];
-            both[..bytes.len()].copy_from_slice(bytes);
-            packed[first + pair * TILE] = u32::from_le_bytes(both);
+    shape.expect(data.len(), shape.size([rows, columns, bytes])?)?;
+    let dwords = columns.div_ceil(4 / bytes);
+    let mut packed = vec![0; shape.size([rows.div_ceil(TILE), dwords, TILE])?];
+    for (row, data) in data.chunks_exact((bytes * columns).max(1)).enumerate() {
+        let first = row / TILE * dwords * TILE + row % TILE;
+        for (at, bytes) in data.chunks(4).enumerate() {
+            let mut dword = [0; 4];
+            dword[..bytes.len()].copy_from_slice(bytes);
+            packed[first + at * TILE] = u32::from_le_bytes(dword);
         }
     }
     Ok(packed)
@@ -58,6 +77,22 @@ mod tests {
                     "{row} {column}"
                 );
             }
+        }
+    }
+
+    #[test]
+    fn every_float_is_found_again() {
+        let (rows, columns) = (33, 5);
+        let data: Vec<u8> = (0..rows * columns)
+            .flat_map(|i| (i as u32 + 1).to_le_bytes())
+            .collect();
+        let packed = singles(&data, rows, columns).expect("a layout");
+        assert_eq!(packed.len(), 2 * 5 * 32);
+        for (at, &dword) in packed.iter().enumerate() {
+            let (row, column) = (at / 160 * 32 + at % 32, at / 32 % 5);
+            let there = row < rows;
+            let expected = if there { row * columns + column + 1 } else { 0 };
+            assert_eq!(dword as usize, expected, "{row} {column}");
         }
     }
 

@@ -1,15 +1,15 @@
 //! Operations to launches.
 
 use super::memory::{Quants, Value};
-use super::operation::{Attend, Operation, Placed};
+use super::operation::{Attend, OfChosen, Operation, Placed};
 use super::{Call, Operand, Program, ProgramError, fixed};
 use crate::pack::activations::GROUP;
 use crate::plan::{self, Launch};
-use crate::ptx::{ATTENTION, EMBED, GATE, NORM, QUANTIZE, Text};
+use crate::ptx::{ATTENTION, EMBED, EXPERTS, GATE, NORM, QUANTIZE, Text};
 use trine_formats::types::TypeId;
 
 /// Threads of a block, where one element belongs to each.
-const ELEMENTS: usize = 256;
+pub(super) const ELEMENTS: usize = 256;
 /// The same for heads.
 const OF_HEADS: usize = 128;
 /// Threads of a block that quantizes a part of a row.
@@ -104,20 +104,20 @@ fn at_once(row: usize) -> usize {
 }
 
 /// The launches of one pass, so far.
-struct Pass<'p> {
+pub(super) struct Pass<'p> {
     program: &'p Program,
     tokens: usize,
     wanted: usize,
-    calls: Vec<Call>,
+    pub(super) calls: Vec<Call>,
 }
 
 impl Pass<'_> {
-    fn value(&self, number: usize) -> Value {
+    pub(super) fn value(&self, number: usize) -> Value {
         self.program.values[number]
     }
 
     /// The memory of a value.
-    fn at(&self, number: usize) -> Operand {
+    pub(super) fn at(&self, number: usize) -> Operand {
         Operand::Memory(self.value(number).memory, 0)
     }
 
@@ -127,12 +127,12 @@ impl Pass<'_> {
     }
 
     /// Rows of a value in this pass.
-    fn rows(&self, number: usize) -> usize {
+    pub(super) fn rows(&self, number: usize) -> usize {
         self.value(number).rows.count(self.tokens, self.wanted)
     }
 
     /// Adds a launch of blocks along x and y.
-    fn launch(
+    pub(super) fn launch(
         &mut self,
         (module, kernel): (Text, &str),
         [x, y]: [usize; 2],
@@ -287,6 +287,52 @@ impl Pass<'_> {
                     }
                 }
             }
+            Operation::Choose(choose) => self.choose(&choose),
+            Operation::List { chosen, list } => self.list(chosen, list),
+            Operation::ProductOfChosen {
+                matrix,
+                from,
+                who,
+                to,
+            } => self.product_of_chosen(&matrix, [from, who, to]),
+            Operation::OfChosen {
+                function,
+                to,
+                numbers,
+                chosen,
+            } => {
+                let kernel = match function {
+                    OfChosen::Scale => "scale_chosen",
+                    OfChosen::Add => "add_chosen",
+                };
+                let n = int(self.value(to).columns);
+                let operands = vec![self.at(to), memory(numbers), self.at(chosen), n];
+                self.each((EXPERTS, kernel), to, operands)
+            }
+            Operation::Weigh { from, weights, to } => self.weigh([from, weights, to]),
+            Operation::Combine {
+                from,
+                weights,
+                weighed,
+                to,
+            } => self.combine([from, weights, to], weighed),
+            Operation::ScaleByGate {
+                x,
+                gates,
+                powers,
+                plain,
+            } => {
+                let n = int(self.value(x).columns);
+                let operands = vec![
+                    self.at(x),
+                    self.at(gates),
+                    memory(powers),
+                    n,
+                    int(plain.into()),
+                ];
+                let blocks = [self.rows(x), 1];
+                self.launch((EXPERTS, "scale_by_gate"), blocks, (ELEMENTS, 0), operands)
+            }
         }
     }
 
@@ -316,7 +362,7 @@ impl Pass<'_> {
     }
 
     /// Quants, scales and sums of a value.
-    fn quants(&self, number: usize) -> Result<[Operand; 3], ProgramError> {
+    pub(super) fn quants(&self, number: usize) -> Result<[Operand; 3], ProgramError> {
         let value = self.value(number);
         let [scales, sums, _] = value.parts(&self.program.limits)?;
         Ok([0, scales, sums].map(|at| Operand::Memory(value.memory, at)))
@@ -344,7 +390,7 @@ impl Pass<'_> {
         let [rows, _, count] = shape;
         let codes = memory(matrix.memory);
         let mut operands = vec![codes];
-        if matrix.ty == TypeId::F16 {
+        if matches!(matrix.ty, TypeId::F16 | TypeId::F32) {
             operands.extend([self.at(from), out, shape[0], shape[1]]);
             self.calls.push(Call {
                 launch: plan.product,
@@ -427,11 +473,11 @@ impl Pass<'_> {
 }
 
 /// The start of a memory.
-fn memory(number: usize) -> Operand {
+pub(super) fn memory(number: usize) -> Operand {
     Operand::Memory(number, 0)
 }
 
 /// A count, all of which were found to fit when the program was recorded.
-fn int(n: usize) -> Operand {
+pub(super) fn int(n: usize) -> Operand {
     Operand::U32(n as u32)
 }

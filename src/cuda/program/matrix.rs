@@ -47,8 +47,14 @@ enum Layout<'a> {
     Coded(Matrix<'a>),
     /// The same where two of four weights are there: values, metadata, and scales of groups.
     Pruned(Matrix<'a>),
+    /// For products of floats.
+    Singles(Matrix<'a>),
+    /// The matrices of all experts, one after the other, each laid out by itself.
+    Stack(Vec<Layout<'a>>),
     /// Half floats as they are.
     Table(&'a [u16]),
+    /// The table of an exponential.
+    Powers(&'a [u64]),
 }
 
 /// Weights that fill one memory, or two or three that follow each other.
@@ -65,13 +71,19 @@ impl Weights<'_> {
     /// # Errors
     /// Data that is not as long as the shape says.
     pub fn pack(&self) -> Result<Vec<Cow<'_, [u8]>>, ProgramError> {
+        self.layout.pack()
+    }
+}
+
+impl Layout<'_> {
+    fn pack(&self) -> Result<Vec<Cow<'_, [u8]>>, ProgramError> {
         let failed = |matrix: &Matrix<'_>, why| ProgramError::Pack {
             name: matrix.name.to_owned(),
             why,
         };
         let dwords =
             |d: &[u32]| Cow::from(d.iter().flat_map(|d| d.to_le_bytes()).collect::<Vec<_>>());
-        Ok(match &self.layout {
+        Ok(match self {
             Layout::Floats(x) => vec![
                 x.iter()
                     .flat_map(|x| x.to_le_bytes())
@@ -87,6 +99,28 @@ impl Weights<'_> {
             Layout::Halves(m) => {
                 let packed = halves::halves(m.data, m.rows, m.columns);
                 vec![dwords(&packed.map_err(|why| failed(m, why))?)]
+            }
+            Layout::Singles(m) => {
+                let packed = halves::singles(m.data, m.rows, m.columns);
+                vec![dwords(&packed.map_err(|why| failed(m, why))?)]
+            }
+            Layout::Stack(all) => {
+                let mut parts: Vec<Vec<u8>> = Vec::new();
+                for (i, layout) in all.iter().enumerate() {
+                    let one = layout.pack()?;
+                    if i == 0 {
+                        // Every expert takes as much.
+                        let whole = one.iter().map(|part| part.len() * all.len());
+                        parts = whole.map(Vec::with_capacity).collect();
+                    }
+                    let pairs = parts.iter_mut().zip(one);
+                    pairs.for_each(|(all, one)| all.extend_from_slice(&one));
+                }
+                parts.into_iter().map(Cow::from).collect()
+            }
+            Layout::Powers(table) => {
+                let bytes: Vec<u8> = table.iter().flat_map(|x| x.to_le_bytes()).collect();
+                vec![bytes.into()]
             }
             Layout::Table(table) => {
                 let bytes: Vec<u8> = table.iter().flat_map(|x| x.to_le_bytes()).collect();
@@ -166,6 +200,16 @@ impl<'a> Store<'a> {
         }
     }
 
+    /// The table of an exponential, which is there once; the number of its memory.
+    pub fn powers(&mut self, memories: &mut Vec<Memory>, table: &'a [u64]) -> usize {
+        let same =
+            |w: &&Weights<'a>| matches!(&w.layout, Layout::Powers(t) if std::ptr::eq(*t, table));
+        match self.weights.iter().find(same) {
+            Some(there) => there.memory,
+            None => self.add(memories, Layout::Powers(table), &[size_of_val(table)]),
+        }
+    }
+
     /// A matrix to multiply by activations in half precision; `None` of a type that has no such kernel. `pruned`: two of four
     /// weights are there, which [`Weights::pack`] checks.
     pub fn coded(
@@ -233,52 +277,94 @@ impl<'a> Store<'a> {
         memories: &mut Vec<Memory>,
         matrix: Matrix<'a>,
     ) -> Result<Placed, ProgramError> {
-        let Matrix {
-            name,
-            ty,
-            rows,
-            columns,
-            scale,
-            ..
-        } = matrix;
-        if !multiplies(ty) {
-            let what = format!("products with {ty} ({name})");
+        let (layout, bytes) = laid_out(matrix)?;
+        let memory = match layout {
+            Layout::Plain(matrix) => self.plain(memories, matrix, bytes[0]),
+            layout => self.add(memories, layout, &bytes),
+        };
+        Ok(placed(&matrix, memory))
+    }
+
+    /// The matrices of all experts, which have one shape and one type.
+    pub fn stack(
+        &mut self,
+        memories: &mut Vec<Memory>,
+        all: &[Matrix<'a>],
+    ) -> Result<Placed, ProgramError> {
+        let Some(first) = all.first() else {
+            return Err(ProgramError::Missing("no experts".to_owned()));
+        };
+        let shape = |m: &Matrix<'_>| (m.ty, m.rows, m.columns, m.scale.to_bits());
+        if let Some(other) = all.iter().find(|m| shape(m) != shape(first)) {
+            let what = format!("experts of several shapes ({})", other.name);
             return Err(ProgramError::Missing(what));
         }
-        let bytes = checked(&matrix)?;
-        let tiles = rows.div_ceil(ROWS);
-        let tile = |dwords: usize| size(&[tiles, dwords.div_ceil(SLAB), SLAB * ROWS * 4], name);
-        let memory = match ty {
-            TypeId::Q4_K | TypeId::Q6_K => self.plain(memories, matrix, bytes),
-            TypeId::F16 => {
-                let bytes = size(&[rows.div_ceil(32), columns.div_ceil(2), 32 * 4], name)?;
-                self.add(memories, Layout::Halves(matrix), &[bytes])
-            }
-            TypeId::Q8_0 | TypeId::Q4_0 | TypeId::TQ1_0 | TypeId::TQ2_0 => {
-                let (block, dwords) = match ty {
-                    TypeId::Q8_0 => (32, 8),
-                    TypeId::Q4_0 => (32, 4),
-                    _ => (256, 16),
-                };
-                let blocks = columns / block;
-                let codes = tile(size(&[blocks, dwords], name)?)?;
-                let scales = size(&[tiles, blocks, ROWS * 2], name)?;
-                self.add(memories, Layout::Rows(matrix), &[codes, scales])
-            }
-            _ => {
-                let codes = tile(size(&[columns.div_ceil(256), 16], name)?)?;
-                self.add(memories, Layout::Rows(matrix), &[codes])
-            }
-        };
-        Ok(Placed {
-            ty,
-            rows,
-            columns,
-            memory,
-            scale,
-            halves: None,
-        })
+        let layouts = all.iter().map(|m| laid_out(*m));
+        let layouts = layouts.collect::<Result<Vec<_>, _>>()?;
+        let of_one = layouts[0].1.iter();
+        let bytes = of_one.map(|&bytes| size(&[all.len(), bytes], first.name));
+        let bytes = bytes.collect::<Result<Vec<_>, _>>()?;
+        let layouts = layouts.into_iter().map(|(layout, _)| layout).collect();
+        Ok(placed(
+            first,
+            self.add(memories, Layout::Stack(layouts), &bytes),
+        ))
     }
+}
+
+fn placed(matrix: &Matrix<'_>, memory: usize) -> Placed {
+    Placed {
+        ty: matrix.ty,
+        rows: matrix.rows,
+        columns: matrix.columns,
+        memory,
+        scale: matrix.scale,
+        halves: None,
+    }
+}
+
+/// What is done with a matrix to multiply by, and the bytes of its memories.
+fn laid_out(matrix: Matrix<'_>) -> Result<(Layout<'_>, Vec<usize>), ProgramError> {
+    let Matrix {
+        name,
+        ty,
+        rows,
+        columns,
+        ..
+    } = matrix;
+    if !multiplies(ty) {
+        let what = format!("products with {ty} ({name})");
+        return Err(ProgramError::Missing(what));
+    }
+    let bytes = checked(&matrix)?;
+    let tiles = rows.div_ceil(ROWS);
+    let tile = |dwords: usize| size(&[tiles, dwords.div_ceil(SLAB), SLAB * ROWS * 4], name);
+    Ok(match ty {
+        TypeId::Q4_K | TypeId::Q6_K => (Layout::Plain(matrix), vec![bytes]),
+        TypeId::F16 => {
+            let bytes = size(&[rows.div_ceil(32), columns.div_ceil(2), 32 * 4], name)?;
+            (Layout::Halves(matrix), vec![bytes])
+        }
+        TypeId::F32 => {
+            let bytes = size(&[rows.div_ceil(32), columns, 32 * 4], name)?;
+            (Layout::Singles(matrix), vec![bytes])
+        }
+        TypeId::Q8_0 | TypeId::Q4_0 | TypeId::TQ1_0 | TypeId::TQ2_0 => {
+            let (block, dwords) = match ty {
+                TypeId::Q8_0 => (32, 8),
+                TypeId::Q4_0 => (32, 4),
+                _ => (256, 16),
+            };
+            let blocks = columns / block;
+            let codes = tile(size(&[blocks, dwords], name)?)?;
+            let scales = size(&[tiles, blocks, ROWS * 2], name)?;
+            (Layout::Rows(matrix), vec![codes, scales])
+        }
+        _ => {
+            let codes = tile(size(&[columns.div_ceil(256), 16], name)?)?;
+            (Layout::Rows(matrix), vec![codes])
+        }
+    })
 }
 
 /// The kernel that decodes the rows of a table.

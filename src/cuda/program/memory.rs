@@ -5,6 +5,7 @@ use std::fmt;
 use super::{Limits, ProgramError};
 use crate::fragment::COLUMNS;
 use crate::pack::activations::GROUP;
+use crate::plan::eights_of_chosen;
 
 /// What a memory is for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -82,6 +83,10 @@ pub(super) enum Rows {
     Tokens,
     /// One for each token whose logits are wanted.
     Wanted,
+    /// So many for each token: one for each of its experts.
+    Chosen(usize),
+    /// One for each eight of the places of so many experts, of which a token has so many.
+    Eights { experts: usize, used: usize },
 }
 
 impl Rows {
@@ -90,6 +95,10 @@ impl Rows {
         match self {
             Rows::Tokens => tokens,
             Rows::Wanted => wanted,
+            Rows::Chosen(used) => tokens.saturating_mul(used),
+            Rows::Eights { experts, used } => {
+                eights_of_chosen(experts, tokens.saturating_mul(used))
+            }
         }
     }
 }

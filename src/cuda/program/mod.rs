@@ -7,19 +7,22 @@
 //! [`crate::run`] carries a program out on a [device](crate::device).
 
 mod calls;
+mod calls_experts;
 mod matrix;
 mod memory;
 mod operation;
 mod place;
 mod record;
+mod record_experts;
 
 use crate::pack::PackError;
 use crate::plan::{Launch, PlanError};
 
 pub use matrix::{Matrix, Weights, embeds};
 pub use memory::{Kind, Memory, Table};
-pub use operation::Gate;
+pub use operation::{Claim, Gate, Gating};
 pub use record::{Heads, Recorder, Rotation, Span};
+pub use record_experts::{Choosing, Chosen};
 
 use memory::Value;
 use operation::Operation;

@@ -27,6 +27,28 @@ impl Gate {
     }
 }
 
+/// From a router's scores to probabilities.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Gating {
+    /// Soft-max over all experts.
+    SoftMax,
+    /// 1 / (1 + e^-x) of each.
+    Sigmoid,
+    /// The scores themselves; those of the chosen experts become their soft-max.
+    SoftMaxOfChosen,
+}
+
+/// What experts are chosen by.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Claim {
+    /// Their probabilities.
+    Probabilities,
+    /// The router's scores.
+    Scores,
+    /// 1 / (1 + e^-x) of those.
+    Sigmoids,
+}
+
 /// A matrix in memory.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(super) struct Placed {
@@ -120,6 +142,76 @@ pub(super) enum Operation {
         gate: usize,
         up: Option<usize>,
     },
+    Choose(Choose),
+    /// Who has which expert, in eights of places.
+    List {
+        chosen: usize,
+        list: usize,
+    },
+    /// Products of rows with the matrices of the experts that were chosen. `who` says which: a list, or the choice itself.
+    ProductOfChosen {
+        matrix: Placed,
+        from: usize,
+        who: usize,
+        to: usize,
+    },
+    /// Rows of places with a number of their expert, or a row of numbers.
+    OfChosen {
+        function: OfChosen,
+        to: usize,
+        numbers: usize,
+        chosen: usize,
+    },
+    /// Rows for the experts of their tokens, times the weights.
+    Weigh {
+        from: usize,
+        weights: usize,
+        to: usize,
+    },
+    /// The sum of what a token's experts gave, times their weights where that is still to be done.
+    Combine {
+        from: usize,
+        weights: usize,
+        weighed: bool,
+        to: usize,
+    },
+    /// Rows times the sigmoid of their gates.
+    ScaleByGate {
+        x: usize,
+        gates: usize,
+        powers: usize,
+        plain: bool,
+    },
+}
+
+/// What the numbers of an expert are for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum OfChosen {
+    /// A factor for each expert.
+    Scale,
+    /// A bias for each expert.
+    Add,
+}
+
+/// The choice of experts.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(super) struct Choose {
+    pub scores: usize,
+    /// Added to what experts are chosen by.
+    pub bias: Option<usize>,
+    /// The table of the exponential.
+    pub powers: usize,
+    pub used: usize,
+    pub gating: Gating,
+    pub claim: Claim,
+    /// Groups, and how many of them a token may choose from.
+    pub groups: Option<[usize; 2]>,
+    pub shared_by: usize,
+    pub normalize: bool,
+    pub scale: f32,
+    /// Numbers of the experts.
+    pub chosen: usize,
+    pub weights: usize,
 }
 
 /// Attention over the cells of a layer.
@@ -157,6 +249,15 @@ impl Operation {
             Operation::Rotate { x, .. } => all(&[*x]),
             Operation::Store { from, .. } => all(&[*from]),
             Operation::Attend(a) => all(&[a.queries, a.to]),
+            Operation::Choose(c) => all(&[c.scores, c.chosen, c.weights]),
+            Operation::List { chosen, list } => all(&[*chosen, *list]),
+            Operation::ProductOfChosen { from, who, to, .. } => all(&[*from, *who, *to]),
+            Operation::Weigh { from, weights, to }
+            | Operation::Combine {
+                from, weights, to, ..
+            } => all(&[*from, *weights, *to]),
+            Operation::OfChosen { to, chosen, .. } => all(&[*to, *chosen]),
+            Operation::ScaleByGate { x, gates, .. } => all(&[*x, *gates]),
             Operation::Gelu { gate, up, .. } | Operation::Gate { gate, up, .. } => {
                 all(&[*gate]);
                 up.iter().for_each(|up| all(&[*up]));

@@ -12,7 +12,7 @@ use super::{Limits, Program, ProgramError, fixed};
 
 /// What passes from one operation to the next: a row of floats for each token.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Span(usize);
+pub struct Span(pub(super) usize);
 
 /// Angles of one kind of layer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -40,10 +40,10 @@ pub struct Heads {
 pub struct Recorder<'a> {
     limits: Limits,
     vocabulary: usize,
-    memories: Vec<Memory>,
-    store: Store<'a>,
+    pub(super) memories: Vec<Memory>,
+    pub(super) store: Store<'a>,
     values: Vec<Value>,
-    operations: Vec<Operation>,
+    pub(super) operations: Vec<Operation>,
     rotations: Vec<(usize, usize)>,
     given: Option<usize>,
     /// Where activations are in half precision if there are kernels for it, the names of matrices that were pruned to 2:4.
@@ -125,7 +125,7 @@ impl<'a> Recorder<'a> {
         self.halves = Some(pruned);
     }
 
-    fn value(&mut self, rows: Rows, columns: usize) -> Result<Span, ProgramError> {
+    pub(super) fn value(&mut self, rows: Rows, columns: usize) -> Result<Span, ProgramError> {
         let most = rows.count(self.limits.tokens, self.limits.wanted);
         let count = size(&[most, columns], "an activation")?;
         if columns == 0 || count > i32::MAX as usize {
@@ -142,7 +142,7 @@ impl<'a> Recorder<'a> {
         Ok(Span(self.values.len() - 1))
     }
 
-    fn rows(&self, x: Span) -> Rows {
+    pub(super) fn rows(&self, x: Span) -> Rows {
         self.values[x.0].rows
     }
 
@@ -152,7 +152,7 @@ impl<'a> Recorder<'a> {
     }
 
     /// Forgets the quantized forms of a value that changes.
-    fn changes(&mut self, x: Span) {
+    pub(super) fn changes(&mut self, x: Span) {
         self.forms.retain(|(value, ..)| *value != x.0);
     }
 
@@ -369,7 +369,12 @@ impl<'a> Recorder<'a> {
         Ok(to)
     }
 
-    fn quantized(&mut self, x: Span, quants: Quants) -> usize {
+    /// A vector of floats as weights; the number of its memory.
+    pub(super) fn vector(&mut self, x: &'a [f32]) -> Result<usize, ProgramError> {
+        self.store.floats(&mut self.memories, x)
+    }
+
+    pub(super) fn quantized(&mut self, x: Span, quants: Quants) -> usize {
         let found = self.forms.iter().find(|f| (f.0, f.1) == (x.0, quants));
         if let Some((.., to)) = found {
             return *to;
@@ -578,12 +583,12 @@ impl<'a> Recorder<'a> {
 }
 
 /// The form in which a type's kernels take activations; `None` for floats.
-fn quants_for(ty: TypeId) -> Option<Quants> {
+pub(super) fn quants_for(ty: TypeId) -> Option<Quants> {
     match ty {
         TypeId::Q8_0 | TypeId::Q4_0 => Some(Quants::Q8_0),
         TypeId::I2_S => Some(Quants::Bytes { floored: true }),
         TypeId::TL1 | TypeId::TL2 => Some(Quants::Bytes { floored: false }),
-        TypeId::F16 => None,
+        TypeId::F16 | TypeId::F32 => None,
         _ => Some(Quants::Q8K),
     }
 }

@@ -129,8 +129,8 @@ pub fn expf(x: f32) -> f32 {
     (p.mul_add(r * r, q) * scale) as f32
 }
 
-/// `bits(2^(i/32)) - i * 2^47`: adding `k << 47` to entry `k % 32` gives 2^(k/32).
-static EXP2_32: [u64; 32] = [
+/// The table of [`expf`], `bits(2^(i/32)) - i * 2^47`: adding `k << 47` to entry `k % 32` gives 2^(k/32).
+pub static EXP2_32: [u64; 32] = [
     0x3ff0_0000_0000_0000,
     0x3fef_d9b0_d315_8574,
     0x3fef_b558_6cf9_890f,

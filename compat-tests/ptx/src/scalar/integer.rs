@@ -61,6 +61,7 @@ fn arithmetic(opcode: &str) -> Option<(usize, Scalar)> {
         "max.u32" => two!(|a: u32, b: u32| a.max(b)),
         "min.s64" => two!(|a: i64, b: i64| a.min(b) as u64),
         "max.s64" => two!(|a: i64, b: i64| a.max(b) as u64),
+        "neg.s16" => one!(|a: u16| a.wrapping_neg()),
         "neg.s32" => one!(|a: u32| a.wrapping_neg()),
         "neg.s64" => one!(|a: u64| a.wrapping_neg()),
         "abs.s32" => one!(|a: i32| a.wrapping_abs() as u32),

@@ -59,7 +59,7 @@ fn integer_arithmetic() {
                 cut(of(a).max(of(b)), bits)
             });
         }
-        if signed && bits > 16 {
+        if signed {
             check(&op("neg"), 1, &INTEGERS, |a, _, _| cut(-of(a), bits));
         }
     }

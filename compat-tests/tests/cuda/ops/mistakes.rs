@@ -4,10 +4,11 @@ use trine::Isa;
 use trine::ops::norm::{Kind, Norm};
 use trine_compat_tests::ptx::{Emulated, Module, Schedule};
 use trine_cuda::program::{Matrix, ProgramError, Recorder, Span};
-use trine_cuda::ptx::{ATTENTION, CHAINS, NORM, QUANTIZE, Text};
+use trine_cuda::ptx::{ATTENTION, CHAINS, CHOSEN, EXPERTS, NORM, QUANTIZE, Text};
 use trine_formats::types::TypeId;
 
 use super::attention::Case as Attention;
+use super::experts::{BAD_SPLITS, Layer, choose_in, chosen, rule, tokens};
 use super::{Case, rows};
 use crate::mistakes::with_mistake;
 
@@ -139,6 +140,107 @@ fn in_quantizers_and_products() {
         of(product, &|t| t.replacen("shfl.sync.idx", "shfl.sync.up", 2)),
         "chains of other lanes"
     );
+}
+
+#[test]
+fn in_the_choice_of_experts() {
+    // Soft-max of a number that is no multiple of four, so that both exponentials are taken; and scores that the sort has to order.
+    let uneven = rule(30, 4);
+    let scores: Vec<f32> = tokens(1, 30).iter().map(|x| 4.0 * x).collect();
+    let sorted = trine::ops::experts::Choosing {
+        gating: trine::ops::experts::Gating::SoftMaxOfChosen,
+        ..rule(64, 60)
+    };
+    let equal: Vec<f32> = BAD_SPLITS.iter().map(|&x| f32::from(x)).collect();
+    for (rule, scores) in [(uneven, scores), (sorted, equal)] {
+        let expected = chosen(&rule, &scores);
+        let of = |change: &dyn Fn(&str) -> String| {
+            let module = with_mistake(EXPERTS, "choose", change);
+            SCHEDULES.into_iter().any(|schedule| {
+                let done = choose_in(&module, &rule, &scores, schedule);
+                done.map_or(true, |found| found != expected)
+            })
+        };
+        assert!(!of(&|t| format!("{t} ")), "no mistake");
+        assert!(
+            of(&|t| t.replace("bar.sync", "bar.warp.sync -1; // ")),
+            "barriers of a warp"
+        );
+        assert!(
+            of(&|t| t.replace("add.rn.f64", "sub.rn.f64")),
+            "differences"
+        );
+        assert!(
+            of(&|t| t.replace("0f3E2AAF33", "0f3F2AAF33")),
+            "a polynomial"
+        );
+        assert!(
+            of(&|t| t.replace("setp.gt.f32", "setp.lt.f32")),
+            "the least"
+        );
+        assert!(of(&|t| t.replace("div.rn.f32", "mul.rn.f32")), "a product");
+    }
+}
+
+#[test]
+fn in_products_of_chosen_experts() {
+    let sum: &dyn Fn(&str) -> String = &|t| t.replace("add.rn.f32", "mul.rn.f32");
+    let double: &dyn Fn(&str) -> String = &|t| t.replace("add.rn.f64", "mul.rn.f64");
+    // The row of a place is that of another token.
+    let quotient: &dyn Fn(&str) -> String = &|t| t.replacen("div.", "rem.", 1);
+    let barrier: &dyn Fn(&str) -> String = &|t| t.replace("bar.sync", "// ");
+    let factor: &dyn Fn(&str) -> String = &|t| t.replace("mul.rn.f32", "add.rn.f32");
+    let rounding: &dyn Fn(&str) -> String = &|t| t.replace("add.s32", "sub.s32");
+    type Mistakes<'a> = &'a [&'a dyn Fn(&str) -> String];
+    let cases: [(TypeId, usize, Text, &str, Mistakes<'_>); 13] = [
+        (TypeId::TQ2_0, 256, CHOSEN, "tq2_0_chosen", &[sum, quotient]),
+        (
+            TypeId::Q8_0,
+            160,
+            CHOSEN,
+            "q8_0_chosen",
+            &[sum, quotient, barrier],
+        ),
+        (
+            TypeId::Q4_0,
+            160,
+            CHOSEN,
+            "q4_0_chosen",
+            &[sum, quotient, barrier],
+        ),
+        (TypeId::Q4_K, 256, CHAINS, "q4_k_chosen", &[sum, quotient]),
+        (TypeId::Q6_K, 256, CHAINS, "q6_k_chosen", &[sum, quotient]),
+        (TypeId::F16, 33, CHAINS, "f16_chosen", &[double, quotient]),
+        (TypeId::F32, 33, CHAINS, "f32_chosen", &[double, quotient]),
+        (TypeId::F32, 33, CHAINS, "f32_product", &[double, factor]),
+        (
+            TypeId::Q8_0,
+            64,
+            EXPERTS,
+            "list_chosen",
+            &[barrier, rounding],
+        ),
+        (TypeId::F16, 33, EXPERTS, "weigh", &[factor]),
+        (TypeId::F16, 33, EXPERTS, "combine", &[sum]),
+        (TypeId::F16, 33, EXPERTS, "scale_chosen", &[factor]),
+        (TypeId::F16, 33, EXPERTS, "add_chosen", &[sum]),
+    ];
+    for (ty, width, text, kernel, mistakes) in cases {
+        let mut layer = Layer::new(ty, rule(5, 3), width);
+        layer.weigh_inputs = kernel == "weigh";
+        layer.finish = kernel.ends_with("_chosen") && text == EXPERTS;
+        let x = tokens(4, width);
+        let expected = layer.expected(x);
+        let of = |change: &dyn Fn(&str) -> String| {
+            shows((text, kernel), change, (x, width), &expected, |r, x| {
+                layer.record(r, x)
+            })
+        };
+        assert!(!of(&|t| format!("{t} ")), "{kernel}: no mistake");
+        for (i, mistake) in mistakes.iter().enumerate() {
+            assert!(of(mistake), "{kernel}: mistake {i}");
+        }
+    }
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 mod attention;
 mod elements;
+mod experts;
 mod mistakes;
 mod products;
 mod quantize;

@@ -59,6 +59,8 @@ fn by_the_types_of_heads() {
     for (count, columns) in [(1, 1), (33, 7), (70, 256), (32, 511)] {
         check(TypeId::F16, count, columns, false);
         check(TypeId::F16, count, columns, true);
+        check(TypeId::F32, count, columns, false);
+        check(TypeId::F32, count, columns, true);
     }
 }
 

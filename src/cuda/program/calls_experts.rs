@@ -1,0 +1,126 @@
+//! Mixtures of experts to launches.
+
+use super::calls::{ELEMENTS, Pass, int, memory};
+use super::memory::{Rows, Value};
+use super::operation::{Choose, Claim, Gating, Placed};
+use super::{Call, Operand, ProgramError};
+use crate::plan;
+use crate::ptx::EXPERTS;
+
+/// Rows of the choice's value for each of a token's experts.
+fn used(value: Value) -> usize {
+    match value.rows {
+        Rows::Chosen(used) => used,
+        _ => 1,
+    }
+}
+
+impl Pass<'_> {
+    pub(super) fn choose(&mut self, c: &Choose) -> Result<(), ProgramError> {
+        let gating = match c.gating {
+            Gating::SoftMax => 0,
+            Gating::Sigmoid => 1,
+            Gating::SoftMaxOfChosen => 2,
+        };
+        let claim = match c.claim {
+            Claim::Probabilities => 0,
+            Claim::Scores => 1,
+            Claim::Sigmoids => 2,
+        };
+        let [groups, of_groups] = c.groups.unwrap_or([1, 1]);
+        let operands = vec![
+            self.at(c.scores),
+            // Nothing is read where there is no bias.
+            c.bias.map_or(self.at(c.scores), memory),
+            memory(c.powers),
+            self.at(c.chosen),
+            self.at(c.weights),
+            int(self.value(c.scores).columns),
+            int(c.used),
+            int(gating),
+            int(claim),
+            int(c.bias.is_some().into()),
+            int(groups),
+            int(of_groups),
+            int(c.shared_by),
+            int(c.normalize.into()),
+            Operand::F32(c.scale),
+        ];
+        let blocks = [self.rows(c.scores), 1];
+        self.launch((EXPERTS, "choose"), blocks, (ELEMENTS, 0), operands)
+    }
+
+    pub(super) fn list(&mut self, chosen: usize, list: usize) -> Result<(), ProgramError> {
+        let operands = vec![
+            self.at(chosen),
+            self.at(list),
+            int(self.rows(chosen)),
+            int(self.rows(list)),
+        ];
+        self.launch((EXPERTS, "list_chosen"), [1, 1], (ELEMENTS, 0), operands)
+    }
+
+    pub(super) fn product_of_chosen(
+        &mut self,
+        matrix: &Placed,
+        [from, who, to]: [usize; 3],
+    ) -> Result<(), ProgramError> {
+        let shape = (matrix.rows, matrix.columns);
+        let launch = plan::of_chosen(matrix.ty, shape, self.rows(who))?;
+        let source = self.value(from);
+        let mut operands = vec![memory(matrix.memory)];
+        if plan::is_listed(matrix.ty) {
+            operands.push(memory(matrix.memory + 1));
+        }
+        match source.quants {
+            None => operands.push(self.at(from)),
+            Some(_) => {
+                let [quants, scales, sums] = self.quants(from)?;
+                operands.extend([quants, scales]);
+                if plan::is_listed(matrix.ty) {
+                    operands.push(sums);
+                }
+            }
+        }
+        operands.extend([self.at(who), self.at(to)]);
+        operands.extend([matrix.rows, matrix.columns].map(int));
+        if source.quants.is_some() {
+            operands.push(int(self.rows(from)));
+        }
+        // So many experts see the same row.
+        operands.push(int(used(self.value(to)) / used(source)));
+        self.calls.push(Call { launch, operands });
+        Ok(())
+    }
+
+    pub(super) fn weigh(&mut self, [from, weights, to]: [usize; 3]) -> Result<(), ProgramError> {
+        let n = self.value(from).columns;
+        let operands = vec![
+            self.at(from),
+            self.at(weights),
+            self.at(to),
+            int(n),
+            int(used(self.value(to))),
+        ];
+        let blocks = [n.div_ceil(ELEMENTS), self.rows(to)];
+        self.launch((EXPERTS, "weigh"), blocks, (ELEMENTS, 0), operands)
+    }
+
+    pub(super) fn combine(
+        &mut self,
+        [from, weights, to]: [usize; 3],
+        weighed: bool,
+    ) -> Result<(), ProgramError> {
+        let n = self.value(from).columns;
+        let operands = vec![
+            self.at(from),
+            self.at(weights),
+            self.at(to),
+            int(n),
+            int(used(self.value(from))),
+            int(weighed.into()),
+        ];
+        let blocks = [n.div_ceil(ELEMENTS), self.rows(to)];
+        self.launch((EXPERTS, "combine"), blocks, (ELEMENTS, 0), operands)
+    }
+}

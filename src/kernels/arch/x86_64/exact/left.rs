@@ -10,7 +10,7 @@ pub const ABOVE: f32 = 1.0 + 1e-5;
 
 /// Bytes from row to row: an odd number of lines, so that sixteen rows are in as many sets of the cache.
 pub const fn stride(k: usize) -> usize {
-    (DIGITS * k / ROW + 1 | 1) * ROW
+    ((DIGITS * k / ROW + 1) | 1) * ROW
 }
 
 /// What is known of a row.

@@ -192,7 +192,7 @@ impl Outputs {
     pub unsafe fn finish(&self, row: usize, out: &mut [f32]) -> bool {
         let lanes = self.units.len();
         let Row { total, open } = self.rows[row];
-        if open || !(total <= TOTAL) {
+        if open || total.is_nan() || total > TOTAL {
             return false;
         }
         let sums = &self.sums[row * lanes * 8..][..lanes * 8];

@@ -139,7 +139,7 @@ fn scores_are_those_of_sums_in_order_or_left_open() {
 fn probabilities(random: &mut Random, kind: usize, p: &mut [f32]) {
     let scale = [1.0, 4.0, 20.0][random.below(3)];
     p.iter_mut()
-        .for_each(|p| *p = (random.normal() * scale).exp());
+        .for_each(|p| *p = crate::math::expf(random.normal() * scale));
     let total: f32 = p.iter().sum();
     p.iter_mut().for_each(|p| *p /= total);
     let at = random.below(p.len());

@@ -151,8 +151,14 @@ impl Choosing {
 fn descending(values: &[f32]) -> Vec<usize> {
     let mut places: Vec<usize> = (0..values.len()).collect();
     if values.iter().any(|p| p.is_nan()) {
-        // The reference's sort has no answer to these; what follows is NaN whichever experts are taken.
-        places.sort_by(|&a, &b| values[b].partial_cmp(&values[a]).unwrap_or(Ordering::Equal));
+        // The reference's sort has no answer to these, which come last here; what follows is NaN whichever experts are taken.
+        let last = |&place: &usize| values[place].is_nan();
+        places.sort_by(|a, b| {
+            let falling = values[*b].partial_cmp(&values[*a]);
+            last(a)
+                .cmp(&last(b))
+                .then(falling.unwrap_or(Ordering::Equal))
+        });
     } else {
         order::sort(&mut places, |&a, &b| values[a] > values[b]);
     }
@@ -195,6 +201,23 @@ pub fn combine(y: &[f32], choices: &[Choice], used: usize, columns: usize) -> Fl
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn scores_that_are_no_numbers_come_last_and_break_no_order() {
+        for n in 2..80 {
+            let values: Vec<f32> = (0..n)
+                .map(|i| match i % 3 {
+                    0 => f32::NAN,
+                    _ => ((i * 37) % n) as f32,
+                })
+                .collect();
+            let order = descending(&values);
+            let numbers: Vec<f32> = order.iter().map(|&i| values[i]).collect();
+            let known = numbers.iter().take_while(|x| !x.is_nan()).count();
+            assert!(numbers[..known].is_sorted_by(|a, b| a >= b));
+            assert!(numbers[known..].iter().all(|x| x.is_nan()));
+        }
+    }
 
     fn rule(experts: usize, used: usize, normalize: bool) -> Choosing {
         Choosing {

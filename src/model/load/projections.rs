@@ -224,13 +224,18 @@ impl Loader<'_> {
                 self.ready(matrix.unwrap_or_else(Matrix::empty))
             };
             let matrices = (0..experts).map(one).collect();
+            let biases = biases.as_ref().map(|b| {
+                let of_experts = b.chunks_exact(rows);
+                let of_part = of_experts.flat_map(|b| &b[part * size..(part + 1) * size]);
+                of_part.copied().collect()
+            });
             let low_rank = |e| self.low_rank(&weight, e, part * size..(part + 1) * size);
             Stacked {
                 low_rank: (0..experts).map(low_rank).collect(),
                 tensor: Some(weight.clone()).filter(|_| part == 0),
                 matrices,
                 scales: scales.clone(),
-                biases: biases.clone(),
+                biases,
             }
         };
         Some((0..parts).map(part).collect())

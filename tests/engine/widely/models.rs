@@ -25,10 +25,12 @@ pub const SIZES: Sizes = Sizes {
     rope_dim: 28,
     experts: 0,
     expert_ff: 0,
+    expert_embd: 0,
     shared_ff: 0,
     chunks: 0,
     chunk_ff: 0,
     context: 0,
+    streams: 0,
     latent: Latent::NONE,
     recurrent: Recurrent::NONE,
 };

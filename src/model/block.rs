@@ -79,7 +79,7 @@ impl Block {
         let ffn = parts.feeds.then(|| FeedForward::load(loader, c, layer));
         let kept = match c.kept_every {
             Some(every) => {
-                let mut scores = |name| Scores::load(loader, Some(layer), name);
+                let mut scores = |name| loader.required_norm(layer, name).map(Scores);
                 let scores = [scores("attn_res_score")?, scores("ffn_res_score")?];
                 let keeps = layer.is_multiple_of(every);
                 Some(Kept { scores, keeps })

@@ -4,21 +4,14 @@
 //! weights; the mean of the streams themselves is weighed by the soft-max of these scores. A token sees its own streams
 //! alone, so nothing of this is part of a sequence's state.
 
-use super::load::Loader;
 use crate::kernels::Isa;
 use crate::ops::norm::Norm;
 use crate::ops::soft_max::soft_max;
 
-/// The weights of the scores.
-pub struct Scores(Norm);
+/// The scores of streams: norms whose gains are the scores' weights.
+pub struct Scores(pub Norm);
 
 impl Scores {
-    /// Those of a block, or of the model's end; `None` where they are missing, which is noted.
-    pub fn load(loader: &mut Loader<'_>, layer: Option<usize>, name: &str) -> Option<Scores> {
-        let norm = loader.norm(layer, name);
-        loader.required(layer, name, norm).map(Scores)
-    }
-
     /// The weighed mean of the `kept` streams and of `x`, `[tokens][n_embd]`; `x` itself where none is kept.
     pub fn mix(&self, isa: Isa, kept: &[Vec<f32>], x: &[f32]) -> Vec<f32> {
         if kept.is_empty() {

@@ -160,14 +160,14 @@ fn the_largest_numbers_infinities_and_nan_give_the_bits_of_dot_ref() {
 }
 
 /// Sums in tiles against those in order by vectors, which the other tests compare with `dot_ref`: two million, or with
-/// `TRINE_TESTS=long` over a hundred million.
+/// `TRINE_TESTS=long` a thousand million.
 #[test]
 fn millions_of_sums_in_tiles_are_those_in_order() {
     let (Some(amx), Some(vectors)) = (Isa::of(Level::Amx), Isa::of(Level::Avx512)) else {
         return skipped("tiles of the processor", &Level::Amx.missing().join(", "));
     };
     let long = std::env::var_os("TRINE_TESTS").is_some_and(|v| v == "long");
-    let groups = if long { 15_000 } else { 300 };
+    let groups = if long { 135_000 } else { 300 };
     let pick = |isa| {
         *layouts(TypeId::F16, isa)
             .first()

@@ -49,6 +49,8 @@ pub struct Ends {
     pub rope_factors: [Option<Vec<f32>>; 2],
 }
 
+/// The gains of the scores of kept residual streams.
+const SCORES: &str = "output_res_score";
 /// The tensor that stands for the output too where a model has none of its own.
 const TIED: &str = "token_embd.weight";
 
@@ -88,9 +90,10 @@ pub fn ends(loader: &mut Loader<'_>, c: &Config) -> Ends {
         output,
         embedding_low_rank,
         output_norm: loader.norm(None, "output_norm"),
-        last_scores: c
-            .kept_every
-            .and_then(|_| Scores::load(loader, None, "output_res_score")),
+        last_scores: c.kept_every.and_then(|_| {
+            let norm = loader.norm(None, SCORES);
+            loader.required(None, SCORES, norm).map(Scores)
+        }),
         last_connection: c
             .streams
             .and_then(|sizes| last_connection(loader, c, sizes)),

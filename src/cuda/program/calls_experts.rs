@@ -94,16 +94,8 @@ impl Pass<'_> {
     }
 
     pub(super) fn weigh(&mut self, [from, weights, to]: [usize; 3]) -> Result<(), ProgramError> {
-        let n = self.value(from).columns;
-        let operands = vec![
-            self.at(from),
-            self.at(weights),
-            self.at(to),
-            int(n),
-            int(used(self.value(to))),
-        ];
-        let blocks = [n.div_ceil(ELEMENTS), self.rows(to)];
-        self.launch((EXPERTS, "weigh"), blocks, (ELEMENTS, 0), operands)
+        let used = int(used(self.value(to)));
+        self.weighed("weigh", [from, weights, to], &[used])
     }
 
     pub(super) fn combine(
@@ -111,16 +103,21 @@ impl Pass<'_> {
         [from, weights, to]: [usize; 3],
         weighed: bool,
     ) -> Result<(), ProgramError> {
+        let used = int(used(self.value(from)));
+        self.weighed("combine", [from, weights, to], &[used, int(weighed.into())])
+    }
+
+    /// A kernel over the elements of `to`, whose last operands are `more`.
+    fn weighed(
+        &mut self,
+        kernel: &str,
+        [from, weights, to]: [usize; 3],
+        more: &[Operand],
+    ) -> Result<(), ProgramError> {
         let n = self.value(from).columns;
-        let operands = vec![
-            self.at(from),
-            self.at(weights),
-            self.at(to),
-            int(n),
-            int(used(self.value(from))),
-            int(weighed.into()),
-        ];
+        let mut operands = vec![self.at(from), self.at(weights), self.at(to), int(n)];
+        operands.extend_from_slice(more);
         let blocks = [n.div_ceil(ELEMENTS), self.rows(to)];
-        self.launch((EXPERTS, "combine"), blocks, (ELEMENTS, 0), operands)
+        self.launch((EXPERTS, kernel), blocks, (ELEMENTS, 0), operands)
     }
 }

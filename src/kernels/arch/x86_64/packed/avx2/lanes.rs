@@ -5,7 +5,7 @@ use std::arch::x86_64::*;
 use std::mem::MaybeUninit;
 
 use super::super::k16::CORRECTION;
-use super::super::lanes::{BLOCK, CHAINS, TILE};
+use super::super::lanes::{BLOCK, CHAINS, ROWS, TILE};
 use super::{broadcast, store};
 
 /// Vectors of eight of the 16 rows.
@@ -73,6 +73,33 @@ impl Tile {
         }
         // SAFETY: all of these were written just now.
         unsafe { std::slice::from_raw_parts_mut(tile.as_mut_ptr().cast(), tokens) }
+    }
+}
+
+/// Both halves of a group's chains one step on, for the tokens from `t` on.
+#[inline]
+#[target_feature(enable = "avx2")]
+pub(super) fn step<const T: usize>(
+    tiles: &mut [&mut [Token]; VECTORS],
+    t: usize,
+    l: usize,
+    sums: [[__m256i; VECTORS]; T],
+) {
+    for (i, sums) in sums.into_iter().enumerate() {
+        for (tile, sum) in tiles.iter_mut().zip(sums) {
+            tile[t + i].step(l, sum);
+        }
+    }
+}
+
+/// The outputs of a group, 16 rows for every token.
+#[inline]
+#[target_feature(enable = "avx2")]
+pub(super) fn finish(tiles: &[&mut [Token]; VECTORS], out: &mut [f32]) {
+    for (t, out) in out.chunks_exact_mut(ROWS).enumerate() {
+        for (tile, out) in tiles.iter().zip(out.chunks_exact_mut(8)) {
+            tile[t].finish(out);
+        }
     }
 }
 

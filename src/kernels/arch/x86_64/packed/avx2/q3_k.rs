@@ -9,7 +9,7 @@ use super::super::k16::{Acts, CodesOf16, Layout16, Product, SCALE};
 use super::super::lanes::{CHAINS, ROWS};
 use super::super::q3_k::{Q3K, STARTS};
 use super::k16::{CodesOf16x8, head, layout, select};
-use super::lanes::{Tile, VECTORS};
+use super::lanes::{Tile, VECTORS, finish, step};
 use super::vnni::{AvxVnni, EightDwords, LINE};
 use super::{broadcast, broadcast_float, load};
 use crate::packed::Layout;
@@ -118,20 +118,12 @@ unsafe fn tile(w: *const u8, acts: Acts, out: &mut [f32]) {
                     let bytes = (&raw const room[0][side]).cast();
                     let quants = y.add(32 * (l + side));
                     let sums = AvxVnni::add(bytes, quants, acts.stride, starts);
-                    for (i, sums) in sums.into_iter().enumerate() {
-                        for (tile, sum) in tiles.iter_mut().zip(sums) {
-                            tile[t + i].step(l + side, sum);
-                        }
-                    }
+                    step(&mut tiles, t, l + side, sums);
                 });
             }
         }
     }
-    for (t, out) in out.chunks_exact_mut(ROWS).enumerate() {
-        for (tile, out) in tiles.iter().zip(out.chunks_exact_mut(8)) {
-            tile[t].finish(out);
-        }
-    }
+    finish(&tiles, out);
 }
 
 /// What code 0 becomes, times eight, in words: 128 plus what the codes of a unit exceed the weights by, times the scale.

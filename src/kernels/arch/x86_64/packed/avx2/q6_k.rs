@@ -14,7 +14,7 @@ use super::super::lanes::{CHAINS, ROWS, TILE};
 use super::super::q6_k::Q6K;
 use super::broadcast_float;
 use super::k16::{CodesOf16x8, head, layout, select};
-use super::lanes::{Tile, VECTORS, shuffle_dwords};
+use super::lanes::{Tile, VECTORS, finish, shuffle_dwords, step};
 use super::load;
 use super::vnni::{AvxVnni, EightDwords, LINE};
 use crate::packed::Layout;
@@ -102,20 +102,12 @@ unsafe fn tile(w: *const u8, acts: Acts, out: &mut [f32]) {
                 }
                 by_tokens!(t in tokens, T => for side in 0..SIDES {
                     let sums: [_; T] = chain_sums(&room, side, &wide[t..]);
-                    for (i, sums) in sums.into_iter().enumerate() {
-                        for (tile, sum) in tiles.iter_mut().zip(sums) {
-                            tile[t + i].step(l + side, sum);
-                        }
-                    }
+                    step(&mut tiles, t, l + side, sums);
                 });
             }
         }
     }
-    for (t, out) in out.chunks_exact_mut(ROWS).enumerate() {
-        for (tile, out) in tiles.iter().zip(out.chunks_exact_mut(8)) {
-            tile[t].finish(out);
-        }
-    }
+    finish(&tiles, out);
 }
 
 /// Hands out the products of unit j: of bytes 0 and 2 of every dword, then of the others.

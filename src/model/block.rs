@@ -207,10 +207,7 @@ impl Block {
             return;
         }
         let before = ffn.sees_input().then(|| x.to_vec());
-        if let (Some(scale), Some(seen)) = (self.normed, &normed) {
-            x.copy_from_slice(seen);
-            ops::scale(x, scale);
-        }
+        self.begin_with(x, normed.as_deref());
         match keeps {
             true => x.copy_from_slice(&a),
             false => ops::add(x, &a),
@@ -219,10 +216,7 @@ impl Block {
         let normed = apply(&self.ffn_norm, mixed.as_deref().unwrap_or(x), pass);
         let mut f = ffn.apply(normed.as_deref().unwrap_or(x), before.as_deref(), pass);
         self.finish(&mut f, &self.ffn_post_norm, pass);
-        if let (Some(scale), Some(seen)) = (self.normed, &normed) {
-            x.copy_from_slice(seen);
-            ops::scale(x, scale);
-        }
+        self.begin_with(x, normed.as_deref());
         ops::add(x, &f);
         if let Some(y) = before.and_then(|before| ffn.apply_beside(&before, pass)) {
             ops::add(x, &y);
@@ -306,6 +300,14 @@ impl Block {
             gpu.recorder.scale(y, scale);
         }
         Ok(())
+    }
+
+    /// Puts what a half sees, times its factor, in the place of the residual stream, where a block adds to that.
+    fn begin_with(&self, x: &mut [f32], seen: Option<&[f32]>) {
+        if let (Some(scale), Some(seen)) = (self.normed, seen) {
+            x.copy_from_slice(seen);
+            ops::scale(x, scale);
+        }
     }
 
     /// What is done with the result of either half before it is added.

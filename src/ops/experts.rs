@@ -5,10 +5,10 @@
 
 use std::cmp::Ordering;
 
+use super::activation::sigmoid;
 use super::order;
 use super::soft_max::soft_max;
 use crate::kernels::Floats;
-use crate::math::expf;
 use crate::pool;
 
 /// From the router's scores of a token to probabilities.
@@ -165,11 +165,6 @@ fn descending(values: &[f32]) -> Vec<usize> {
     places
 }
 
-/// 1 / (1 + e^-x) by libm's exponential.
-pub fn sigmoid(x: f32) -> f32 {
-    1.0 / (1.0 + expf(-x))
-}
-
 /// The rows of `x`, `[tokens][columns]`, of the tokens in `rows`, one after another.
 pub fn gather(x: &[f32], columns: usize, rows: impl Iterator<Item = usize>) -> Vec<f32> {
     let mut out = Vec::with_capacity(rows.size_hint().0 * columns);
@@ -201,6 +196,7 @@ pub fn combine(y: &[f32], choices: &[Choice], used: usize, columns: usize) -> Fl
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::math::expf;
 
     #[test]
     fn scores_that_are_no_numbers_come_last_and_break_no_order() {

@@ -21,16 +21,8 @@ pub fn activation(k: &mut Keys<'_>, arch: &Arch) -> Activation {
     let Activation::Situ(_) = arch.feed_forward.activation else {
         return arch.feed_forward.activation;
     };
-    let numbers = ["activation.situ_beta", "activation.situ_linear_beta"].map(|key| {
-        let number = k.f32(key);
-        if number.is_none_or(|x| !x.is_finite()) {
-            let name = k.name(key);
-            k.problems
-                .push(format!("{name} must be there, and a finite number"));
-        }
-        number.unwrap_or(1.0)
-    });
-    Activation::Situ(numbers)
+    let keys = ["activation.situ_beta", "activation.situ_linear_beta"];
+    Activation::Situ(keys.map(|key| k.finite(key)))
 }
 
 /// The numbers of [`Activation::Xielu`] in every layer, from keys with a number for all or one for each: the slopes are the

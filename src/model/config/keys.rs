@@ -121,6 +121,19 @@ impl Keys<'_> {
         first as usize
     }
 
+    /// A required number, which is finite; 1 stands in after a problem.
+    pub fn finite(&mut self, key: &str) -> f32 {
+        match self.f32(key).filter(|x| x.is_finite()) {
+            Some(number) => number,
+            None => {
+                let name = self.name(key);
+                self.problems
+                    .push(format!("{name} must be there, and a finite number"));
+                1.0
+            }
+        }
+    }
+
     pub fn positive(&mut self, key: &str, value: f32) -> f32 {
         if !(value.is_finite() && value > 0.0) {
             self.problems.push(format!(

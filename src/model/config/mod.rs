@@ -348,21 +348,10 @@ fn norm(k: &mut Keys<'_>, arch: &Arch) -> (norm::Kind, f32) {
 /// Residual streams side by side.
 fn streams(k: &mut Keys<'_>) -> Streams {
     const MOST: u32 = 64;
-    let mut number = |key: &str| {
-        let number = k.f32(key).filter(|x| x.is_finite());
-        if number.is_none() {
-            let name = k.name(key);
-            k.problems
-                .push(format!("{name} must be there, and a finite number"));
-        }
-        number.unwrap_or_default()
-    };
-    let eps = number("hyper_connection.epsilon");
-    let magnitude = number("hyper_connection.magnitude");
     Streams {
+        eps: k.finite("hyper_connection.epsilon"),
+        magnitude: k.finite("hyper_connection.magnitude"),
         count: k.count("hyper_connection.count", MOST),
-        eps,
-        magnitude,
     }
 }
 

@@ -12,6 +12,8 @@ use crate::kernels::Floats;
 use crate::math::{EXP2_32, expf};
 use crate::ops;
 use crate::ops::activation::{Activation, sigmoid};
+use crate::ops::gated::gated;
+use crate::ops::matmul::Activations;
 use crate::ops::norm::Norm;
 
 /// The feed-forward network of a block.
@@ -222,6 +224,9 @@ impl Dense {
         let acts = pass.activations(x);
         let mut y = match &self.up {
             Up::Gated(both) => {
+                if let Some(y) = self.gated(both.each_ref(), &acts) {
+                    return self.down.apply_bias_first(&y);
+                }
                 let [mut gate, up] = Linear::apply_all_bias_first(both.each_ref(), &acts);
                 self.activation.gate(pass.isa(), &mut gate, &up);
                 gate
@@ -243,6 +248,17 @@ impl Dense {
 }
 
 impl Dense {
+    /// What goes into `down`, encoded, where nothing but the activation stands between the matrices.
+    fn gated(&self, both: [&Linear; 2], acts: &Activations<'_>) -> Option<Activations<'static>> {
+        let between = self.divisors.is_some() || self.sub_norm.is_some();
+        let [gate, up] = both.map(Linear::bare);
+        let next = self.down.low_rank.is_empty().then_some(&self.down.weight);
+        match between {
+            true => None,
+            false => gated([gate?, up?], self.activation, next?, acts),
+        }
+    }
+
     /// Records [`Dense::apply`].
     fn record<'a>(&'a self, x: Span, gpu: &mut Recording<'a>) -> Result<Span, ProgramError> {
         let Dense {

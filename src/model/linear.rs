@@ -57,6 +57,12 @@ impl Linear {
         ys
     }
 
+    /// The matrix, where nothing is done to its product.
+    pub(super) fn bare(&self) -> Option<&Matrix> {
+        let bare = self.scale.is_none() && self.bias.is_none() && self.low_rank.is_empty();
+        bare.then_some(&self.weight)
+    }
+
     /// Records [`Linear::apply`].
     pub fn record<'a>(&'a self, x: Span, gpu: &mut Recording<'a>) -> Result<Span, ProgramError> {
         let y = self.record_product(x, gpu)?;

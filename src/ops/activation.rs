@@ -49,7 +49,8 @@ impl Activation {
         pool::chunks_mut(x, CHUNK, |_, x| self.chunk(isa, x, &ONES[..x.len()]));
     }
 
-    fn chunk(self, isa: Isa, gate: &mut [f32], up: &[f32]) {
+    /// [`Activation::gate`] in the calling thread.
+    pub(super) fn chunk(self, isa: Isa, gate: &mut [f32], up: &[f32]) {
         match self {
             Activation::Silu => elements::swiglu(isa, gate, up),
             Activation::Gelu => elements::geglu(isa, gate, up),

@@ -248,6 +248,14 @@ impl Matrix {
         }
     }
 
+    /// The packed form; `None` where there is none, or a scale of the whole tensor beside it.
+    pub(super) fn as_packed(&self) -> Option<&PackedMatrix> {
+        match &self.weights {
+            Weights::Packed(packed) if self.scale.is_none() => Some(packed),
+            _ => None,
+        }
+    }
+
     /// The matrix as one of those whose products of one token may ask for memory ahead.
     pub fn probed(&self, isa: Isa) -> Option<Box<dyn Probed>> {
         match &self.weights {
@@ -284,7 +292,9 @@ enum Form {
 
 /// Activation rows and their prepared forms, each made once however many matrices want it.
 pub struct Activations<'a> {
+    /// Empty where the rows came encoded.
     x: &'a [f32],
+    tokens: usize,
     cols: usize,
     isa: Isa,
     width: u8,
@@ -302,11 +312,28 @@ impl<'a> Activations<'a> {
         debug_assert!(x.len().is_multiple_of(cols));
         Activations {
             x,
+            tokens: x.len() / cols,
             cols,
             isa,
             width: 0,
             prepared: Mutex::new(Vec::new()),
             observer: None,
+        }
+    }
+
+    /// Rows of `cols` values that came encoded, for packed matrices whose activations are encoded so, and no others.
+    pub(super) fn of_encoded(
+        encoding: Encoding,
+        rows: AlignedBytes,
+        cols: usize,
+        isa: Isa,
+    ) -> Activations<'static> {
+        let tokens = rows.len() / encoded_bytes(encoding, cols);
+        let prepared = vec![(Form::Encoded(encoding), Arc::new(rows))];
+        Activations {
+            tokens,
+            prepared: Mutex::new(prepared),
+            ..Activations::new(&[], cols, isa)
         }
     }
 
@@ -341,7 +368,12 @@ impl<'a> Activations<'a> {
 
     /// Number of rows.
     pub fn tokens(&self) -> usize {
-        self.x.len() / self.cols
+        self.tokens
+    }
+
+    /// Whether somebody sees what is multiplied.
+    pub(super) fn is_observed(&self) -> bool {
+        self.observer.is_some()
     }
 
     fn encoded(&self, encoding: Encoding) -> Arc<AlignedBytes> {
@@ -351,15 +383,28 @@ impl<'a> Activations<'a> {
         })
     }
 
-    fn arranged(&self, layout: &Layout) -> Arc<AlignedBytes> {
+    pub(super) fn arranged(&self, layout: &Layout) -> Arc<AlignedBytes> {
         let row_bytes = (layout.act_bytes)(self.cols);
-        self.prepare(Form::Arranged(layout.acts), row_bytes, |x, out| {
-            ENCODED.with_borrow_mut(|row| {
-                row.resize(encoded_bytes(layout.encoding, self.cols), 0);
-                encode(layout.encoding, self.isa, x, row);
-                (layout.arrange)(row, self.cols, out);
-            });
-        })
+        let encoded_bytes = encoded_bytes(layout.encoding, self.cols);
+        let given = match self.x {
+            [] => self.prepared(Form::Encoded(layout.encoding)),
+            _ => None,
+        };
+        self.prepare_rows(
+            Form::Arranged(layout.acts),
+            row_bytes,
+            |t, out| match &given {
+                Some(rows) => {
+                    let row = &rows[t * encoded_bytes..][..encoded_bytes];
+                    (layout.arrange)(row, self.cols, out);
+                }
+                None => ENCODED.with_borrow_mut(|row| {
+                    row.resize(encoded_bytes, 0);
+                    encode(layout.encoding, self.isa, self.row(t), row);
+                    (layout.arrange)(row, self.cols, out);
+                }),
+            },
+        )
     }
 
     fn for_planes(&self, form: Arrangement) -> Arc<AlignedBytes> {
@@ -376,34 +421,55 @@ impl<'a> Activations<'a> {
         })
     }
 
+    /// Row `t` of the values.
+    fn row(&self, t: usize) -> &[f32] {
+        &self.x[t * self.cols..][..self.cols]
+    }
+
+    fn prepared(&self, form: Form) -> Option<Arc<AlignedBytes>> {
+        let prepared = self.prepared.lock().unwrap_or_else(|e| e.into_inner());
+        let found = prepared.iter().find(|(f, _)| *f == form);
+        found.map(|(_, bytes)| bytes.clone())
+    }
+
     fn prepare(
         &self,
         form: Form,
         row_bytes: usize,
         row: impl Fn(&[f32], &mut [u8]) + Sync,
     ) -> Arc<AlignedBytes> {
-        let mut prepared = self.prepared.lock().unwrap_or_else(|e| e.into_inner());
-        if let Some((_, bytes)) = prepared.iter().find(|(f, _)| *f == form) {
-            return bytes.clone();
+        self.prepare_rows(form, row_bytes, |t, out| row(self.row(t), out))
+    }
+
+    /// The rows in a form, made by `row` with their numbers where nobody has asked for it before.
+    fn prepare_rows(
+        &self,
+        form: Form,
+        row_bytes: usize,
+        row: impl Fn(usize, &mut [u8]) + Sync,
+    ) -> Arc<AlignedBytes> {
+        if let Some(bytes) = self.prepared(form) {
+            return bytes;
         }
         let mut bytes = AlignedBytes::scratch(row_bytes * self.tokens());
-        pool::chunks_mut(&mut bytes, row_bytes, |t, out| {
-            row(&self.x[t * self.cols..][..self.cols], out);
-        });
+        pool::chunks_mut(&mut bytes, row_bytes, row);
         let bytes = Arc::new(bytes);
+        let mut prepared = self.prepared.lock().unwrap_or_else(|e| e.into_inner());
         prepared.push((form, bytes.clone()));
         bytes
     }
 }
 
-fn encoded_bytes(encoding: Encoding, cols: usize) -> usize {
+/// Bytes of a row of `cols` values, encoded.
+pub(super) fn encoded_bytes(encoding: Encoding, cols: usize) -> usize {
     match encoding {
         Encoding::Int8(_) => ternary::act_bytes(cols),
         Encoding::Type(ty) => ty.info().map_or(0, |info| cols / info.block * info.bytes),
     }
 }
 
-fn encode(encoding: Encoding, isa: Isa, x: &[f32], out: &mut [u8]) {
+/// Encodes values of a row: all of them, or whole blocks of them where the encoding has blocks.
+pub(super) fn encode(encoding: Encoding, isa: Isa, x: &[f32], out: &mut [u8]) {
     match encoding {
         Encoding::Int8(rule) => ternary::quantize_act(rule, x, out),
         Encoding::Type(ty) => kernels::quantize_act(ty, isa)(x, out),

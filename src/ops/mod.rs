@@ -9,6 +9,7 @@ pub mod attention;
 pub mod convolution;
 pub mod delta;
 pub mod experts;
+pub mod gated;
 pub mod lightning;
 pub mod matmul;
 pub mod norm;

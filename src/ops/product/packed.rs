@@ -1,14 +1,15 @@
 //! Packed matrices and the products of several of them in one region of the pool.
 
 use std::io;
+use std::ops::Range;
 
 use rayon::prelude::*;
 use trine_formats::gguf::Blob;
 
 use super::prefetch;
 use super::probe::{Piece, Probed};
-use crate::kernels::AlignedBytes;
 use crate::kernels::packed::{Arena, Layout, multiply_group};
+use crate::kernels::{AlignedBytes, Floats};
 use crate::pool::{self, Parts};
 
 /// Tokens that one task runs over a group of rows: their arranged rows stay in the second-level cache
@@ -17,6 +18,10 @@ const TOKENS: usize = 256;
 /// Packed bytes that one task reads at least when there is one token: the hardware's prefetcher needs
 /// long runs. Two threads read 31 GB/s in turns of 96 KB and 47 in turns of 1 MB.
 const STREAM: usize = 1 << 20;
+/// Tokens from which on the outputs of a task are gathered before they are stored.
+const MANY: usize = 64;
+/// Rows of such a task, outputs of a token that are stored one after the other: each row of outputs is on a page of its own.
+const RUN: usize = 128;
 /// Multiplications a task has at least, or handing it out costs more than it saves.
 const WORK: usize = 200_000;
 
@@ -70,9 +75,47 @@ impl PackedMatrix {
         self.cols
     }
 
+    /// Number of rows.
+    pub fn rows(&self) -> usize {
+        self.rows
+    }
+
     /// Bytes in memory.
     pub fn bytes(&self) -> usize {
         self.data.len()
+    }
+
+    /// Bytes of group `g`.
+    fn group(&self, g: usize) -> &[u8] {
+        &self.data[g * self.group_bytes..][..self.group_bytes]
+    }
+
+    /// The products of some groups and rows of arranged activations, of as many tokens as there is room for:
+    /// `values[token][row]`, the rows that there are.
+    pub fn multiply_groups(&self, groups: Range<usize>, acts: &[u8], values: &mut [f32]) {
+        let lanes = self.layout.rows;
+        let first = groups.start * lanes;
+        let width = self.rows.min(groups.end * lanes) - first;
+        let (tokens, ahead) = (values.len() / width, prefetch::ahead(self.layout.name));
+        for g in groups {
+            let (group, at) = (self.group(g), g * lanes - first);
+            multiply_group(
+                self.layout,
+                group,
+                acts,
+                self.cols,
+                tokens,
+                ahead,
+                |t, tile| {
+                    let rows = values.chunks_exact_mut(width).skip(t);
+                    for (row, given) in rows.zip(tile.chunks_exact(lanes)) {
+                        let row = &mut row[at..];
+                        let len = row.len().min(lanes);
+                        row[..len].copy_from_slice(&given[..len]);
+                    }
+                },
+            );
+        }
     }
 }
 
@@ -117,8 +160,8 @@ pub struct Job<'a> {
 /// A task: some groups of a job's matrix times some of its tokens.
 struct Task {
     job: usize,
-    groups: std::ops::Range<usize>,
-    tokens: std::ops::Range<usize>,
+    groups: Range<usize>,
+    tokens: Range<usize>,
 }
 
 /// Computes all jobs over the same `tokens`, in one region of the current pool.
@@ -152,8 +195,23 @@ pub fn multiply_all(jobs: &mut [Job<'_>], tokens: usize) {
         let (w, acts, scale, ahead, out) = &outs[*job];
         let (lanes, act_bytes) = (w.layout.rows, (w.layout.act_bytes)(w.cols));
         let acts = &acts[tokens.start * act_bytes..tokens.end * act_bytes];
+        let rows = groups.start * lanes..w.rows.min(groups.end * lanes);
+        if groups.len() > 1 && tokens.len() > 1 {
+            let mut values = Floats::scratch(tokens.len() * rows.len());
+            w.multiply_groups(groups.clone(), acts, &mut values);
+            for (t, values) in tokens.clone().zip(values.chunks_exact(rows.len())) {
+                let at = t * w.rows;
+                // SAFETY: tasks of a job differ in their groups or their tokens, and each visits a token once.
+                let out = unsafe { out.part(at + rows.start..at + rows.end) };
+                match scale {
+                    Some(s) => out.iter_mut().zip(values).for_each(|(o, v)| *o = v * s),
+                    None => out.copy_from_slice(values),
+                }
+            }
+            return;
+        }
         for g in groups.clone() {
-            let group = &w.data[g * w.group_bytes..][..w.group_bytes];
+            let group = w.group(g);
             let rows = g * lanes..w.rows.min((g + 1) * lanes);
             multiply_group(
                 w.layout,
@@ -194,7 +252,12 @@ fn split(job: usize, w: &PackedMatrix, tokens: usize, tasks: &mut Vec<Task>) {
     let sequential = STREAM.div_ceil(w.group_bytes.max(1));
     // Never so much that a thread has nothing to do.
     let fair = groups.div_ceil(pool::threads() * 2);
-    let step = worthwhile.max(if tokens == 1 { sequential.min(fair) } else { 1 });
+    let preferred = match tokens {
+        1 => sequential.min(fair),
+        MANY.. => (RUN / w.layout.rows).min(fair / 2).max(1),
+        _ => 1,
+    };
+    let step = worthwhile.max(preferred);
     for t in (0..tokens).step_by(TOKENS) {
         for g in (0..groups).step_by(step) {
             tasks.push(Task {

@@ -13,8 +13,9 @@ use std::error::Error;
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
+use trine_formats::gguf::Blob;
 use trine_formats::types::{REGISTRY, TypeInfo};
-use trine_kernels::packed::{Encoding, Layout, layouts, multiply_group};
+use trine_kernels::packed::{Arena, Encoding, Layout, layouts, multiply_group};
 use trine_kernels::testing::Random;
 use trine_kernels::{AlignedBytes, Isa, Level, MatRows, mat_rows, ternary};
 
@@ -39,7 +40,7 @@ struct Product {
     form: Form,
     rows: usize,
     group: usize,
-    groups: AlignedBytes,
+    groups: Blob,
     acts: AlignedBytes,
     n: usize,
     tokens: usize,
@@ -81,10 +82,14 @@ impl Product {
             }
             w = packed;
         }
-        let mut groups = AlignedBytes::new(bytes.div_ceil(w.len()).max(1) * w.len());
-        for to in groups.chunks_exact_mut(w.len()) {
-            to.copy_from_slice(&w);
-        }
+        // Where the weights of a model lie: on large pages where the system has them.
+        let groups =
+            Arena::default().region(bytes.div_ceil(w.len()).max(1) * w.len(), |groups| {
+                let groups = groups.chunks_exact_mut(w.len());
+                groups.for_each(|to| to.copy_from_slice(&w));
+                true
+            })?;
+        let groups = groups.ok_or("no memory")?;
         let mut encoded = Vec::new();
         for _ in 0..tokens {
             let x: Vec<f32> = (0..n).map(|_| random.float()).collect();

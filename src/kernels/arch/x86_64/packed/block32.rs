@@ -7,7 +7,7 @@
 
 use std::arch::x86_64::*;
 
-use super::{check, prefetch};
+use super::{Ahead, check, prefetch, with_ahead};
 use crate::packed::Layout;
 use crate::packed::block32::{self, Block32, LINE, PackedStep, RECORD, ROWS};
 
@@ -34,7 +34,7 @@ pub(super) fn multiply<B: Block32>(
     // `check` has compared all lengths.
     unsafe {
         if tokens == 1 {
-            one::<B>(group, acts, ahead, out);
+            with_ahead!(ahead => one::<B>(group, acts, ahead, out));
         } else {
             many::<B>(group, acts, acts.len() / tokens.max(1), ahead, out);
         }
@@ -75,13 +75,18 @@ impl Block {
         }
     }
 
-    /// The block step of one token: its sums plus the block's terms.
+    /// The block step of one token: its sums plus the block's terms. `ask(i)` is called 16 times on the way.
     ///
     /// # Safety
     /// The processor has these instructions; a record is readable.
     #[inline]
     #[target_feature(enable = "avx512f,avx512bw,avx512vnni")]
-    unsafe fn step<B: Block32>(&self, totals: &mut [__m512; VECTORS], record: *const u8) {
+    unsafe fn step<B: Block32>(
+        &self,
+        totals: &mut [__m512; VECTORS],
+        record: *const u8,
+        ask: impl Fn(usize),
+    ) {
         // SAFETY: a record has 48 bytes.
         let (start, dx, sx) = unsafe {
             let q = |at: usize| record.add(at).cast::<i32>().read_unaligned();
@@ -93,7 +98,8 @@ impl Block {
             // SAFETY: eight dwords of activations.
             let q = unsafe { record.add(4 * g).cast::<i32>().read_unaligned() };
             let q = _mm512_set1_epi32(q);
-            for (isum, codes) in isums.iter_mut().zip(codes) {
+            for (v, (isum, codes)) in isums.iter_mut().zip(codes).enumerate() {
+                ask(VECTORS * g + v);
                 *isum = _mm512_dpbusd_epi32(*isum, *codes, q);
             }
         }
@@ -180,13 +186,13 @@ unsafe fn powers(p: *const u8) -> __m512 {
 }
 
 #[target_feature(enable = "avx512f,avx512bw,avx512vnni")]
-unsafe fn one<B: Block32>(group: &[u8], act: &[u8], ahead: usize, out: &mut [f32]) {
+unsafe fn one<B: Block32>(group: &[u8], act: &[u8], ahead: impl Ahead, out: &mut [f32]) {
     let mut totals = [_mm512_setzero_ps(); VECTORS];
     for (block, record) in group.chunks_exact(B::PACKED).zip(act.chunks_exact(RECORD)) {
         let block = block.as_ptr();
-        prefetch(block, B::PACKED, ahead);
+        let ask = |i| ahead.share(block, B::PACKED, i, 8 * VECTORS);
         // SAFETY: a whole block and a whole record.
-        unsafe { Block::unpack::<B>(block).step::<B>(&mut totals, record.as_ptr()) }
+        unsafe { Block::unpack::<B>(block).step::<B>(&mut totals, record.as_ptr(), ask) }
     }
     store(&totals, out);
 }
@@ -209,7 +215,7 @@ unsafe fn many<B: Block32>(
             // SAFETY: 16 floats for each vector; a whole record.
             unsafe {
                 let mut totals = std::array::from_fn(|v| _mm512_loadu_ps(out[16 * v..].as_ptr()));
-                block.step::<B>(&mut totals, record.as_ptr());
+                block.step::<B>(&mut totals, record.as_ptr(), |_| ());
                 store(&totals, out);
             }
         }

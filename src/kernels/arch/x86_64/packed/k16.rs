@@ -14,7 +14,7 @@ use trine_formats::types::{Part, info};
 use super::lanes::{
     BLOCK, CHAINS, Q8_K, ROWS, TILE, Tile, broadcast, by_lane, dpwssd, finish, scales, step, store,
 };
-use super::{check, prefetch};
+use super::{Ahead, check, prefetch, with_ahead};
 pub(super) use crate::packed::k_quants::of_16::{Layout16, at};
 use crate::packed::k_quants::of_16::{group_bytes, pack};
 use crate::packed::{Encoding, Layout};
@@ -140,7 +140,7 @@ fn multiply<C: CodesOf16>(
         // `check` has compared all lengths.
         unsafe {
             match (out.len() / ROWS, C::EXPANDED) {
-                (1, _) => one::<C>(w, acts, ahead, out),
+                (1, _) => with_ahead!(ahead => one::<C>(w, acts, ahead, out)),
                 (tokens, Some((many, product))) if tokens >= many => product(w, acts, out),
                 _ => tile::<C>(w, acts, ahead, out),
             }
@@ -202,12 +202,18 @@ pub(super) fn times<C: CodesOf16>() -> __m128i {
     _mm_cvtsi32_si128(const { (32 / C::OFFSET).ilog2() }.cast_signed())
 }
 
-/// The integer of a chain: codes times activations times scales.
+/// The integer of a chain: codes times activations times scales. `ask(j)` is called eight times on the way.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512vnni")]
-unsafe fn lane_sum<C: CodesOf16>(h: &Head, codes: &[__m512i; 8], y: *const u8) -> __m512i {
+unsafe fn lane_sum<C: CodesOf16>(
+    h: &Head,
+    codes: &[__m512i; 8],
+    y: *const u8,
+    ask: impl Fn(usize),
+) -> __m512i {
     let mut sum = [_mm512_setzero_si512(); 2];
     for (j, (codes, scales)) in codes.iter().zip(&h.scales).enumerate() {
+        ask(j);
         // SAFETY: the caller's activations have eight dwords, and as many corrections.
         let (y, correction) = unsafe {
             (
@@ -222,22 +228,22 @@ unsafe fn lane_sum<C: CodesOf16>(h: &Head, codes: &[__m512i; 8], y: *const u8) -
 }
 
 #[target_feature(enable = "avx512f,avx512bw,avx512vnni")]
-unsafe fn one<C: CodesOf16>(w: *const u8, acts: Acts, ahead: usize, out: &mut [f32]) {
+unsafe fn one<C: CodesOf16>(w: *const u8, acts: Acts, ahead: impl Ahead, out: &mut [f32]) {
     let mut chains = [_mm512_setzero_ps(); CHAINS];
     for b in 0..acts.blocks {
         // SAFETY: block b is there, of the activations too, as `check` saw.
         unsafe {
             let y = acts.at.add(C::ACT * b);
-            // Part by part: so many requests at once would keep the loads waiting.
-            prefetch(w.add(at::<C>(b).1), C::CODES, ahead);
+            let block = w.add(at::<C>(b).1);
             let (h, parts) = head::<C>(w, b);
             let dy = _mm512_castsi512_ps(broadcast(y.add(SCALE)));
             let d = _mm512_mul_ps(h.d, dy);
             for (l, chain) in chains.iter_mut().enumerate() {
                 let part = parts.add(64 * C::PART_LINES * l);
-                prefetch(part, 64 * C::PART_LINES, ahead);
                 let codes = C::unpack(part);
-                *chain = step(*chain, d, lane_sum::<C>(&h, &codes, y.add(32 * l)));
+                let from = block.wrapping_add(C::BYTES / CHAINS * l);
+                let ask = |j| ahead.share(from, const { C::BYTES.div_ceil(CHAINS) }, j, 8);
+                *chain = step(*chain, d, lane_sum::<C>(&h, &codes, y.add(32 * l), ask));
             }
         }
     }
@@ -261,7 +267,7 @@ unsafe fn tile<C: CodesOf16>(w: *const u8, acts: Acts, ahead: usize, out: &mut [
             for l in 0..CHAINS {
                 let codes = C::unpack(parts.add(64 * C::PART_LINES * l));
                 for (t, token) in tile.iter_mut().enumerate() {
-                    let sum = lane_sum::<C>(&h, &codes, y.add(acts.stride * t + 32 * l));
+                    let sum = lane_sum::<C>(&h, &codes, y.add(acts.stride * t + 32 * l), |_| ());
                     token.chains[l] = step(token.chains[l], token.d, sum);
                 }
             }

@@ -16,7 +16,7 @@ use super::super::points;
 use super::k16::Acts;
 use super::lanes::{broadcast, load, scales, step, unroll};
 use super::levels::{self, Levels, SCALES, UNITS};
-use super::{check, prefetch};
+use super::{Ahead, check, prefetch, with_ahead};
 use crate::packed::k_quants::{BLOCK, Q8_K, ROWS};
 use crate::packed::{Encoding, Layout, Multiply};
 
@@ -232,12 +232,14 @@ impl Unit {
         &self,
         start: *const u8,
         q: *const u8,
+        ask: impl Fn(usize),
     ) -> __m512i {
         // SAFETY: as the caller says.
         unsafe {
             let mut sum = broadcast(start);
             unroll!(K in [0 1 2 3 4 5 6 7] {
                 if (FIRST..END).contains(&K) {
+                    ask(K);
                     sum = _mm512_dpbusd_epi32(sum, self.levels[K], broadcast(q.add(4 * K)));
                 }
             });
@@ -250,17 +252,24 @@ impl Unit {
     /// # Safety
     /// `y` is a block of arranged activations, of which this is unit `j`.
     #[inline(always)]
-    unsafe fn add<C: Levels>(&self, isum: __m512i, y: *const u8, j: usize) -> __m512i {
+    unsafe fn add<C: Levels>(
+        &self,
+        isum: __m512i,
+        y: *const u8,
+        j: usize,
+        ask: impl Fn(usize) + Copy,
+    ) -> __m512i {
         // SAFETY: as the caller says.
         unsafe {
             let q = y.add(32 * j);
             if C::OF_16 {
                 let starts = y.add(STARTS_OF_16 + 8 * j);
-                let first = _mm512_mullo_epi32(self.dot::<0, 4>(starts, q), self.scales[0]);
-                let second = _mm512_mullo_epi32(self.dot::<4, 8>(starts.add(4), q), self.scales[1]);
+                let first = _mm512_mullo_epi32(self.dot::<0, 4>(starts, q, ask), self.scales[0]);
+                let second =
+                    _mm512_mullo_epi32(self.dot::<4, 8>(starts.add(4), q, ask), self.scales[1]);
                 _mm512_add_epi32(isum, _mm512_add_epi32(first, second))
             } else {
-                let sum = self.dot::<0, 8>(y.add(STARTS_OF_32 + 4 * j), q);
+                let sum = self.dot::<0, 8>(y.add(STARTS_OF_32 + 4 * j), q, ask);
                 _mm512_add_epi32(isum, _mm512_mullo_epi32(sum, self.scales[0]))
             }
         }
@@ -271,10 +280,17 @@ impl Unit {
     /// # Safety
     /// As [`Unit::add`].
     #[inline(always)]
-    unsafe fn each(&self, sum: __m512, d: __m512, y: *const u8, j: usize) -> __m512 {
+    unsafe fn each(
+        &self,
+        sum: __m512,
+        d: __m512,
+        y: *const u8,
+        j: usize,
+        ask: impl Fn(usize),
+    ) -> __m512 {
         // SAFETY: as the caller says.
         unsafe {
-            let isum = self.dot::<0, 8>(y.add(STARTS_OF_32 + 4 * j), y.add(32 * j));
+            let isum = self.dot::<0, 8>(y.add(STARTS_OF_32 + 4 * j), y.add(32 * j), ask);
             step(
                 sum,
                 _mm512_mul_ps(d, _mm512_cvtepi32_ps(self.scales[0])),
@@ -311,7 +327,7 @@ pub(super) fn multiply<C: Levels>(
         // lengths, and no portion has more than `TILE` tokens.
         unsafe {
             match out.len() / ROWS {
-                1 => one::<C>(group.as_ptr(), acts, ahead, out),
+                1 => with_ahead!(ahead => one::<C>(group.as_ptr(), acts, ahead, out)),
                 _ => many::<C>(group.as_ptr(), acts, ahead, out),
             }
         }
@@ -323,22 +339,23 @@ pub(super) fn multiply<C: Levels>(
 /// # Safety
 /// The processor has these instructions; the group and the token's activations are readable, `out` has 16 floats.
 #[target_feature(enable = "avx512f,avx512bw,avx512vnni,avx512vbmi")]
-unsafe fn one<C: Levels>(w: *const u8, acts: Acts, ahead: usize, out: &mut [f32]) {
+unsafe fn one<C: Levels>(w: *const u8, acts: Acts, ahead: impl Ahead, out: &mut [f32]) {
     let lookup = Lookup::new::<C, RAISED>();
     let mut sum = _mm512_setzero_ps();
     for b in 0..acts.blocks {
         // SAFETY: block b is there, of the activations too, as the caller says.
         unsafe {
             let (block, y) = (w.add(C::BYTES_OF_GROUP * b), acts.at.add(ACT * b));
-            prefetch(block, C::BYTES_OF_GROUP, ahead);
             let dy = _mm512_castsi512_ps(broadcast(y.add(SCALE)));
             let d = _mm512_mul_ps(scales(block), dy);
             let mut isum = _mm512_setzero_si512();
             for j in 0..UNITS {
                 let unit = Unit::new::<C>(lookup, block, j);
+                let from = block.wrapping_add(C::BYTES_OF_GROUP / UNITS * j);
+                let ask = |k| ahead.share(from, const { C::BYTES_OF_GROUP.div_ceil(UNITS) }, k, 8);
                 match C::STEP {
-                    GroupStep::Each => sum = unit.each(sum, d, y, j),
-                    _ => isum = unit.add::<C>(isum, y, j),
+                    GroupStep::Each => sum = unit.each(sum, d, y, j, ask),
+                    _ => isum = unit.add::<C>(isum, y, j, ask),
                 }
             }
             if C::STEP != GroupStep::Each {
@@ -387,9 +404,9 @@ unsafe fn many<C: Levels>(w: *const u8, acts: Acts, ahead: usize, out: &mut [f32
                     match C::STEP {
                         GroupStep::Each => {
                             let (d, out) = (_mm512_castsi512_ps(*of_block), out.add(ROWS * t));
-                            _mm512_storeu_ps(out, unit.each(_mm512_loadu_ps(out), d, y, j));
+                            _mm512_storeu_ps(out, unit.each(_mm512_loadu_ps(out), d, y, j, |_| ()));
                         }
-                        _ => *of_block = unit.add::<C>(*of_block, y, j),
+                        _ => *of_block = unit.add::<C>(*of_block, y, j, |_| ()),
                     }
                 }
             }

@@ -6,7 +6,7 @@
 use std::arch::x86_64::*;
 
 use super::lanes::load;
-use super::{check, prefetch};
+use super::{Ahead, check, prefetch, with_ahead};
 use crate::packed::Layout;
 use crate::packed::block32::{LINE, RECORD, ROWS};
 use crate::packed::nested::{self, Nested};
@@ -47,7 +47,7 @@ fn multiply<C: Nested>(
         // lengths, and no portion has more than `TILE` tokens.
         unsafe {
             if out.len() == ROWS {
-                one::<C>(group, acts, ahead, out);
+                with_ahead!(ahead => one::<C>(group, acts, ahead, out));
             } else {
                 many::<C>(group, acts, stride, ahead, out);
             }
@@ -96,17 +96,23 @@ unsafe fn codes<C: Nested>(lines: *const u8) -> Codes {
     codes
 }
 
-/// The inner chains a step further: `chain + dx * isum`, each operation rounded by itself.
+/// The inner chains a step further: `chain + dx * isum`, each operation rounded by itself. `ask(k)` is called eight times on the way.
 ///
 /// # Safety
 /// The processor has these instructions; a record is readable.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512vnni")]
-unsafe fn inner(chains: &mut [__m512; VECTORS], codes: &Codes, record: *const u8) {
+unsafe fn inner(
+    chains: &mut [__m512; VECTORS],
+    codes: &Codes,
+    record: *const u8,
+    ask: impl Fn(usize),
+) {
     // SAFETY: a record has 48 bytes.
     let dword = |at: usize| unsafe { record.add(at).cast::<i32>().read_unaligned() };
     let mut isums = [_mm512_set1_epi32(dword(36)); VECTORS];
     for (k, codes) in codes.iter().enumerate() {
+        ask(k);
         let q = _mm512_set1_epi32(dword(4 * k));
         for (isum, codes) in isums.iter_mut().zip(codes) {
             *isum = _mm512_dpbusd_epi32(*isum, *codes, q);
@@ -133,18 +139,19 @@ unsafe fn outer(totals: &mut [__m512; VECTORS], chains: &[__m512; VECTORS], bloc
 }
 
 #[target_feature(enable = "avx512f,avx512bw,avx512vnni")]
-unsafe fn one<C: Nested>(group: &[u8], act: &[u8], ahead: usize, out: &mut [f32]) {
+unsafe fn one<C: Nested>(group: &[u8], act: &[u8], ahead: impl Ahead, out: &mut [f32]) {
     let mut totals = [_mm512_setzero_ps(); VECTORS];
     let records = act.chunks_exact(C::SUBS * RECORD);
     for (block, records) in group.chunks_exact(C::PACKED).zip(records) {
         let block = block.as_ptr();
-        prefetch(block, C::PACKED, ahead);
         let mut chains = [_mm512_setzero_ps(); VECTORS];
         // SAFETY: a whole block, and the records of its 32 weights each.
         unsafe {
             for sub in 0..C::SUBS {
                 let codes = codes::<C>(block.add(C::LINES_START + LINE * C::LINES * sub));
-                inner(&mut chains, &codes, records[RECORD * sub..].as_ptr());
+                let from = block.wrapping_add(C::PACKED / C::SUBS * sub);
+                let ask = |k| ahead.share(from, const { C::PACKED.div_ceil(C::SUBS) }, k, 8);
+                inner(&mut chains, &codes, records[RECORD * sub..].as_ptr(), ask);
             }
             outer(&mut totals, &chains, block);
         }
@@ -170,7 +177,7 @@ unsafe fn many<C: Nested>(group: &[u8], acts: &[u8], stride: usize, ahead: usize
                 {
                     // A copy, so that it may stay in registers.
                     let mut chain = if sub == 0 { zero } else { *chains };
-                    inner(&mut chain, &codes, records.add(stride * t));
+                    inner(&mut chain, &codes, records.add(stride * t), |_| ());
                     if sub + 1 < C::SUBS {
                         *chains = chain;
                         continue;

@@ -7,7 +7,7 @@
 use std::arch::x86_64::*;
 
 use super::lanes::{ROWS, broadcast, dpwssd, dpwssd_at, load, scales, unroll};
-use super::{check, prefetch};
+use super::{Ahead, check, with_ahead};
 use crate::packed::Layout;
 use crate::packed::k_quants::q2_k::{
     ACT, BYTES, CODES, DMIN, SCALE, SCALES, SUMS, act_bytes, layout,
@@ -28,14 +28,14 @@ fn multiply(group: &[u8], acts: &[u8], n: usize, tokens: usize, ahead: usize, ou
         unsafe {
             match out.len() / ROWS {
                 0 => {}
-                1 => tile::<1>(group, y, act, ahead, out),
-                2 => tile::<2>(group, y, act, ahead, out),
-                3 => tile::<3>(group, y, act, ahead, out),
-                4 => tile::<4>(group, y, act, ahead, out),
-                5 => tile::<5>(group, y, act, ahead, out),
-                6 => tile::<6>(group, y, act, ahead, out),
-                7 => tile::<7>(group, y, act, ahead, out),
-                _ => tile::<8>(group, y, act, ahead, out),
+                1 => with_ahead!(ahead => tile::<1>(group, y, act, ahead, out)),
+                2 => with_ahead!(ahead => tile::<2>(group, y, act, ahead, out)),
+                3 => with_ahead!(ahead => tile::<3>(group, y, act, ahead, out)),
+                4 => with_ahead!(ahead => tile::<4>(group, y, act, ahead, out)),
+                5 => with_ahead!(ahead => tile::<5>(group, y, act, ahead, out)),
+                6 => with_ahead!(ahead => tile::<6>(group, y, act, ahead, out)),
+                7 => with_ahead!(ahead => tile::<7>(group, y, act, ahead, out)),
+                _ => with_ahead!(ahead => tile::<8>(group, y, act, ahead, out)),
             }
         }
     }
@@ -100,20 +100,29 @@ unsafe fn block_step(chain: __m512, h: &Head, y: *const u8, scaled: __m512i) -> 
 }
 
 /// Adds the groups of the lower two planes of a set to the integer. `y`: the quants of the first.
+/// `ask(c)` is called eight times on the way.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512vnni")]
-unsafe fn add_pair(acc: __m512i, lines: &[__m512i; 4], scales: __m512i, y: *const u8) -> __m512i {
+unsafe fn add_pair(
+    acc: __m512i,
+    lines: &[__m512i; 4],
+    scales: __m512i,
+    y: *const u8,
+    ask: impl Fn(usize),
+) -> __m512i {
     let (even, odd) = (_mm512_set1_epi8(0x03), _mm512_set1_epi8(0x0C));
     let mut sums = _mm512_set1_epi32(BIAS >> 14);
     for (c, line) in lines.iter().enumerate() {
         // SAFETY: two groups of 16 quants lie at `y`, the second 32 bytes after the first.
         let q = unsafe { broadcast(y.add(32 + 4 * c)) };
+        ask(c);
         sums = _mm512_dpbusd_epi32(sums, _mm512_and_si512(*line, odd), q);
     }
     sums = _mm512_slli_epi32::<14>(sums);
     for (c, line) in lines.iter().enumerate() {
         // SAFETY: two groups of 16 quants lie at `y`, the second 32 bytes after the first.
         let q = unsafe { broadcast(y.add(4 * c)) };
+        ask(4 + c);
         sums = _mm512_dpbusd_epi32(sums, _mm512_and_si512(*line, even), q);
     }
     dpwssd(acc, sums, scales)
@@ -125,7 +134,7 @@ unsafe fn tile<const T: usize>(
     group: &[u8],
     acts: *const u8,
     act: usize,
-    ahead: usize,
+    ahead: impl Ahead,
     out: &mut [f32],
 ) {
     let mut chains = [_mm512_setzero_ps(); T];
@@ -133,20 +142,28 @@ unsafe fn tile<const T: usize>(
         // SAFETY: block b of the activations of all tokens is there, as `check` saw.
         unsafe {
             let (w, y) = (block.as_ptr(), acts.add(ACT * b));
-            prefetch(w, BYTES, ahead);
             let head = head(w);
             let mut sums = [head.start; T];
             for set in 0..4 {
                 let w = w.add(CODES + 256 * set);
                 let y = y.add(set / 2 * 128 + set % 2 * 16);
+                let from = block.as_ptr().wrapping_add(BYTES / 4 * set);
                 let lines = [load(w), load(w.add(64)), load(w.add(128)), load(w.add(192))];
                 let upper = lines.map(|line| _mm512_srli_epi16::<4>(line));
                 let (h, i) = (set / 2, set % 2);
                 let scales = [head.scales[4 * h + i], head.scales[4 * h + 2 + i]];
                 for (t, sum) in sums.iter_mut().enumerate() {
                     let y = y.add(act * t);
-                    *sum = add_pair(*sum, &lines, scales[0], y);
-                    *sum = add_pair(*sum, &upper, scales[1], y.add(64));
+                    // With the first token.
+                    let ask = |first: usize| {
+                        move |i| {
+                            if t == 0 {
+                                ahead.share(from, BYTES.div_ceil(4), first + i, 16);
+                            }
+                        }
+                    };
+                    *sum = add_pair(*sum, &lines, scales[0], y, ask(0));
+                    *sum = add_pair(*sum, &upper, scales[1], y.add(64), ask(8));
                 }
             }
             for (t, chain) in chains.iter_mut().enumerate() {

@@ -17,7 +17,7 @@ use super::lanes::{
     BLOCK, CHAINS, Q8_K, ROWS, TILE, Tile, broadcast, by_lane, dpwssd, dpwssd_at, finish, load,
     scales, step, store, unroll,
 };
-use super::{check, prefetch};
+use super::{Ahead, check, prefetch, with_ahead};
 use crate::packed::k_quants::of_32::pack;
 pub(super) use crate::packed::k_quants::of_32::{CODES, DMIN, Layout32, Q4K, Q5K, SCALES, bytes};
 use crate::packed::{Encoding, Layout};
@@ -163,7 +163,7 @@ fn multiply<C: CodesOf32>(
     if tokens == 1 {
         // SAFETY: `layouts` hands the layout out only for an `Isa` with these instructions;
         // `check` has compared all lengths.
-        unsafe { one::<C>(group, acts.as_ptr(), ahead, out) };
+        unsafe { with_ahead!(ahead => one::<C>(group, acts.as_ptr(), ahead, out)) };
         return;
     }
     for (acts, out) in acts.chunks(TILE * act).zip(out.chunks_mut(TILE * ROWS)) {
@@ -227,17 +227,24 @@ pub(super) unsafe fn header<C: CodesOf32>(w: *const u8) -> Header {
     }
 }
 
-/// The integer of a chain: codes times activations times scales.
+/// The integer of a chain: codes times activations times scales. `ask(i)` is called eight times on the way.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512vnni")]
-unsafe fn lane_sum<C: CodesOf32>(h: &Header, codes: &[[__m512i; 2]; 4], y: *const u8) -> __m512i {
+unsafe fn lane_sum<C: CodesOf32>(
+    h: &Header,
+    codes: &[[__m512i; 2]; 4],
+    y: *const u8,
+    ask: impl Fn(usize),
+) -> __m512i {
     let shift = _mm_cvtsi32_si128(C::SHIFT as i32);
     let mut acc = h.start;
     for (p, ([even, odd], scales)) in codes.iter().zip(&h.scales).enumerate() {
         // SAFETY: the caller's activations have eight dwords.
         let (y0, y1) = unsafe { (broadcast(y.add(8 * p)), broadcast(y.add(8 * p + 4))) };
+        ask(2 * p);
         // The sum of the odd sub-block goes to the high half, with the bias for the low one below it.
         let sums = _mm512_dpbusd_epi32(_mm512_set1_epi32(C::BIAS >> C::SHIFT), *odd, y1);
+        ask(2 * p + 1);
         let sums = _mm512_dpbusd_epi32(_mm512_sll_epi32(sums, shift), *even, y0);
         acc = dpwssd(acc, sums, *scales);
     }
@@ -265,12 +272,10 @@ pub(super) unsafe fn subtract_mins(minus: __m512, h: &Header, y: *const u8, dy: 
 }
 
 #[target_feature(enable = "avx512f,avx512bw,avx512vnni")]
-unsafe fn one<C: CodesOf32>(group: &[u8], acts: *const u8, ahead: usize, out: &mut [f32]) {
+unsafe fn one<C: CodesOf32>(group: &[u8], acts: *const u8, ahead: impl Ahead, out: &mut [f32]) {
     let mut chains = [_mm512_setzero_ps(); CHAINS];
     let mut minus = _mm512_setzero_ps();
     for (b, block) in group.chunks_exact(bytes::<C>()).enumerate() {
-        // Part by part: so many requests at once would keep the loads waiting.
-        prefetch(block.as_ptr(), CODES, ahead);
         // SAFETY: block b of the activations is there, as `check` saw.
         unsafe {
             let y = acts.add(ACT * b);
@@ -280,9 +285,10 @@ unsafe fn one<C: CodesOf32>(group: &[u8], acts: *const u8, ahead: usize, out: &m
             let d = _mm512_mul_ps(h.d, dy);
             for (l, chain) in chains.iter_mut().enumerate() {
                 let part = block.as_ptr().add(CODES + C::PART * l);
-                prefetch(part, C::PART, ahead);
                 let codes = C::unpack(part);
-                *chain = step(*chain, d, lane_sum::<C>(&h, &codes, y.add(32 * l)));
+                let from = block.as_ptr().wrapping_add(bytes::<C>() / CHAINS * l);
+                let ask = |i| ahead.share(from, const { bytes::<C>().div_ceil(CHAINS) }, i, 8);
+                *chain = step(*chain, d, lane_sum::<C>(&h, &codes, y.add(32 * l), ask));
             }
         }
     }
@@ -314,7 +320,7 @@ unsafe fn tile<C: CodesOf32>(
             for l in 0..CHAINS {
                 let codes = C::unpack(block.as_ptr().add(CODES + C::PART * l));
                 for (t, token) in tile.iter_mut().enumerate() {
-                    let sum = lane_sum::<C>(&h, &codes, acts.add(act * t + 32 * l));
+                    let sum = lane_sum::<C>(&h, &codes, acts.add(act * t + 32 * l), |_| ());
                     token.chains[l] = step(token.chains[l], token.d, sum);
                 }
             }

@@ -16,7 +16,7 @@ use std::arch::x86_64::*;
 use std::mem::take;
 
 use super::ternary_bytes::{self, TwoBits};
-use super::{check, dword, prefetch};
+use super::{Ahead, check, dword, prefetch, with_ahead};
 use crate::packed::Layout;
 pub(super) use crate::packed::t2::{
     Act, BLOCK, ROWS, SCALES, UNIT, UNIT_BYTES, act_bytes_q8_k, arrange_int8, arrange_q8_k, i2_s,
@@ -57,8 +57,8 @@ pub(super) fn multiply_tq2_0(
         // `check` has compared all lengths.
         unsafe {
             match out.len() / ROWS {
-                1 => blocks_once::<1>(group, acts, n, act, ahead, out),
-                2 => blocks_once::<2>(group, acts, n, act, ahead, out),
+                1 => with_ahead!(ahead => blocks_once::<1>(group, acts, n, act, ahead, out)),
+                2 => with_ahead!(ahead => blocks_once::<2>(group, acts, n, act, ahead, out)),
                 3 => blocks_by_planes::<3>(group, acts, n, act, ahead, out),
                 _ => blocks_by_planes::<4>(group, acts, n, act, ahead, out),
             }
@@ -88,8 +88,8 @@ pub(super) fn multiply_rows(
         // `check` has compared all lengths.
         unsafe {
             match out.len() / ROWS {
-                1 => rows_once::<1>(group, acts, act, ahead, out),
-                2 => rows_once::<2>(group, acts, act, ahead, out),
+                1 => with_ahead!(ahead => rows_once::<1>(group, acts, act, ahead, out)),
+                2 => with_ahead!(ahead => rows_once::<2>(group, acts, act, ahead, out)),
                 3 => rows_by_planes::<3>(group, acts, act, ahead, out),
                 _ => rows_by_planes::<4>(group, acts, act, ahead, out),
             }
@@ -145,12 +145,15 @@ pub(super) fn mask(s: usize) -> __m512i {
 unsafe fn unit_once<const T: usize, const REVERSED: bool>(
     w: *const u8,
     q: [*const u8; T],
+    ahead: impl Ahead,
     acc: &mut [[Halves; PLANES]; T],
 ) {
     for c in 0..8 {
+        let chunk = w.wrapping_add(128 * c);
         // SAFETY: a unit has 1024 bytes of codes and 128 activations per token.
-        let w = unsafe { [load(w.add(128 * c)), load(w.add(128 * c + 64))] };
+        let w = unsafe { [load(chunk), load(chunk.add(64))] };
         for s in 0..PLANES {
+            ahead.share(chunk, 128, s, PLANES);
             let planes = w.map(|w| _mm512_and_si512(w, mask(s)));
             for t in 0..T {
                 // SAFETY: `q[t]` points at the 128 activations of the unit, which are 32 dwords.
@@ -301,13 +304,13 @@ unsafe fn blocks_once<const T: usize>(
     acts: &[u8],
     n: usize,
     act_bytes: usize,
-    ahead: usize,
+    ahead: impl Ahead,
     out: &mut [f32],
 ) {
     let acts: [Act; T] = std::array::from_fn(|t| Act::new(&acts[t * act_bytes..][..act_bytes], n));
     let mut sums = [[_mm512_setzero_ps(); 2]; T];
     for (b, block) in group.chunks_exact(BLOCK).enumerate() {
-        prefetch(block.as_ptr(), BLOCK, ahead);
+        ahead.line(block.as_ptr());
         let mut acc = [[[_mm512_setzero_si512(); 2]; PLANES]; T];
         // SAFETY: block b of the group and of the activations are there, as `check` saw.
         unsafe {
@@ -318,7 +321,7 @@ unsafe fn blocks_once<const T: usize>(
             for u in 0..2 {
                 let w = block.as_ptr().add(SCALES + u * UNIT_BYTES);
                 let q = std::array::from_fn(|t| acts[t].q.add(256 * b + UNIT * u));
-                unit_once::<T, false>(w, q, &mut acc);
+                unit_once::<T, false>(w, q, ahead, &mut acc);
             }
             for t in 0..T {
                 let dy = _mm512_set1_ps(acts[t].scales.add(b).read_unaligned());
@@ -390,7 +393,7 @@ unsafe fn rows_once<const T: usize>(
     group: &[u8],
     acts: &[u8],
     act_bytes: usize,
-    ahead: usize,
+    ahead: impl Ahead,
     out: &mut [f32],
 ) {
     let mut acc = [[[_mm512_setzero_si512(); 2]; PLANES]; T];
@@ -398,9 +401,8 @@ unsafe fn rows_once<const T: usize>(
         // SAFETY: unit u of the group and of the activations are there, as `check` saw.
         unsafe {
             let w = group.as_ptr().add(u * UNIT_BYTES);
-            prefetch(w, UNIT_BYTES, ahead);
             let q = std::array::from_fn(|t| acts.as_ptr().add(t * act_bytes + 64 + UNIT * u));
-            unit_once::<T, true>(w, q, &mut acc);
+            unit_once::<T, true>(w, q, ahead, &mut acc);
         }
     }
     let mut sums = [[_mm512_setzero_ps(); 2]; T];

@@ -29,7 +29,7 @@ use trine_formats::types::info;
 
 use super::t2::{self, Act, Halves, PLANES, ROWS, SCALES, UNIT_BYTES, load};
 use super::ternary_bytes::{self, Trits};
-use super::{check, dword, prefetch};
+use super::{Ahead, check, dword, with_ahead};
 use crate::AlignedBytes;
 use crate::packed::{Encoding, Layout};
 use crate::ternary::Quantizer;
@@ -333,11 +333,19 @@ fn either(f: __m512i, g: __m512i, mask: __m512i) -> __m512i {
 /// Adds one block to the accumulators of weight 1, 4, 16 and 64.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512vbmi,avx512vnni")]
-unsafe fn block(lookup: Lookup, w: *const u8, q: *const u8, acc: &mut [Halves; PLANES]) {
+unsafe fn block(
+    lookup: Lookup,
+    w: *const u8,
+    q: *const u8,
+    ahead: impl Ahead,
+    acc: &mut [Halves; PLANES],
+) {
     for c in 0..CHUNKS {
+        let chunk = w.wrapping_add(128 * c);
         // SAFETY: 13 chunks of 128 bytes.
-        let w = unsafe { [load(w.add(128 * c)), load(w.add(128 * c + 64))] };
+        let w = unsafe { [load(chunk), load(chunk.add(64))] };
         for h in 0..2 {
+            ahead.line(chunk.wrapping_add(64 * h));
             let [f, g] = lookup.digits(w[h]);
             // Place of the digit within its byte, and the accumulator of that weight.
             let planes = [
@@ -408,9 +416,11 @@ pub(super) fn multiply_blocks(
     }
     let act = t2::act_bytes_q8_k(n);
     for (act, out) in acts.chunks(act).zip(out.chunks_mut(ROWS)) {
+        // From the second token on, the group is in the cache.
+        let ahead = take(&mut ahead);
         // SAFETY: `layouts` hands the layout out only for an `Isa` with these instructions;
         // `check` has compared all lengths.
-        unsafe { blocks_once(group, act, n, take(&mut ahead), out) }
+        unsafe { with_ahead!(ahead => blocks_once(group, act, n, ahead, out)) }
     }
 }
 
@@ -429,9 +439,10 @@ pub(super) fn multiply_rows(
         return unsafe { rows_unpacked(group, acts, ahead, (TL.act_bytes)(n), out) };
     }
     for (act, out) in acts.chunks((TL.act_bytes)(n)).zip(out.chunks_mut(ROWS)) {
+        let ahead = take(&mut ahead);
         // SAFETY: `layouts` hands the layout out only for an `Isa` with these instructions;
         // `check` has compared all lengths.
-        unsafe { row_once(group, act, take(&mut ahead), out) }
+        unsafe { with_ahead!(ahead => row_once(group, act, ahead, out)) }
     }
 }
 
@@ -452,12 +463,12 @@ unsafe fn rows_unpacked(group: &[u8], acts: &[u8], ahead: usize, stride: usize, 
 }
 
 #[target_feature(enable = "avx512f,avx512bw,avx512vbmi,avx512vnni")]
-unsafe fn blocks_once(group: &[u8], act: &[u8], n: usize, ahead: usize, out: &mut [f32]) {
+unsafe fn blocks_once(group: &[u8], act: &[u8], n: usize, ahead: impl Ahead, out: &mut [f32]) {
     let lookup = Lookup::new();
     let act = Act::new(act, n);
     let mut sums = [_mm512_setzero_ps(); 2];
     for (b, from) in group.chunks_exact(BLOCK).enumerate() {
-        prefetch(from.as_ptr(), BLOCK, ahead);
+        ahead.line(from.as_ptr());
         let mut acc = [[_mm512_setzero_si512(); 2]; PLANES];
         // SAFETY: block b of the group and of the activations are there, as `check` saw.
         unsafe {
@@ -466,6 +477,7 @@ unsafe fn blocks_once(group: &[u8], act: &[u8], n: usize, ahead: usize, out: &mu
                 lookup,
                 from.as_ptr().add(SCALES),
                 act.q.add(COLUMNS * b),
+                ahead,
                 &mut acc,
             );
             let dy = _mm512_set1_ps(act.scales.add(b).read_unaligned());
@@ -479,17 +491,17 @@ unsafe fn blocks_once(group: &[u8], act: &[u8], n: usize, ahead: usize, out: &mu
 }
 
 #[target_feature(enable = "avx512f,avx512bw,avx512vbmi,avx512vnni")]
-unsafe fn row_once(group: &[u8], act: &[u8], ahead: usize, out: &mut [f32]) {
+unsafe fn row_once(group: &[u8], act: &[u8], ahead: impl Ahead, out: &mut [f32]) {
     let lookup = Lookup::new();
     let mut acc = [[_mm512_setzero_si512(); 2]; PLANES];
     for (b, from) in group.chunks_exact(DIGITS).enumerate() {
-        prefetch(from.as_ptr(), DIGITS, ahead);
         // SAFETY: `from` is a whole block of 13 chunks, and `check` has seen 256 activations for each after the first 64 bytes.
         unsafe {
             block(
                 lookup,
                 from.as_ptr(),
                 act.as_ptr().add(64 + COLUMNS * b),
+                ahead,
                 &mut acc,
             )
         };

@@ -9,7 +9,7 @@ use trine_formats::types::{Part, info};
 
 use super::super::k16::{self, Acts, CodesOf16, Product, SCALE, act_bytes, at};
 use super::super::lanes::{BLOCK, CHAINS, Q8_K, ROWS, TILE};
-use super::super::{check, prefetch};
+use super::super::{Ahead, check, with_ahead};
 use super::lanes::{Kernel, PartSums, Tile, Token, VECTORS, by_lane, part_sum, shuffle_dwords};
 use super::{broadcast_float, halves, load};
 use crate::packed::Layout;
@@ -103,7 +103,7 @@ fn multiply<C: CodesOf16x8, const VNNI: bool>(
         unsafe {
             let (many, product) = C::BY_VNNI;
             match out.len() / ROWS {
-                1 => one::<C>(w, acts, ahead, out),
+                1 => with_ahead!(ahead => one::<C>(w, acts, ahead, out)),
                 tokens if VNNI && tokens >= many => product(w, acts, out),
                 _ => tile::<C>(w, acts, out),
             }
@@ -158,25 +158,25 @@ fn step<C: CodesOf16>(token: &mut Token, l: usize, sum: __m256i) {
 }
 
 #[target_feature(enable = "avx2,f16c")]
-unsafe fn one<C: CodesOf16x8>(w: *const u8, acts: Acts, ahead: usize, out: &mut [f32]) {
+unsafe fn one<C: CodesOf16x8>(w: *const u8, acts: Acts, ahead: impl Ahead, out: &mut [f32]) {
     let mut rows = [Token::new(), Token::new()];
     for b in 0..acts.blocks {
         // SAFETY: block b is there, of the activations too, as `check` saw.
         unsafe {
             let y = acts.at.add(C::ACT * b);
             let dy = broadcast_float(y.add(SCALE));
-            // Part by part: so many requests at once would keep the loads waiting.
-            prefetch(w.add(at::<C>(b).1), C::CODES, ahead);
             let heads = [head::<C>(w, b, 0), head::<C>(w, b, 1)];
             for ((head, _), token) in heads.iter().zip(&mut rows) {
                 token.d = _mm256_mul_ps(head.d, dy);
             }
             for l in 0..CHAINS {
                 let part = 64 * C::PART_LINES * l;
-                prefetch(heads[0].1.add(part), 64 * C::PART_LINES, ahead);
-                for ((head, parts), token) in heads.iter().zip(&mut rows) {
+                let from = w.wrapping_add(at::<C>(b).1 + C::BYTES / CHAINS * l);
+                let part_bytes = const { C::BYTES.div_ceil(CHAINS) };
+                for (v, ((head, parts), token)) in heads.iter().zip(&mut rows).enumerate() {
+                    let ask = |j| ahead.share(from, part_bytes, 8 * v + j, 8 * VECTORS);
                     let codes = C::codes(parts.add(part));
-                    let sum = part_sum::<true>(&head.scales, &codes, y.add(32 * l));
+                    let sum = part_sum::<true>(&head.scales, &codes, y.add(32 * l), ask);
                     step::<C>(token, l, sum);
                 }
             }

@@ -153,9 +153,11 @@ pub(super) unsafe fn part_sum<const CORRECTED: bool>(
     scales: &[__m256i; 8],
     codes: &[__m256i; 8],
     y: *const u8,
+    ask: impl Fn(usize),
 ) -> __m256i {
     let mut sum = _mm256_setzero_si256();
     for (j, (codes, scales)) in codes.iter().zip(scales).enumerate() {
+        ask(j);
         // SAFETY: the caller's activations have eight dwords, and as many corrections.
         let pairs = unsafe {
             let y = y.add(4 * j);

@@ -12,7 +12,7 @@ use super::super::super::grouped::GroupStep;
 use super::super::super::points;
 use super::super::k16::Acts;
 use super::super::levels::{self, Levels, SCALES, UNITS};
-use super::super::{check, prefetch};
+use super::super::{Ahead, check, with_ahead};
 use super::lanes::{VECTORS, shuffle_dwords};
 use super::{broadcast, broadcast_float, halves, load, store};
 use crate::packed::k_quants::{BLOCK, Q8_K, ROWS};
@@ -87,8 +87,8 @@ fn multiply<C: Levels>(
         // lengths, and no portion has more than `TILE` tokens.
         unsafe {
             match out.len() / ROWS {
-                1 => tile::<C, 1>(group.as_ptr(), acts, ahead, out),
-                _ => tile::<C, TILE>(group.as_ptr(), acts, ahead, out),
+                1 => with_ahead!(ahead => tile::<C, 1>(group.as_ptr(), acts, ahead, out)),
+                _ => with_ahead!(ahead => tile::<C, TILE>(group.as_ptr(), acts, ahead, out)),
             }
         }
     }
@@ -134,7 +134,7 @@ const fn table<C: Levels>() -> [i8; 16] {
 unsafe fn tile<C: Levels, const TOKENS: usize>(
     w: *const u8,
     acts: Acts,
-    ahead: usize,
+    ahead: impl Ahead,
     out: &mut [f32],
 ) {
     let tokens = out.len() / ROWS;
@@ -148,14 +148,18 @@ unsafe fn tile<C: Levels, const TOKENS: usize>(
             // SAFETY: block b is there, of all activations too, as the caller says.
             unsafe {
                 let block = w.add(C::BYTES_OF_GROUP * b);
-                if v == 0 {
-                    prefetch(block, C::BYTES_OF_GROUP, ahead);
-                }
+                // Half a block with the first eight rows and half with the others.
+                let from = block.wrapping_add(C::BYTES_OF_GROUP / VECTORS * v);
+                let ask = |j: usize, i| {
+                    const { assert!(UNITS * VECTORS == 16) };
+                    let from = from.wrapping_add(C::BYTES_OF_GROUP / 16 * j);
+                    ahead.share(from, const { C::BYTES_OF_GROUP.div_ceil(16) }, i, 2);
+                };
                 let head = Head::new::<C>(block, v);
                 let units = block.add(C::CODES + 32 * v);
                 match C::STEP {
-                    GroupStep::Each => add_each::<C>(&head, units, acts, &mut sums[..tokens]),
-                    _ => add_block::<C, TOKENS>(&head, units, acts, &mut sums[..tokens]),
+                    GroupStep::Each => add_each::<C>(&head, units, acts, &mut sums[..tokens], ask),
+                    _ => add_block::<C, TOKENS>(&head, units, acts, &mut sums[..tokens], ask),
                 }
             }
         }
@@ -263,7 +267,7 @@ unsafe fn levels_of<C: Levels>(unit: *const u8) -> [__m256i; 8] {
     codes.map(|codes| _mm256_shuffle_epi8(table, codes))
 }
 
-/// The float step of a block, `sum + d * isum` with all scales in the integer, for each token.
+/// The float step of a block, `sum + d * isum` with all scales in the integer, for each token. `ask(j, i)` is called twice in unit j.
 ///
 /// # Safety
 /// The processor has AVX2 and F16C; the units are readable, and the activations of the block for all `sums`.
@@ -274,6 +278,7 @@ unsafe fn add_block<C: Levels, const TOKENS: usize>(
     units: *const u8,
     acts: Acts,
     sums: &mut [__m256],
+    ask: impl Fn(usize, usize),
 ) {
     let tokens = sums.len();
     let mut isums = [_mm256_setzero_si256(); TOKENS];
@@ -283,7 +288,9 @@ unsafe fn add_block<C: Levels, const TOKENS: usize>(
             *isum = raised_by::<C>(head, acts.at.add(acts.stride * t + SUMS));
         }
         for (j, scales) in head.scales.iter().enumerate() {
+            ask(j, 0);
             let levels = levels_of::<C>(units.add(64 * C::UNIT_LINES * j));
+            ask(j, 1);
             by_tokens!(t in tokens, T => {
                 let y = acts.at.add(acts.stride * t + 32 * j);
                 let isums = &mut isums[t..t + T];
@@ -356,13 +363,21 @@ unsafe fn add_unit<C: Levels, const T: usize>(
 /// As [`add_block`].
 #[inline]
 #[target_feature(enable = "avx2,f16c")]
-unsafe fn add_each<C: Levels>(head: &Head, units: *const u8, acts: Acts, sums: &mut [__m256]) {
+unsafe fn add_each<C: Levels>(
+    head: &Head,
+    units: *const u8,
+    acts: Acts,
+    sums: &mut [__m256],
+    ask: impl Fn(usize, usize),
+) {
     let tokens = sums.len();
     for (j, [scale, _]) in head.scales.iter().enumerate() {
         let scale = _mm256_cvtepi32_ps(_mm256_srai_epi32::<16>(*scale));
         // SAFETY: as the caller says.
         unsafe {
+            ask(j, 0);
             let levels = levels_of::<C>(units.add(64 * C::UNIT_LINES * j));
+            ask(j, 1);
             let magnitudes = levels.map(|levels| _mm256_abs_epi8(levels));
             by_tokens!(t in tokens, T => {
                 let of_tokens = acts.at.add(acts.stride * t);

@@ -9,7 +9,7 @@
 
 use std::arch::x86_64::*;
 
-use super::super::{check, prefetch};
+use super::super::{Ahead, check, prefetch, with_ahead};
 use super::block32::{Avx2, FourDwords};
 use super::lanes::{VECTORS, shuffle_dwords};
 use super::vnni::{AvxVnni, EightDwords, LINE};
@@ -128,7 +128,7 @@ fn multiply<P: Products>(
     // SAFETY: `layouts` hands the layout out only for an `Isa` with these instructions; `check` has compared all lengths.
     unsafe {
         if tokens == 1 {
-            one(group, acts.as_ptr(), ahead, out);
+            with_ahead!(ahead => one(group, acts.as_ptr(), ahead, out));
         } else {
             many::<P>(group, acts.as_ptr(), act_bytes(n), ahead, out);
         }
@@ -207,11 +207,10 @@ const fn group(set: usize, p: usize) -> usize {
 }
 
 #[target_feature(enable = "avx2,f16c")]
-unsafe fn one(group_of_rows: &[u8], act: *const u8, ahead: usize, out: &mut [f32]) {
+unsafe fn one(group_of_rows: &[u8], act: *const u8, ahead: impl Ahead, out: &mut [f32]) {
     let mut chains = [_mm256_setzero_ps(); VECTORS];
     for (b, block) in group_of_rows.as_chunks::<BYTES>().0.iter().enumerate() {
         let block = block.as_ptr();
-        prefetch(block, BYTES, ahead);
         // SAFETY: block b of the activations is there, as `check` saw.
         unsafe {
             let y = act.add(ACT * b);
@@ -220,7 +219,9 @@ unsafe fn one(group_of_rows: &[u8], act: *const u8, ahead: usize, out: &mut [f32
                 let mut sums = [_mm256_setzero_si256(); 2];
                 for set in 0..4 {
                     let lines = block.add(CODES + 256 * set + 32 * v);
-                    let four = set_sums(lines, y.add(16 * group(set, 0)));
+                    let from = block.wrapping_add(BYTES / 8 * (4 * v + set));
+                    let ask = |c| ahead.share(from, BYTES.div_ceil(8), c, 4);
+                    let four = set_sums(lines, y.add(16 * group(set, 0)), ask);
                     for (p, pairs) in four.into_iter().enumerate() {
                         let mut scale = head.scale(group(set, p));
                         if p % 2 == 0 {
@@ -242,17 +243,19 @@ unsafe fn one(group_of_rows: &[u8], act: *const u8, ahead: usize, out: &mut [f32
 
 /// The sums of the four groups of a set and one token, those of planes 1 and 3 times four, in two words: at most
 /// 4 * 2 * 12 * 128 each. `y`: the activations of the first group.
+/// `ask(c)` is called four times on the way.
 ///
 /// # Safety
 /// The processor has AVX2; four lines and the activations are readable.
 #[inline]
 #[target_feature(enable = "avx2")]
-unsafe fn set_sums(lines: *const u8, y: *const u8) -> [__m256i; 4] {
+unsafe fn set_sums(lines: *const u8, y: *const u8, ask: impl Fn(usize)) -> [__m256i; 4] {
     let (even, odd) = (_mm256_set1_epi8(0x03), _mm256_set1_epi8(0x0C));
     let mut sums = [_mm256_setzero_si256(); 4];
     for c in 0..4 {
         // SAFETY: the caller's lines.
         let line = unsafe { load(lines.add(64 * c)) };
+        ask(c);
         let upper = _mm256_srli_epi16::<4>(line);
         let planes = [
             _mm256_and_si256(line, even),

@@ -12,7 +12,7 @@ use super::super::lanes::{BLOCK, CHAINS, Q8_K, ROWS, TILE};
 use super::super::q4_k::{
     self, ACT, CODES, CodesOf32, DMIN, Q4K, Q5K, REST, SCALE, SCALES, SUMS, act_bytes, bytes,
 };
-use super::super::{check, prefetch};
+use super::super::{Ahead, check, with_ahead};
 use super::lanes::{Kernel, PartSums, Tile, Token, VECTORS, by_lane, part_sum, shuffle_dwords};
 use super::vnni::{AvxVnni, PairSums};
 use super::{broadcast, broadcast_float, halves, load};
@@ -160,7 +160,7 @@ fn multiply<P: Products, C: CodesOf32x8>(
         // lengths.
         unsafe {
             if out.len() == ROWS {
-                one::<C>(group, acts.as_ptr(), ahead, out);
+                with_ahead!(ahead => one::<C>(group, acts.as_ptr(), ahead, out));
             } else {
                 tile::<P, C>(group, acts.as_ptr(), stride, out);
             }
@@ -270,12 +270,10 @@ fn part<C: CodesOf32>(block: *const u8, v: usize, l: usize) -> *const u8 {
 }
 
 #[target_feature(enable = "avx2,f16c")]
-unsafe fn one<C: CodesOf32x8>(group: &[u8], acts: *const u8, ahead: usize, out: &mut [f32]) {
+unsafe fn one<C: CodesOf32x8>(group: &[u8], acts: *const u8, ahead: impl Ahead, out: &mut [f32]) {
     let mut rows = [Token::new(), Token::new()];
     for (b, block) in group.chunks_exact(bytes::<C>()).enumerate() {
         let block = block.as_ptr();
-        // Part by part: so many requests at once would keep the loads waiting.
-        prefetch(block, CODES, ahead);
         // SAFETY: block b of the activations is there, as `check` saw.
         unsafe {
             let y = acts.add(ACT * b);
@@ -284,10 +282,12 @@ unsafe fn one<C: CodesOf32x8>(group: &[u8], acts: *const u8, ahead: usize, out: 
                 header.start(token, y);
             }
             for l in 0..CHAINS {
-                prefetch(part::<C>(block, 0, l), C::PART, ahead);
+                let from = block.wrapping_add(bytes::<C>() / CHAINS * l);
+                let part_bytes = const { bytes::<C>().div_ceil(CHAINS) };
                 for (v, (header, token)) in headers.iter().zip(&mut rows).enumerate() {
                     let codes = C::codes(part::<C>(block, v, l));
-                    let sum = part_sum::<false>(&header.scales, &codes, y.add(32 * l));
+                    let ask = |j| ahead.share(from, part_bytes, 8 * v + j, 8 * VECTORS);
+                    let sum = part_sum::<false>(&header.scales, &codes, y.add(32 * l), ask);
                     token.step(l, sum);
                 }
             }

@@ -6,7 +6,7 @@
 use std::arch::x86_64::*;
 
 use super::super::lanes::unroll;
-use super::super::{check, prefetch};
+use super::super::{Ahead, check, prefetch, with_ahead};
 use super::vnni::AvxVnni;
 use super::{broadcast, broadcast_float, halves, load, store};
 use crate::packed::block32::{self, Block32, ByteCodes, LINE, PackedStep, RECORD, ROWS};
@@ -100,7 +100,7 @@ fn multiply<P: Products, B: Block32>(
     // lengths.
     unsafe {
         if tokens == 1 {
-            one::<P, B>(group, acts, ahead, out);
+            with_ahead!(ahead => one::<P, B>(group, acts, ahead, out));
         } else {
             many::<P, B>(group, acts, acts.len() / tokens.max(1), ahead, out);
         }
@@ -274,23 +274,28 @@ unsafe fn codes<P: Products, B: Block32>(block: *const u8, room: &mut Codes) -> 
 }
 
 #[target_feature(enable = "avx2,f16c")]
-unsafe fn one<P: Products, B: Block32>(group: &[u8], act: &[u8], ahead: usize, out: &mut [f32]) {
+unsafe fn one<P: Products, B: Block32>(
+    group: &[u8],
+    act: &[u8],
+    ahead: impl Ahead,
+    out: &mut [f32],
+) {
     let mut totals = [[_mm256_setzero_ps(); VECTORS]; TILES];
     let mut room = [[_mm256_setzero_si256(); ROWS / 8]; 8];
     for (block, record) in group.chunks_exact(B::PACKED).zip(act.chunks_exact(RECORD)) {
         let (block, record) = (block.as_ptr(), record.as_ptr());
-        // In two parts: so many requests at once would keep the loads waiting.
-        prefetch(block, B::PACKED / 2, ahead);
+        let ask = |i| ahead.share(block, B::PACKED, i, TILES * (2 + VECTORS));
         // SAFETY: a whole block and a whole record.
         unsafe {
             let (codes, heads) = (codes::<P, B>(block, &mut room), heads::<B>(block));
             for (h, totals) in totals.iter_mut().enumerate() {
-                if h == 1 {
-                    prefetch(block.add(B::PACKED / 2), B::PACKED.div_ceil(2), ahead);
-                }
+                let first = h * (2 + VECTORS);
                 let codes = codes.add(32 * VECTORS * h);
+                ask(first);
                 let [isums] = <P as Dot<1>>::dot::<B>(codes, record, 0);
+                ask(first + 1);
                 for (v, total) in totals.iter_mut().enumerate() {
+                    ask(first + 2 + v);
                     *total = step::<B>(*total, isums[v], &heads[h], v, record);
                 }
             }

@@ -5,7 +5,7 @@
 
 use std::arch::x86_64::*;
 
-use super::super::super::{check, prefetch};
+use super::super::super::{Ahead, check, prefetch, with_ahead};
 use super::super::{broadcast_float, halves, load, store};
 use super::{Codes, Dot, Products, TILES, VECTORS};
 use crate::packed::Layout;
@@ -30,7 +30,7 @@ fn multiply<P: Products, C: Nested>(
     // lengths.
     unsafe {
         if tokens == 1 {
-            one::<P, C>(group, acts, ahead, out);
+            with_ahead!(ahead => one::<P, C>(group, acts, ahead, out));
         } else {
             many::<P, C>(group, acts, acts.len() / tokens.max(1), ahead, out);
         }
@@ -81,12 +81,16 @@ fn inner(chain: __m256, dx: __m256, isum: __m256i) -> __m256 {
 }
 
 #[target_feature(enable = "avx2,f16c")]
-unsafe fn one<P: Products, C: Nested>(group: &[u8], act: &[u8], ahead: usize, out: &mut [f32]) {
+unsafe fn one<P: Products, C: Nested>(
+    group: &[u8],
+    act: &[u8],
+    ahead: impl Ahead,
+    out: &mut [f32],
+) {
     let mut totals = [_mm256_setzero_ps(); ROWS / 8];
     let records = act.chunks_exact(C::SUBS * RECORD);
     for (block, records) in group.chunks_exact(C::PACKED).zip(records) {
         let (block, records) = (block.as_ptr(), records.as_ptr());
-        prefetch(block, C::PACKED, ahead);
         let mut chains = [_mm256_setzero_ps(); ROWS / 8];
         // SAFETY: a whole block, and the records of its 32 weights each.
         unsafe {
@@ -94,7 +98,9 @@ unsafe fn one<P: Products, C: Nested>(group: &[u8], act: &[u8], ahead: usize, ou
                 let lines = block.add(C::LINES_START + LINE * C::LINES * sub);
                 let record = records.add(RECORD * sub);
                 let dx = broadcast_float(record.add(32));
+                let from = block.wrapping_add(C::PACKED / C::SUBS * sub);
                 for (v, chain) in chains.iter_mut().enumerate() {
+                    ahead.share(from, const { C::PACKED.div_ceil(C::SUBS) }, v, ROWS / 8);
                     let isum = P::one_dot::<C>(&codes::<C>(lines.add(32 * v)), record);
                     *chain = inner(*chain, dx, isum);
                 }

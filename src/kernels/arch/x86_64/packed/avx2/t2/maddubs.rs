@@ -5,6 +5,7 @@
 
 use std::arch::x86_64::*;
 
+use super::super::super::Ahead;
 use super::super::{broadcast, load};
 use super::{DWORDS, PLANES, Products, Sums, Tile, UNIT, UNIT_UNPACKED, VECTORS, place};
 
@@ -26,6 +27,7 @@ impl Products for Avx2 {
     unsafe fn add_unit<const T: usize, const V: usize, const REVERSED: bool>(
         w: *const u8,
         q: [*const u8; T],
+        ahead: impl Ahead,
         sums: &mut [Sums; T],
     ) {
         let (low, second) = (_mm256_set1_epi8(3), _mm256_set1_epi8(12));
@@ -40,6 +42,9 @@ impl Products for Avx2 {
                         std::array::from_fn(|s| unsafe { broadcast(at(s)) })
                     });
                     for v in 0..V {
+                        if (first + v) % 2 == 0 {
+                            ahead.line(w.wrapping_add(128 * c + 32 * (first + v)));
+                        }
                         // SAFETY: a unit has eight chunks of four vectors.
                         let x = unsafe { load(w.add(128 * c + 32 * (first + v))) };
                         let high = _mm256_srli_epi16::<4>(x);

@@ -12,7 +12,7 @@ use std::arch::x86_64::*;
 use std::mem::MaybeUninit;
 
 use super::super::t2::{self, Act, BLOCK, PLANES, ROWS, SCALES, UNIT, UNIT_BYTES};
-use super::super::{check, dword, prefetch};
+use super::super::{Ahead, check, dword, with_ahead};
 use super::vnni::AvxVnni;
 use super::{broadcast, broadcast_float, halves, load, store};
 use crate::packed::Layout;
@@ -40,6 +40,7 @@ trait Products: Tile<1> + Tile<2> + Tile<3> + Tile<4> {
     unsafe fn add_unit<const T: usize, const V: usize, const REVERSED: bool>(
         w: *const u8,
         q: [*const u8; T],
+        ahead: impl Ahead,
         sums: &mut [Sums; T],
     );
 }
@@ -97,10 +98,18 @@ fn multiply_tq2_0<P: Products>(
         // lengths.
         unsafe {
             match out.len() / ROWS {
-                1 => few_blocks::<P, 1, 4>(group, acts, n, stride, ahead, out),
-                2 => few_blocks::<P, 2, 2>(group, acts, n, stride, ahead, out),
-                3 if P::FEW >= 3 => few_blocks::<P, 3, 1>(group, acts, n, stride, ahead, out),
-                4 if P::FEW >= 4 => few_blocks::<P, 4, 1>(group, acts, n, stride, ahead, out),
+                1 => {
+                    with_ahead!(ahead => few_blocks::<P, 1, 4>(group, acts, n, stride, ahead, out))
+                }
+                2 => {
+                    with_ahead!(ahead => few_blocks::<P, 2, 2>(group, acts, n, stride, ahead, out))
+                }
+                3 if P::FEW >= 3 => {
+                    with_ahead!(ahead => few_blocks::<P, 3, 1>(group, acts, n, stride, ahead, out))
+                }
+                4 if P::FEW >= 4 => {
+                    with_ahead!(ahead => few_blocks::<P, 4, 1>(group, acts, n, stride, ahead, out))
+                }
                 _ => many_blocks::<P>(group, acts, n, stride, out),
             }
         }
@@ -122,10 +131,14 @@ fn multiply_rows<P: Products>(
         // lengths.
         unsafe {
             match out.len() / ROWS {
-                1 => few_rows::<P, 1, 4>(group, acts, stride, ahead, out),
-                2 => few_rows::<P, 2, 2>(group, acts, stride, ahead, out),
-                3 if P::FEW >= 3 => few_rows::<P, 3, 1>(group, acts, stride, ahead, out),
-                4 if P::FEW >= 4 => few_rows::<P, 4, 1>(group, acts, stride, ahead, out),
+                1 => with_ahead!(ahead => few_rows::<P, 1, 4>(group, acts, stride, ahead, out)),
+                2 => with_ahead!(ahead => few_rows::<P, 2, 2>(group, acts, stride, ahead, out)),
+                3 if P::FEW >= 3 => {
+                    with_ahead!(ahead => few_rows::<P, 3, 1>(group, acts, stride, ahead, out))
+                }
+                4 if P::FEW >= 4 => {
+                    with_ahead!(ahead => few_rows::<P, 4, 1>(group, acts, stride, ahead, out))
+                }
                 _ => many_rows::<P>(group, acts, stride, out),
             }
         }
@@ -158,20 +171,20 @@ unsafe fn few_blocks<P: Products, const T: usize, const V: usize>(
     acts: &[u8],
     n: usize,
     stride: usize,
-    ahead: usize,
+    ahead: impl Ahead,
     out: &mut [f32],
 ) {
     let acts: [Act; T] = std::array::from_fn(|t| Act::new(&acts[t * stride..][..stride], n));
     let mut totals = [[_mm256_setzero_ps(); VECTORS]; T];
     for (b, block) in group.chunks_exact(BLOCK).enumerate() {
-        prefetch(block.as_ptr(), BLOCK, ahead);
+        ahead.line(block.as_ptr());
         let mut sums = [[_mm256_setzero_si256(); VECTORS]; T];
         // SAFETY: block b of the group and of the activations are there, as `check` saw.
         unsafe {
             for u in 0..2 {
                 let w = block.as_ptr().add(SCALES + u * UNIT_BYTES);
                 let q = acts.map(|act| act.q.add(256 * b + UNIT * u));
-                P::add_unit::<T, V, false>(w, q, &mut sums);
+                P::add_unit::<T, V, false>(w, q, ahead, &mut sums);
             }
             for t in 0..T {
                 let sum = broadcast(acts[t].sums.add(b).cast());
@@ -192,17 +205,16 @@ unsafe fn few_rows<P: Products, const T: usize, const V: usize>(
     group: &[u8],
     acts: &[u8],
     stride: usize,
-    ahead: usize,
+    ahead: impl Ahead,
     out: &mut [f32],
 ) {
     let mut totals = [[_mm256_setzero_si256(); VECTORS]; T];
     for (u, unit) in group.chunks_exact(UNIT_BYTES).enumerate() {
-        prefetch(unit.as_ptr(), UNIT_BYTES, ahead);
         let mut sums = [[_mm256_setzero_si256(); VECTORS]; T];
         // SAFETY: unit u of the activations is there, as `check` saw.
         unsafe {
             let q = std::array::from_fn(|t| acts.as_ptr().add(t * stride + 64 + UNIT * u));
-            P::add_unit::<T, V, true>(unit.as_ptr(), q, &mut sums);
+            P::add_unit::<T, V, true>(unit.as_ptr(), q, ahead, &mut sums);
         }
         for (total, sum) in totals
             .as_flattened_mut()

@@ -2,6 +2,7 @@
 
 use std::arch::x86_64::*;
 
+use super::super::super::Ahead;
 use super::super::vnni::{self, AvxVnni, EightDwords, dpbusd};
 use super::super::{broadcast, load};
 use super::{DWORDS, Products, ROWS, Sums, Tile, UNIT, UNIT_UNPACKED, VECTORS, place};
@@ -16,6 +17,7 @@ impl Products for AvxVnni {
     unsafe fn add_unit<const T: usize, const V: usize, const REVERSED: bool>(
         w: *const u8,
         q: [*const u8; T],
+        ahead: impl Ahead,
         sums: &mut [Sums; T],
     ) {
         let (low, second) = (_mm256_set1_epi8(3), _mm256_set1_epi8(12));
@@ -27,6 +29,9 @@ impl Products for AvxVnni {
                 // activations.
                 unsafe {
                     for v in 0..V {
+                        if (first + v) % 2 == 0 {
+                            ahead.line(w.wrapping_add(128 * c + 32 * (first + v)));
+                        }
                         let x = load(w.add(128 * c + 32 * (first + v)));
                         let high = _mm256_srli_epi16::<4>(x);
                         for (s, x) in [(0, x), (2, high)] {

@@ -82,7 +82,7 @@ impl Strip<'_> {
                 let values = &mut values[tile * value_tile..][..value_tile];
                 let (k, v) = (&k[head * key_size..], &v[head * value_size..]);
                 let (k, v) = (&k[..key_size], &v[..value_size]);
-                let wanted = Form::of(k).max(Form::of(v));
+                let wanted = Form::of(isa, k).max(Form::of(isa, v));
                 let form = &mut forms[tile];
                 if lane == 0 {
                     // The first position of a tile forgets what was there before.

@@ -37,15 +37,15 @@ fn pexp_sixteen(x: &mut [f32; 16]) {
 
 /// Calls a function that is compiled for the instruction set: its loops become vectors of that width.
 macro_rules! compiled_for {
-    ($isa:expr, $f:ident($($arg:ident: $ty:ty),*)) => {{
+    ($isa:expr, $f:ident($($arg:ident: $ty:ty),*) $(-> $out:ty)?) => {{
         #[cfg(target_arch = "x86_64")]
         #[target_feature(enable = "avx2,f16c")]
-        fn avx2($($arg: $ty),*) {
+        fn avx2($($arg: $ty),*) $(-> $out)? {
             $f($($arg),*)
         }
         #[cfg(target_arch = "x86_64")]
         #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq")]
-        fn avx512($($arg: $ty),*) {
+        fn avx512($($arg: $ty),*) $(-> $out)? {
             $f($($arg),*)
         }
         match $isa.vectors() {
@@ -59,4 +59,4 @@ macro_rules! compiled_for {
         }
     }};
 }
-use compiled_for;
+pub(crate) use compiled_for;

@@ -15,6 +15,9 @@
 
 use trine_formats::types::num::f16_to_f32;
 
+use crate::Isa;
+use crate::elements::compiled_for;
+
 /// What a plain half float counts too little where a normalized one counts right.
 pub const PLAIN: f32 = 1024.0;
 
@@ -42,13 +45,8 @@ pub enum Form {
 
 impl Form {
     /// What values need once they are rounded to half floats. Values just below the limit may get the greater form.
-    pub fn of(x: &[f32]) -> Form {
-        // Magnitudes are in the order of their bits, NaN above all numbers.
-        let greatest = x.iter().fold(0, |greatest, x| {
-            let bits = x.abs().to_bits().cast_signed();
-            if bits > greatest { bits } else { greatest }
-        });
-        Form::of_magnitude(greatest.cast_unsigned())
+    pub fn of(isa: Isa, x: &[f32]) -> Form {
+        Form::of_magnitude(compiled_for!(isa, greatest(x: &[f32]) -> u32))
     }
 
     /// The same of half floats.
@@ -84,6 +82,16 @@ impl Form {
             Form::Plain | Form::Special => stored,
         })
     }
+}
+
+/// The bits of the greatest magnitude: magnitudes are in the order of their bits, NaN above all numbers.
+#[inline(always)]
+fn greatest(x: &[f32]) -> u32 {
+    let greatest = x.iter().fold(0, |greatest, x| {
+        let bits = x.abs().to_bits().cast_signed();
+        if bits > greatest { bits } else { greatest }
+    });
+    greatest.cast_unsigned()
 }
 
 /// A half float below 128, normalized.
@@ -131,6 +139,8 @@ mod tests {
     use super::*;
     use trine_formats::types::num::f32_to_f16;
 
+    use crate::testing::isas;
+
     #[test]
     fn every_small_half_float_has_its_normalized_form() {
         for half in 0..=u16::MAX {
@@ -156,13 +166,22 @@ mod tests {
 
     #[test]
     fn the_form_holds_what_is_rounded() {
+        let isas: Vec<Isa> = isas().collect();
+        // Among more zeros than a vector has lanes, at any place.
+        let of = |i: usize, x: f32| {
+            let mut values = [0.0; 37];
+            values[i % 37] = x;
+            let form = Form::of(isas[0], &values);
+            assert!(isas.iter().all(|&isa| Form::of(isa, &values) == form));
+            form
+        };
         for half in 0..=u16::MAX {
             let value = f16_to_f32(half);
             let form = Form::of_halves([half, 0].into_iter());
             assert_eq!(form == Form::Special, !value.is_finite(), "{half:04x}");
             assert!(form != Form::Normalized || value.abs() < 64.0, "{half:04x}");
             assert!(form != Form::Plain || value.abs() > 63.0, "{half:04x}");
-            assert_eq!(Form::of(&[0.0, value]), form);
+            assert_eq!(of(half.into(), value), form);
             for x in [
                 value.next_up(),
                 value.next_down(),
@@ -170,7 +189,7 @@ mod tests {
                 65519.99,
                 65520.0,
             ] {
-                let (form, rounded) = (Form::of(&[x]), f16_to_f32(f32_to_f16(x)));
+                let (form, rounded) = (of(half.into(), x), f16_to_f32(f32_to_f16(x)));
                 assert_eq!(form == Form::Special, !rounded.is_finite(), "{x:e}");
                 assert!(form != Form::Normalized || rounded.abs() < 64.0, "{x:e}");
             }

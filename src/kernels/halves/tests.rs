@@ -213,7 +213,7 @@ fn values_are_stored_where_the_sums_find_them() {
                 x[random.below(n)] *= 1e-4;
                 let greatest = [1.0, 63.49, 65519.0, f32::NAN, f32::INFINITY, -1e9];
                 x[random.below(n)] = greatest[random.below(6)];
-                let form = Form::of(&x);
+                let form = Form::of(isa, &x);
                 put_lane(isa, &x, &mut block, at, form);
                 put_step(isa, &x, &mut tile, 8, at, form);
                 let tiles = Tiles {

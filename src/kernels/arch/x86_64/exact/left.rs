@@ -43,9 +43,13 @@ pub unsafe fn put(x: &[f32], to: *mut u8) -> Row {
         ..bits
     };
     let unit = _mm512_cvtss_f32(bits.units());
-    // SAFETY: the caller has room for a row.
-    unsafe { to.write_bytes(0, stride(k)) };
+    // What follows the digits, and is read with them.
+    let rest = DIGITS * 16 * sixteens.len();
+    // SAFETY: the caller has room for a row, which begins with so many bytes of digits.
+    unsafe { to.add(rest).write_bytes(0, stride(k) - rest) };
     let Some(digits) = digits(greatest / unit) else {
+        // SAFETY: as before.
+        unsafe { to.write_bytes(0, rest) };
         return Row {
             unit: 1.0,
             norm: 0.0,

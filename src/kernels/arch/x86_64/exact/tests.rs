@@ -72,7 +72,7 @@ fn scores<T: Tiles>(random: &mut Random, size: usize, rows: usize, kinds: [usize
         });
     }
     let there = [LANES, 1 + random.below(LANES)][random.below(2)];
-    let form = Form::of(&k[..there * size]);
+    let form = Form::of(isa, &k[..there * size]);
     // What is not there was something else before.
     let mut keys = vec![Line([0x7C00_FFFF_7C01_8000; LINE]); size / STEPS * BLOCK];
     for (lane, k) in k.chunks_exact(size).take(there).enumerate() {
@@ -188,7 +188,7 @@ fn outputs<T: Tiles>(random: &mut Random, lanes: usize, cells: usize, kind: usiz
     }
     for (tile, v) in v.chunks(LANES * lanes).enumerate() {
         let words = &mut words[tile * quads * lines..][..quads * lines];
-        forms.push(Form::of(v));
+        forms.push(Form::of(isa, v));
         for (step, v) in v.chunks_exact(lanes).enumerate() {
             halves::put_step(isa, v, words, quads, step, forms[tile]);
         }

@@ -7,7 +7,7 @@
 
 use std::arch::x86_64::*;
 
-use super::{Ahead, check, prefetch, with_ahead};
+use super::{Ahead, check, with_ahead};
 use crate::packed::Layout;
 use crate::packed::block32::{self, Block32, LINE, PackedStep, RECORD, ROWS};
 
@@ -207,7 +207,7 @@ unsafe fn many<B: Block32>(
 ) {
     out.fill(0.0);
     for (b, block) in group.chunks_exact(B::PACKED).enumerate() {
-        prefetch(block.as_ptr(), B::PACKED, ahead);
+        let mut ask = Some(|i| ahead.share(block.as_ptr(), B::PACKED, i, 8 * VECTORS));
         // SAFETY: a whole block.
         let block = unsafe { Block::unpack::<B>(block.as_ptr()) };
         for (act, out) in acts.chunks_exact(act_bytes).zip(out.chunks_exact_mut(ROWS)) {
@@ -215,7 +215,11 @@ unsafe fn many<B: Block32>(
             // SAFETY: 16 floats for each vector; a whole record.
             unsafe {
                 let mut totals = std::array::from_fn(|v| _mm512_loadu_ps(out[16 * v..].as_ptr()));
-                block.step::<B>(&mut totals, record.as_ptr(), |_| ());
+                // With the first token.
+                match ask.take().filter(|_| ahead > 0) {
+                    Some(ask) => block.step::<B>(&mut totals, record.as_ptr(), ask),
+                    None => block.step::<B>(&mut totals, record.as_ptr(), |_| ()),
+                }
                 store(&totals, out);
             }
         }

@@ -14,7 +14,7 @@ use trine_formats::types::{Part, info};
 use super::lanes::{
     BLOCK, CHAINS, Q8_K, ROWS, TILE, Tile, broadcast, by_lane, dpwssd, finish, scales, step, store,
 };
-use super::{Ahead, check, prefetch, with_ahead};
+use super::{Ahead, check, with_ahead};
 pub(super) use crate::packed::k_quants::of_16::{Layout16, at};
 use crate::packed::k_quants::of_16::{group_bytes, pack};
 use crate::packed::{Encoding, Layout};
@@ -258,7 +258,6 @@ unsafe fn tile<C: CodesOf16>(w: *const u8, acts: Acts, ahead: usize, out: &mut [
         // SAFETY: block b is there, of all activations too, as `check` saw.
         unsafe {
             let y = acts.at.add(C::ACT * b);
-            prefetch(w.add(at::<C>(b).1), C::BYTES, ahead);
             let (h, parts) = head::<C>(w, b);
             for (t, token) in tile.iter_mut().enumerate() {
                 let dy = _mm512_castsi512_ps(broadcast(y.add(acts.stride * t + SCALE)));
@@ -266,8 +265,16 @@ unsafe fn tile<C: CodesOf16>(w: *const u8, acts: Acts, ahead: usize, out: &mut [
             }
             for l in 0..CHAINS {
                 let codes = C::unpack(parts.add(64 * C::PART_LINES * l));
+                // With the first token.
+                let from = w.wrapping_add(at::<C>(b).1 + C::BYTES / CHAINS * l);
+                let mut ask =
+                    Some(|j| ahead.share(from, const { C::BYTES.div_ceil(CHAINS) }, j, 8));
                 for (t, token) in tile.iter_mut().enumerate() {
-                    let sum = lane_sum::<C>(&h, &codes, y.add(acts.stride * t + 32 * l), |_| ());
+                    let y = y.add(acts.stride * t + 32 * l);
+                    let sum = match ask.take().filter(|_| ahead > 0) {
+                        Some(ask) => lane_sum::<C>(&h, &codes, y, ask),
+                        None => lane_sum::<C>(&h, &codes, y, |_| ()),
+                    };
                     token.chains[l] = step(token.chains[l], token.d, sum);
                 }
             }

@@ -16,7 +16,7 @@ use super::super::points;
 use super::k16::Acts;
 use super::lanes::{broadcast, load, scales, step, unroll};
 use super::levels::{self, Levels, SCALES, UNITS};
-use super::{Ahead, check, prefetch, with_ahead};
+use super::{Ahead, check, with_ahead};
 use crate::packed::k_quants::{BLOCK, Q8_K, ROWS};
 use crate::packed::{Encoding, Layout, Multiply};
 
@@ -385,7 +385,6 @@ unsafe fn many<C: Levels>(w: *const u8, acts: Acts, ahead: usize, out: &mut [f32
         // SAFETY: block b is there, of all activations too, as the caller says; `out` has 16 floats for each token.
         unsafe {
             let (block, y) = (w.add(C::BYTES_OF_GROUP * b), acts.at.add(ACT * b));
-            prefetch(block, C::BYTES_OF_GROUP, ahead);
             let d = scales(block);
             let product = |t: usize| {
                 let dy = broadcast(y.add(acts.stride * t + SCALE));
@@ -398,7 +397,11 @@ unsafe fn many<C: Levels>(w: *const u8, acts: Acts, ahead: usize, out: &mut [f32
                 };
             }
             for j in 0..UNITS {
+                let from = block.wrapping_add(C::BYTES_OF_GROUP / UNITS * j);
+                let bytes = const { C::BYTES_OF_GROUP.div_ceil(UNITS) };
+                ahead.share(from, bytes, 0, 2);
                 let unit = Unit::new::<C>(lookup, block, j);
+                ahead.share(from, bytes, 1, 2);
                 for (t, of_block) in of_block.iter_mut().enumerate() {
                     let y = y.add(acts.stride * t);
                     match C::STEP {

@@ -275,8 +275,15 @@ pub(super) struct Far(pub(super) usize);
 impl Ahead for Far {
     #[inline(always)]
     fn line(self, p: *const u8) {
+        // The compiler gathers its own prefetches, which it takes to write memory.
         // SAFETY: every x86-64 processor has the instruction, which takes any address.
-        unsafe { _mm_prefetch::<_MM_HINT_T1>(p.wrapping_add(self.0).cast()) }
+        unsafe {
+            std::arch::asm!(
+                "prefetcht1 [{p}]",
+                p = in(reg) p.wrapping_add(self.0),
+                options(readonly, nostack, preserves_flags)
+            );
+        }
     }
 }
 
@@ -287,6 +294,16 @@ pub(super) struct Never;
 impl Ahead for Never {
     #[inline(always)]
     fn line(self, _: *const u8) {}
+}
+
+/// So many bytes, 0 for nothing: for kernels of several tokens, which have the time to look each time.
+impl Ahead for usize {
+    #[inline(always)]
+    fn line(self, p: *const u8) {
+        if self > 0 {
+            Far(self).line(p);
+        }
+    }
 }
 
 /// Calls a kernel with the distance, bytes, as an [`Ahead`].

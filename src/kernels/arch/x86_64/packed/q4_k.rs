@@ -17,7 +17,7 @@ use super::lanes::{
     BLOCK, CHAINS, Q8_K, ROWS, TILE, Tile, broadcast, by_lane, dpwssd, dpwssd_at, finish, load,
     scales, step, store, unroll,
 };
-use super::{Ahead, check, prefetch, with_ahead};
+use super::{Ahead, check, with_ahead};
 use crate::packed::k_quants::of_32::pack;
 pub(super) use crate::packed::k_quants::of_32::{CODES, DMIN, Layout32, Q4K, Q5K, SCALES, bytes};
 use crate::packed::{Encoding, Layout};
@@ -306,7 +306,6 @@ unsafe fn tile<C: CodesOf32>(
     let mut tile = Tile::new();
     let tile = tile.start(out.len() / ROWS);
     for (b, block) in group.chunks_exact(bytes::<C>()).enumerate() {
-        prefetch(block.as_ptr(), bytes::<C>(), ahead);
         // SAFETY: block b of the activations of all tokens is there, as `check` saw.
         unsafe {
             let acts = acts.add(ACT * b);
@@ -319,8 +318,16 @@ unsafe fn tile<C: CodesOf32>(
             }
             for l in 0..CHAINS {
                 let codes = C::unpack(block.as_ptr().add(CODES + C::PART * l));
+                // With the first token.
+                let from = block.as_ptr().wrapping_add(bytes::<C>() / CHAINS * l);
+                let mut ask =
+                    Some(|i| ahead.share(from, const { bytes::<C>().div_ceil(CHAINS) }, i, 8));
                 for (t, token) in tile.iter_mut().enumerate() {
-                    let sum = lane_sum::<C>(&h, &codes, acts.add(act * t + 32 * l), |_| ());
+                    let y = acts.add(act * t + 32 * l);
+                    let sum = match ask.take().filter(|_| ahead > 0) {
+                        Some(ask) => lane_sum::<C>(&h, &codes, y, ask),
+                        None => lane_sum::<C>(&h, &codes, y, |_| ()),
+                    };
                     token.chains[l] = step(token.chains[l], token.d, sum);
                 }
             }

@@ -139,15 +139,15 @@ pub(super) fn mask(s: usize) -> __m512i {
     _mm512_set1_epi32(0x0303_0303 << (2 * s))
 }
 
-/// Adds one unit to the accumulators of each plane.
+/// Adds one unit to the accumulators of each plane, which stay in registers.
 #[inline]
 #[target_feature(enable = "avx512f,avx512vnni")]
 unsafe fn unit_once<const T: usize, const REVERSED: bool>(
     w: *const u8,
     q: [*const u8; T],
     ahead: impl Ahead,
-    acc: &mut [[Halves; PLANES]; T],
-) {
+    mut acc: [[Halves; PLANES]; T],
+) -> [[Halves; PLANES]; T] {
     for c in 0..8 {
         let chunk = w.wrapping_add(128 * c);
         // SAFETY: a unit has 1024 bytes of codes and 128 activations per token.
@@ -164,6 +164,7 @@ unsafe fn unit_once<const T: usize, const REVERSED: bool>(
             }
         }
     }
+    acc
 }
 
 /// The sum over the planes, each an exact multiple of 4^s.
@@ -321,7 +322,7 @@ unsafe fn blocks_once<const T: usize>(
             for u in 0..2 {
                 let w = block.as_ptr().add(SCALES + u * UNIT_BYTES);
                 let q = std::array::from_fn(|t| acts[t].q.add(256 * b + UNIT * u));
-                unit_once::<T, false>(w, q, ahead, &mut acc);
+                acc = unit_once::<T, false>(w, q, ahead, acc);
             }
             for t in 0..T {
                 let dy = _mm512_set1_ps(acts[t].scales.add(b).read_unaligned());
@@ -402,7 +403,7 @@ unsafe fn rows_once<const T: usize>(
         unsafe {
             let w = group.as_ptr().add(u * UNIT_BYTES);
             let q = std::array::from_fn(|t| acts.as_ptr().add(t * act_bytes + 64 + UNIT * u));
-            unit_once::<T, true>(w, q, ahead, &mut acc);
+            acc = unit_once::<T, true>(w, q, ahead, acc);
         }
     }
     let mut sums = [[_mm512_setzero_ps(); 2]; T];

@@ -371,7 +371,12 @@ unsafe fn block(
 /// AVX-512 F, BW and VBMI; 13 chunks at `from`, room for 64 lines at `to`, which is aligned to 64.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512vbmi")]
-pub(super) unsafe fn unpack<const LOWER: bool>(lookup: Lookup, from: *const u8, to: *mut u8) {
+pub(super) unsafe fn unpack<const LOWER: bool>(
+    lookup: Lookup,
+    from: *const u8,
+    ahead: usize,
+    to: *mut u8,
+) {
     let one = _mm512_set1_epi8(i8::from(LOWER));
     // Digits in the lowest bits of their bytes, and those two bits further up, by a lookup.
     let lower = |digit| {
@@ -384,6 +389,7 @@ pub(super) unsafe fn unpack<const LOWER: bool>(lookup: Lookup, from: *const u8, 
     let [a, b, c] = [0i8, 1, 2].map(|digit| i32::from((digit - i8::from(LOWER)).cast_unsigned()));
     let second = _mm512_broadcast_i32x4(_mm_setr_epi32(a, b, c, 0));
     for c in 0..CHUNKS {
+        ahead.line(from.wrapping_add(128 * c));
         // SAFETY: 13 chunks.
         let [f, g] = lookup.digits(unsafe { t2::load(from.add(128 * c)) });
         let planes = [

@@ -11,7 +11,7 @@
 use std::arch::x86_64::*;
 use std::mem::MaybeUninit;
 
-use super::prefetch;
+use super::Ahead;
 use super::t2::{self, Act, Halves, ROWS, SCALES, UNIT, UNIT_BYTES};
 use super::t5::{self, Lookup};
 
@@ -32,12 +32,18 @@ pub(super) trait Codes {
     const BLOCK: usize = SCALES + COLUMNS / Self::UNIT * Self::BYTES;
 
     /// Unpacks 16 rows of a unit, the first or the second half: line k gets columns 4k .. 4k + 4 of every row. `LOWER`:
-    /// weights, which are codes less 1, instead of codes.
+    /// weights, which are codes less 1, instead of codes. Asks for the lines that lie `ahead` bytes behind.
     ///
     /// # Safety
     /// AVX-512 F and BW, and what the codes were made with; a whole unit, room for `UNIT / 4` lines at `to`, which is aligned
     /// to 64.
-    unsafe fn unpack<const LOWER: bool>(&self, unit: *const u8, half: usize, to: *mut u8);
+    unsafe fn unpack<const LOWER: bool>(
+        &self,
+        unit: *const u8,
+        half: usize,
+        ahead: usize,
+        to: *mut u8,
+    );
 }
 
 /// Codes of two bits, whose planes lie as in TQ2_0 or the other way round.
@@ -64,9 +70,15 @@ impl<const REVERSED: bool> Codes for TwoBits<REVERSED> {
 
     #[inline]
     #[target_feature(enable = "avx512f,avx512bw")]
-    unsafe fn unpack<const LOWER: bool>(&self, unit: *const u8, half: usize, to: *mut u8) {
+    unsafe fn unpack<const LOWER: bool>(
+        &self,
+        unit: *const u8,
+        half: usize,
+        ahead: usize,
+        to: *mut u8,
+    ) {
         // SAFETY: the caller's unit has eight chunks of two halves, and 32 lines have room.
-        unsafe { unpack::<LOWER, REVERSED>(unit.add(64 * half), to) }
+        unsafe { unpack::<LOWER, REVERSED>(unit.add(64 * half), ahead, to) }
     }
 }
 
@@ -76,9 +88,15 @@ impl Codes for Trits {
 
     #[inline]
     #[target_feature(enable = "avx512f,avx512bw,avx512vbmi")]
-    unsafe fn unpack<const LOWER: bool>(&self, unit: *const u8, half: usize, to: *mut u8) {
+    unsafe fn unpack<const LOWER: bool>(
+        &self,
+        unit: *const u8,
+        half: usize,
+        ahead: usize,
+        to: *mut u8,
+    ) {
         // SAFETY: the caller's block has 13 chunks of two halves, and 64 lines have room.
-        unsafe { t5::unpack::<LOWER>(self.0, unit.add(64 * half), to) }
+        unsafe { t5::unpack::<LOWER>(self.0, unit.add(64 * half), ahead, to) }
     }
 }
 
@@ -89,7 +107,11 @@ impl Codes for Trits {
 /// AVX-512 F and BW; eight chunks at `from`, room for 32 lines at `to`, which is aligned to 64.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw")]
-unsafe fn unpack<const LOWER: bool, const REVERSED: bool>(from: *const u8, to: *mut u8) {
+unsafe fn unpack<const LOWER: bool, const REVERSED: bool>(
+    from: *const u8,
+    ahead: usize,
+    to: *mut u8,
+) {
     // By the low and by the high two bits of a nibble.
     let weight = |code: i32| if LOWER { code - 1 } else { code };
     let word =
@@ -106,6 +128,7 @@ unsafe fn unpack<const LOWER: bool, const REVERSED: bool>(from: *const u8, to: *
         // SAFETY: eight chunks, and 32 lines.
         unsafe {
             let codes = t2::load(from.add(128 * c));
+            ahead.line(from.wrapping_add(128 * c));
             let first = _mm512_and_si512(codes, nibble);
             let second = _mm512_and_si512(_mm512_srli_epi16::<4>(codes), nibble);
             let planes = [
@@ -128,7 +151,13 @@ struct Bytes([[u8; HALF]; 2]);
 
 /// Unpacks `units` units.
 #[inline(always)]
-unsafe fn unpack_units<C: Codes>(codes: &C, from: *const u8, units: usize, to: *mut Bytes) {
+unsafe fn unpack_units<C: Codes>(
+    codes: &C,
+    from: *const u8,
+    units: usize,
+    ahead: usize,
+    to: *mut Bytes,
+) {
     for half in 0..2 {
         for unit in 0..units {
             // SAFETY: the caller has the units, of which half a block has no more.
@@ -136,7 +165,7 @@ unsafe fn unpack_units<C: Codes>(codes: &C, from: *const u8, units: usize, to: *
                 let to = (&raw mut (*to).0[half])
                     .cast::<u8>()
                     .add(16 * C::UNIT * unit);
-                codes.unpack::<false>(from.add(unit * C::BYTES), half, to);
+                codes.unpack::<false>(from.add(unit * C::BYTES), half, ahead, to);
             }
         }
     }
@@ -206,7 +235,7 @@ pub(super) unsafe fn blocks<C: Codes>(
     let mut weights = MaybeUninit::<Bytes>::uninit();
     out.fill(0.0);
     for (b, block) in group.chunks_exact(C::BLOCK).enumerate() {
-        prefetch(block.as_ptr(), C::BLOCK, ahead);
+        ahead.line(block.as_ptr());
         // SAFETY: a block has its units of codes, and its activations are there.
         unsafe {
             let units = COLUMNS / C::UNIT;
@@ -214,6 +243,7 @@ pub(super) unsafe fn blocks<C: Codes>(
                 codes,
                 block.as_ptr().add(SCALES),
                 units,
+                ahead,
                 weights.as_mut_ptr(),
             );
             let acts = acts.chunks(TOKENS * stride);
@@ -271,11 +301,10 @@ pub(super) unsafe fn rows<C: Codes>(
     // Integer sums have the place of the outputs until all are known.
     out.fill(0.0);
     for (b, units) in group.chunks(COLUMNS / C::UNIT * C::BYTES).enumerate() {
-        prefetch(units.as_ptr(), units.len(), ahead);
         let count = units.len() / C::BYTES;
         // SAFETY: units and their activations are there.
         unsafe {
-            unpack_units(codes, units.as_ptr(), count, weights.as_mut_ptr());
+            unpack_units(codes, units.as_ptr(), count, ahead, weights.as_mut_ptr());
             let acts = acts.chunks(TOKENS * stride);
             for (acts, out) in acts.zip(out.chunks_mut(TOKENS * ROWS)) {
                 let q = acts.as_ptr().add(64 + COLUMNS * b);

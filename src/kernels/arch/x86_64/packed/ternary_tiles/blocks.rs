@@ -2,7 +2,7 @@
 
 use std::mem::MaybeUninit;
 
-use super::super::prefetch;
+use super::super::Ahead;
 use super::super::t2::{self, Act, ROWS, SCALES};
 use super::super::ternary_bytes::{COLUMNS, Codes, HALF};
 use super::machine::Machine;
@@ -34,6 +34,8 @@ struct Blocks<'a> {
     act_bytes: usize,
     n: usize,
     tokens: Tokens,
+    /// How far behind the codes that are unpacked memory is asked for, bytes.
+    ahead: usize,
     out: *mut f32,
     /// Sums of the last tile, where it overlaps the one before: they would be added to twice.
     last: *mut f32,
@@ -102,7 +104,7 @@ impl Blocks<'_> {
                     self.settle::<M>(pending, step);
                 }
                 if let Some((block, to)) = next {
-                    unpack_part(codes, block, to, step);
+                    unpack_part(codes, block, to, self.ahead, step);
                 }
             }
             put_down::<M, PAIR>(m, isums);
@@ -113,14 +115,20 @@ impl Blocks<'_> {
 /// The part of a block that is unpacked in a step: a unit of half of the rows, or nothing in every other step where the
 /// block is one unit.
 #[inline(always)]
-unsafe fn unpack_part<C: Codes>(codes: &C, block: *const u8, to: *mut [u8; HALF], part: usize) {
+unsafe fn unpack_part<C: Codes>(
+    codes: &C,
+    block: *const u8,
+    to: *mut [u8; HALF],
+    ahead: usize,
+    part: usize,
+) {
     let (half, unit) = (part / 2, part % 2);
     if unit < COLUMNS / C::UNIT {
         // SAFETY: the block has its units, each half of the result 64 lines.
         unsafe {
             let from = block.add(SCALES + unit * C::BYTES);
             let to = to.add(half).cast::<u8>().add(16 * C::UNIT * unit);
-            codes.unpack::<true>(from, half, to);
+            codes.unpack::<true>(from, half, ahead, to);
         }
     }
 }
@@ -146,6 +154,7 @@ pub(super) unsafe fn blocks<M: Machine, C: Codes>(
         act_bytes: t2::act_bytes_q8_k(n),
         n,
         tokens,
+        ahead,
         out: out.as_mut_ptr(),
         last: last.as_mut_ptr(),
     };
@@ -163,12 +172,12 @@ pub(super) unsafe fn blocks<M: Machine, C: Codes>(
         };
         let mut m = M::with_rows(shapes(tokens));
         for part in 0..STEPS.min(4 * count) {
-            unpack_part(&codes, group.as_ptr(), weights.cast(), part);
+            unpack_part(&codes, group.as_ptr(), weights.cast(), ahead, part);
         }
         let mut turn = 0;
         for b in 0..count {
             let block = group.as_ptr().add(b * block_bytes);
-            prefetch(block, block_bytes, ahead);
+            ahead.line(block);
             let scales = [M::scales(block), M::scales(block.add(SCALES / 2))];
             let here = weights.add(b % 2).cast::<[u8; HALF]>();
             let mut next =

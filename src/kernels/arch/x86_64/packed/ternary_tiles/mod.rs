@@ -26,7 +26,7 @@ pub(super) mod step;
 
 /// Tokens from which on tiles are faster than [`t2`]'s vectors: a product of tiles takes as long for one token as for 16.
 const FROM: usize = 6;
-/// The same beside [`t5`], whose vectors look the digits up again for the second token.
+/// The same beside [`t5`], whose vectors unpack digits for three tokens and more.
 const FROM_TRITS: usize = 2;
 /// Tokens of a call: those whose sums stay in the first-level cache.
 const TILE: usize = 256;
@@ -160,7 +160,13 @@ pub(super) mod software {
         const UNIT: usize = UNIT;
         const BYTES: usize = t2::UNIT_BYTES;
 
-        unsafe fn unpack<const LOWER: bool>(&self, unit: *const u8, half: usize, to: *mut u8) {
+        unsafe fn unpack<const LOWER: bool>(
+            &self,
+            unit: *const u8,
+            half: usize,
+            _: usize,
+            to: *mut u8,
+        ) {
             for c in 0..8 {
                 // SAFETY: eight chunks of two halves.
                 let codes = unsafe { unit.add(128 * c + 64 * half).cast::<[u8; 64]>().read() };

@@ -2,7 +2,6 @@
 
 use std::mem::MaybeUninit;
 
-use super::super::prefetch;
 use super::super::t2::ROWS;
 use super::super::ternary_bytes::Codes;
 use super::STEP;
@@ -37,9 +36,8 @@ pub(super) unsafe fn rows<M: Machine, C: Codes>(
         let halves = [weights.as_mut_ptr(), weights.as_mut_ptr().add(16 * n)];
         for unit in 0..n / C::UNIT {
             let from = group.as_ptr().add(unit * C::BYTES);
-            prefetch(from, C::BYTES, ahead);
             for (half, to) in halves.into_iter().enumerate() {
-                codes.unpack::<false>(from, half, to.add(16 * C::UNIT * unit));
+                codes.unpack::<false>(from, half, ahead, to.add(16 * C::UNIT * unit));
             }
         }
         let halves = halves.map(|half| half.cast_const());

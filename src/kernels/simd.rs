@@ -24,6 +24,9 @@ use crate::line::Line;
 pub trait Doubles {
     /// Rows whose sums are kept in registers together.
     const ROWS: usize;
+    /// Whether there are registers for the words of one row beside its sums. Where there are none, words are read again for each
+    /// field, which is faster than to put them down.
+    const KEEPS_WORDS: bool = true;
     /// A line.
     type Words: Copy;
     /// Eight `f64`.
@@ -33,6 +36,11 @@ pub trait Doubles {
     fn lines(rows: usize) -> usize;
     unsafe fn zero() -> Self::Sums;
     unsafe fn words(p: *const Line) -> Self::Words;
+    /// The same address, of which the compiler does not know that words were read there.
+    #[inline(always)]
+    unsafe fn again(p: *const Line) -> *const Line {
+        p
+    }
     unsafe fn no_words() -> Self::Words;
     /// Asks for a line, which need not be there.
     unsafe fn prefetch(p: *const Line);

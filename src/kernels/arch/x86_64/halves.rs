@@ -1,5 +1,6 @@
 //! The lanes of [`crate::halves`] in vectors, and conversions.
 
+use std::arch::asm;
 use std::arch::x86_64::*;
 
 use crate::halves::lanes::{AVX2_ROWS, AVX512_ROWS, widening};
@@ -9,13 +10,23 @@ use crate::simd::Doubles;
 /// AVX2 and FMA: two vectors of four.
 pub struct Avx2;
 
+/// What moves two bytes of every word, from byte `at` on, to its upper end, with zeros below.
+#[inline]
+#[target_feature(enable = "avx2,fma")]
+fn to_top(at: i64) -> __m256i {
+    let below = 0x0000_8080_8080_8080;
+    let word = |at: i64| (at + 1) << 56 | at << 48 | below;
+    _mm256_setr_epi64x(word(at), word(at + 8), word(at), word(at + 8))
+}
+
 #[inline]
 #[target_feature(enable = "avx2,fma")]
 fn widen256<const K: usize, const BRAIN: bool>(x: __m256i) -> __m256d {
+    // Shuffles, since shifts would compete with the multiply-adds.
     let x = match K {
-        0 => _mm256_slli_epi64::<48>(x),
-        1 => _mm256_slli_epi64::<32>(x),
-        2 => _mm256_slli_epi64::<16>(x),
+        0 => _mm256_shuffle_epi8(x, to_top(0)),
+        1 => _mm256_shuffle_epi8(x, to_top(2)),
+        2 => _mm256_shuffle_epi8(x, to_top(4)),
         _ => x,
     };
     // All that is left lies in the upper half, for which the arithmetic shift of 32 bits will do.
@@ -30,6 +41,7 @@ fn widen256<const K: usize, const BRAIN: bool>(x: __m256i) -> __m256d {
 
 impl Doubles for Avx2 {
     const ROWS: usize = AVX2_ROWS;
+    const KEEPS_WORDS: bool = false;
     type Words = [__m256i; 2];
     type Sums = [__m256d; 2];
 
@@ -53,6 +65,12 @@ impl Doubles for Avx2 {
         let p: *const __m256i = p.cast();
         // SAFETY: the caller has a line there.
         unsafe { [_mm256_loadu_si256(p), _mm256_loadu_si256(p.add(1))] }
+    }
+    #[inline(always)]
+    unsafe fn again(mut p: *const Line) -> *const Line {
+        // SAFETY: no instruction.
+        unsafe { asm!("/* {} */", inout(reg) p, options(nostack, preserves_flags)) }
+        p
     }
     #[inline]
     #[target_feature(enable = "avx2,fma")]

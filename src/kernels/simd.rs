@@ -24,9 +24,6 @@ use crate::line::Line;
 pub trait Doubles {
     /// Rows whose sums are kept in registers together.
     const ROWS: usize;
-    /// Whether there are registers for the words of one row beside its sums. Where there are none, words are read again for each
-    /// field, which is faster than to put them down.
-    const KEEPS_WORDS: bool = true;
     /// A line.
     type Words: Copy;
     /// Eight `f64`.
@@ -36,11 +33,6 @@ pub trait Doubles {
     fn lines(rows: usize) -> usize;
     unsafe fn zero() -> Self::Sums;
     unsafe fn words(p: *const Line) -> Self::Words;
-    /// The same address, of which the compiler does not know that words were read there.
-    #[inline(always)]
-    unsafe fn again(p: *const Line) -> *const Line {
-        p
-    }
     unsafe fn no_words() -> Self::Words;
     /// Asks for a line, which need not be there.
     unsafe fn prefetch(p: *const Line);
@@ -48,6 +40,18 @@ pub trait Doubles {
     unsafe fn field<const K: usize, const BRAIN: bool>(words: Self::Words) -> Self::Sums;
     /// `acc + w * c`, where the product is exact.
     unsafe fn add(acc: Self::Sums, w: Self::Sums, c: *const f64) -> Self::Sums;
+    /// Adds `quads` words of steps to one row of four lines, which lie one behind the other; asks for the lines `ahead` bytes
+    /// behind them unless that is 0. Says whether this was done.
+    #[inline(always)]
+    unsafe fn add_row<const BRAIN: bool>(
+        _acc: &mut [Self::Sums; 4],
+        _lines: *const Line,
+        _quads: usize,
+        _coefs: *const f64,
+        _ahead: usize,
+    ) -> bool {
+        false
+    }
     unsafe fn load(p: *const f64) -> Self::Sums;
     unsafe fn store(p: *mut f64, v: Self::Sums);
     unsafe fn store_f32(p: *mut f32, v: Self::Sums);

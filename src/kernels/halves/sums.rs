@@ -4,7 +4,8 @@
 #![allow(clippy::needless_range_loop)]
 
 use super::lanes::Scalar;
-use super::{BLOCK, LINE, Line, STEPS};
+use super::{BLOCK, LANES, LINE, Line, STEPS};
+use crate::AlignedBytes;
 #[cfg(target_arch = "aarch64")]
 use crate::arch::aarch64::halves::Neon;
 #[cfg(target_arch = "x86_64")]
@@ -16,6 +17,8 @@ use crate::{Isa, Level};
 /// processor to run ahead by itself. How far it does in the long rows of weights depends on the processor.
 pub const AHEAD: usize = 32;
 const _: () = assert!(BLOCK <= STEPS, "a field for every line that is asked for");
+/// Words of steps that stay in the first-level cache until all passes over them are done: 4 KB.
+const CHUNK: usize = 16;
 
 /// Words of some tiles.
 #[derive(Clone, Copy)]
@@ -60,6 +63,17 @@ unsafe fn add_block<
             let quad = from - tile * words.quads;
             let mut lines = words.first.add(tile * words.tile + quad * words.stride);
             let mut coming = lines.wrapping_add(words.ahead);
+            if R == 1
+                && words.stride == BLOCK
+                && let Some(acc) = acc[0].first_chunk_mut::<BLOCK>()
+            {
+                let ahead = words.ahead * size_of::<Line>();
+                let coefs = coefs.add(STEPS * from);
+                if S::add_row::<BRAIN>(acc, lines, end - from, coefs, ahead) {
+                    from = end;
+                    continue;
+                }
+            }
             for quad in from..end {
                 let mut x = [S::no_words(); L];
                 for l in 0..L {
@@ -67,12 +81,6 @@ unsafe fn add_block<
                 }
                 macro_rules! step {
                     ($k:literal) => {
-                        if R == 1 && !S::KEEPS_WORDS {
-                            lines = S::again(lines);
-                            for l in 0..L {
-                                x[l] = S::words(lines.add(l));
-                            }
-                        }
                         let mut w = [S::zero(); L];
                         for l in 0..L {
                             w[l] = S::field::<$k, BRAIN>(x[l]);
@@ -173,6 +181,52 @@ pub struct Call<T, const BRAIN: bool> {
     pub target: T,
 }
 
+impl<const BRAIN: bool> Call<Rounded, BRAIN> {
+    /// As [`Call::run`]; where words come from memory and a block of lines takes four passes, a chunk of words after the other, so
+    /// that memory is read in sequence. Sums are put down as `f64` between, which changes no bit of them.
+    ///
+    /// # Safety
+    /// Words, coefficients and target are as large as the numbers say.
+    pub unsafe fn run_in_chunks(self, isa: Isa) {
+        let passes = isa.vectors() == Level::Avx2 && self.rows > 2;
+        if !passes || self.ahead <= AHEAD {
+            // SAFETY: as the caller says.
+            return unsafe { self.run(isa) };
+        }
+        let mut sums = AlignedBytes::new(self.rows * LANES * 8);
+        let target = InPlace {
+            acc: sums.as_mut_ptr().cast(),
+            stride: LANES,
+        };
+        let in_place = Call::<_, BRAIN> {
+            words: self.words,
+            lines: self.lines,
+            quads: self.quads,
+            line: self.line,
+            line_end: self.line_end,
+            from: self.from,
+            to: self.to,
+            at_once: CHUNK,
+            coefs: self.coefs,
+            coef_stride: self.coef_stride,
+            rows: self.rows,
+            ahead: self.ahead,
+            target,
+        };
+        // SAFETY: the same numbers, and sums for all rows.
+        unsafe { in_place.run(isa) };
+        for (r, sums) in sums.chunks_exact(LANES * 8).enumerate() {
+            for (lane, sum) in sums.as_chunks::<8>().0.iter().enumerate() {
+                // SAFETY: the caller has a row of outputs there.
+                unsafe {
+                    *self.target.out.add(r * self.target.stride + lane) =
+                        f64::from_le_bytes(*sum) as f32
+                };
+            }
+        }
+    }
+}
+
 impl<T: Target, const BRAIN: bool> Call<T, BRAIN> {
     /// # Safety
     /// Words, coefficients and target are as large as the numbers say.
@@ -246,7 +300,11 @@ impl<T: Target, const BRAIN: bool> Call<T, BRAIN> {
                     stride,
                     quads: self.quads,
                     tile: self.quads * self.lines,
-                    ahead: if R > 1 { AHEAD } else { self.ahead },
+                    ahead: if R > 1 {
+                        self.ahead.max(AHEAD)
+                    } else {
+                        self.ahead
+                    },
                 };
                 let mut line = 0;
                 while line < stride {

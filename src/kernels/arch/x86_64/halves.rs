@@ -7,26 +7,29 @@ use crate::halves::lanes::{AVX2_ROWS, AVX512_ROWS, widening};
 use crate::halves::{Form, LANES, Line, SCALE};
 use crate::simd::Doubles;
 
+mod row;
+
+/// Asks for a line, at this place in the order of the program: compilers move the intrinsic, and requests that end up side by
+/// side are slow.
+#[inline(always)]
+fn ask(p: *const Line) {
+    // SAFETY: every x86-64 processor has the instruction, which takes any address.
+    unsafe {
+        asm!("prefetcht0 [{p}]", p = in(reg) p, options(readonly, nostack, preserves_flags));
+    }
+}
+
 /// AVX2 and FMA: two vectors of four.
 pub struct Avx2;
-
-/// What moves two bytes of every word, from byte `at` on, to its upper end, with zeros below.
-#[inline]
-#[target_feature(enable = "avx2,fma")]
-fn to_top(at: i64) -> __m256i {
-    let below = 0x0000_8080_8080_8080;
-    let word = |at: i64| (at + 1) << 56 | at << 48 | below;
-    _mm256_setr_epi64x(word(at), word(at + 8), word(at), word(at + 8))
-}
 
 #[inline]
 #[target_feature(enable = "avx2,fma")]
 fn widen256<const K: usize, const BRAIN: bool>(x: __m256i) -> __m256d {
-    // Shuffles, since shifts would compete with the multiply-adds.
     let x = match K {
-        0 => _mm256_shuffle_epi8(x, to_top(0)),
-        1 => _mm256_shuffle_epi8(x, to_top(2)),
-        2 => _mm256_shuffle_epi8(x, to_top(4)),
+        0 => _mm256_slli_epi64::<48>(x),
+        // A shuffle, since shifts compete with the multiply-adds.
+        1 => _mm256_shuffle_epi32::<0b10_10_00_00>(x),
+        2 => _mm256_slli_epi64::<16>(x),
         _ => x,
     };
     // All that is left lies in the upper half, for which the arithmetic shift of 32 bits will do.
@@ -41,7 +44,6 @@ fn widen256<const K: usize, const BRAIN: bool>(x: __m256i) -> __m256d {
 
 impl Doubles for Avx2 {
     const ROWS: usize = AVX2_ROWS;
-    const KEEPS_WORDS: bool = false;
     type Words = [__m256i; 2];
     type Sums = [__m256d; 2];
 
@@ -66,12 +68,6 @@ impl Doubles for Avx2 {
         // SAFETY: the caller has a line there.
         unsafe { [_mm256_loadu_si256(p), _mm256_loadu_si256(p.add(1))] }
     }
-    #[inline(always)]
-    unsafe fn again(mut p: *const Line) -> *const Line {
-        // SAFETY: no instruction.
-        unsafe { asm!("/* {} */", inout(reg) p, options(nostack, preserves_flags)) }
-        p
-    }
     #[inline]
     #[target_feature(enable = "avx2,fma")]
     unsafe fn no_words() -> Self::Words {
@@ -80,7 +76,7 @@ impl Doubles for Avx2 {
     #[inline]
     #[target_feature(enable = "avx2,fma")]
     unsafe fn prefetch(p: *const Line) {
-        _mm_prefetch::<_MM_HINT_T0>(p.cast());
+        ask(p);
     }
     #[inline]
     #[target_feature(enable = "avx2,fma")]
@@ -99,6 +95,19 @@ impl Doubles for Avx2 {
             _mm256_fmadd_pd(w[0], c, acc[0]),
             _mm256_fmadd_pd(w[1], c, acc[1]),
         ]
+    }
+    #[inline]
+    #[target_feature(enable = "avx2,fma")]
+    unsafe fn add_row<const BRAIN: bool>(
+        acc: &mut [Self::Sums; 4],
+        lines: *const Line,
+        quads: usize,
+        coefs: *const f64,
+        ahead: usize,
+    ) -> bool {
+        // SAFETY: the caller has the words and the coefficients, and this function the features.
+        unsafe { row::avx2::<BRAIN>(acc, lines, quads, coefs, ahead) };
+        true
     }
     #[inline]
     #[target_feature(enable = "avx2,fma")]
@@ -157,7 +166,7 @@ impl Doubles for Avx512 {
     #[inline]
     #[target_feature(enable = "avx512f,avx512dq")]
     unsafe fn prefetch(p: *const Line) {
-        _mm_prefetch::<_MM_HINT_T0>(p.cast());
+        ask(p);
     }
     #[inline]
     #[target_feature(enable = "avx512f,avx512dq")]
@@ -182,6 +191,19 @@ impl Doubles for Avx512 {
     unsafe fn add(acc: __m512d, w: __m512d, c: *const f64) -> __m512d {
         // SAFETY: the caller has a coefficient there.
         _mm512_fmadd_pd(w, _mm512_set1_pd(unsafe { *c }), acc)
+    }
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512dq")]
+    unsafe fn add_row<const BRAIN: bool>(
+        acc: &mut [Self::Sums; 4],
+        lines: *const Line,
+        quads: usize,
+        coefs: *const f64,
+        ahead: usize,
+    ) -> bool {
+        // SAFETY: the caller has the words and the coefficients, and this function the features.
+        unsafe { row::avx512::<BRAIN>(acc, lines, quads, coefs, ahead) };
+        true
     }
     #[inline]
     #[target_feature(enable = "avx512f,avx512dq")]

@@ -40,6 +40,18 @@ pub trait Doubles {
     unsafe fn field<const K: usize, const BRAIN: bool>(words: Self::Words) -> Self::Sums;
     /// `acc + w * c`, where the product is exact.
     unsafe fn add(acc: Self::Sums, w: Self::Sums, c: *const f64) -> Self::Sums;
+    /// Adds `quads` words of steps to one row of four lines, which lie one behind the other; asks for the lines `ahead` bytes
+    /// behind them unless that is 0. Says whether this was done.
+    #[inline(always)]
+    unsafe fn add_row<const BRAIN: bool>(
+        _acc: &mut [Self::Sums; 4],
+        _lines: *const Line,
+        _quads: usize,
+        _coefs: *const f64,
+        _ahead: usize,
+    ) -> bool {
+        false
+    }
     unsafe fn load(p: *const f64) -> Self::Sums;
     unsafe fn store(p: *mut f64, v: Self::Sums);
     unsafe fn store_f32(p: *mut f32, v: Self::Sums);

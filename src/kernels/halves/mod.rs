@@ -226,7 +226,7 @@ unsafe fn dots_at<const BRAIN: bool>(
         },
     };
     // SAFETY: the caller has the words; coefficients and outputs were just checked.
-    unsafe { call.run(isa) }
+    unsafe { call.run_in_chunks(isa) }
 }
 
 /// Tiles of [`accumulate`], and the order in which it goes through them.

@@ -4,7 +4,8 @@
 #![allow(clippy::needless_range_loop)]
 
 use super::lanes::Scalar;
-use super::{BLOCK, LINE, Line, STEPS};
+use super::{BLOCK, LANES, LINE, Line, STEPS};
+use crate::AlignedBytes;
 #[cfg(target_arch = "aarch64")]
 use crate::arch::aarch64::halves::Neon;
 #[cfg(target_arch = "x86_64")]
@@ -15,6 +16,9 @@ use crate::{Isa, Level};
 /// Lines to ask for in advance where there is more than one row, and in the tiles of a cache, which are too short for the
 /// processor to run ahead by itself. How far it does in the long rows of weights depends on the processor.
 pub const AHEAD: usize = 32;
+const _: () = assert!(BLOCK <= STEPS, "a field for every line that is asked for");
+/// Words of steps that stay in the first-level cache until all passes over them are done: 4 KB.
+const CHUNK: usize = 16;
 
 /// Words of some tiles.
 #[derive(Clone, Copy)]
@@ -26,16 +30,25 @@ struct Words {
     quads: usize,
     /// Lines from one tile to the next.
     tile: usize,
-    /// Lines to ask for in advance where there is one row; 0 asks for none.
+    /// Lines to ask for in advance.
     ahead: usize,
 }
 
-/// Adds the words `from..to` of steps to `L` lines by `R` rows of sums.
+/// Adds the words `from..to` of steps to `L` lines by `R` rows of sums; `ASK` asks for lines in advance.
 ///
 /// All rows run over a line that was widened once; the order of the loops keeps the sums, one field of
 /// `L` lines and nothing else in registers.
+///
+/// Lines are asked for one at a time, each behind the work on a field, at an address that needs no arithmetic: on Sapphire Rapids
+/// four requests in a row bring two thirds of what four apart do, and so do four whose addresses are ready at the same moment.
 #[inline(always)]
-unsafe fn add_block<S: Doubles, const L: usize, const R: usize, const BRAIN: bool>(
+unsafe fn add_block<
+    S: Doubles,
+    const L: usize,
+    const R: usize,
+    const BRAIN: bool,
+    const ASK: bool,
+>(
     acc: &mut [[S::Sums; L]; R],
     words: Words,
     (mut from, to): (usize, usize),
@@ -47,17 +60,24 @@ unsafe fn add_block<S: Doubles, const L: usize, const R: usize, const BRAIN: boo
         let end = to.min((tile + 1) * words.quads);
         // SAFETY: these words of `L` lines and `R` rows of their coefficients are there, as the caller checked.
         unsafe {
-            let first = words.first.add(tile * words.tile);
+            let quad = from - tile * words.quads;
+            let mut lines = words.first.add(tile * words.tile + quad * words.stride);
+            let mut coming = lines.wrapping_add(words.ahead);
+            if R == 1
+                && words.stride == BLOCK
+                && let Some(acc) = acc[0].first_chunk_mut::<BLOCK>()
+            {
+                let ahead = words.ahead * size_of::<Line>();
+                let coefs = coefs.add(STEPS * from);
+                if S::add_row::<BRAIN>(acc, lines, end - from, coefs, ahead) {
+                    from = end;
+                    continue;
+                }
+            }
             for quad in from..end {
                 let mut x = [S::no_words(); L];
                 for l in 0..L {
-                    let line = first.add((quad - tile * words.quads) * words.stride + l);
-                    x[l] = S::words(line);
-                    if R > 1 {
-                        S::prefetch(line.wrapping_add(AHEAD));
-                    } else if words.ahead > 0 {
-                        S::prefetch(line.wrapping_add(words.ahead));
-                    }
+                    x[l] = S::words(lines.add(l));
                 }
                 macro_rules! step {
                     ($k:literal) => {
@@ -71,12 +91,17 @@ unsafe fn add_block<S: Doubles, const L: usize, const R: usize, const BRAIN: boo
                                 acc[r][l] = S::add(acc[r][l], w[l], c);
                             }
                         }
+                        if ASK && $k < L {
+                            S::prefetch(coming.wrapping_add($k));
+                        }
                     };
                 }
                 step!(0);
                 step!(1);
                 step!(2);
                 step!(3);
+                lines = lines.wrapping_add(words.stride);
+                coming = coming.wrapping_add(words.stride);
             }
         }
         from = end;
@@ -156,6 +181,52 @@ pub struct Call<T, const BRAIN: bool> {
     pub target: T,
 }
 
+impl<const BRAIN: bool> Call<Rounded, BRAIN> {
+    /// As [`Call::run`]; where words come from memory and a block of lines takes four passes, a chunk of words after the other, so
+    /// that memory is read in sequence. Sums are put down as `f64` between, which changes no bit of them.
+    ///
+    /// # Safety
+    /// Words, coefficients and target are as large as the numbers say.
+    pub unsafe fn run_in_chunks(self, isa: Isa) {
+        let passes = isa.vectors() == Level::Avx2 && self.rows > 2;
+        if !passes || self.ahead <= AHEAD {
+            // SAFETY: as the caller says.
+            return unsafe { self.run(isa) };
+        }
+        let mut sums = AlignedBytes::new(self.rows * LANES * 8);
+        let target = InPlace {
+            acc: sums.as_mut_ptr().cast(),
+            stride: LANES,
+        };
+        let in_place = Call::<_, BRAIN> {
+            words: self.words,
+            lines: self.lines,
+            quads: self.quads,
+            line: self.line,
+            line_end: self.line_end,
+            from: self.from,
+            to: self.to,
+            at_once: CHUNK,
+            coefs: self.coefs,
+            coef_stride: self.coef_stride,
+            rows: self.rows,
+            ahead: self.ahead,
+            target,
+        };
+        // SAFETY: the same numbers, and sums for all rows.
+        unsafe { in_place.run(isa) };
+        for (r, sums) in sums.chunks_exact(LANES * 8).enumerate() {
+            for (lane, sum) in sums.as_chunks::<8>().0.iter().enumerate() {
+                // SAFETY: the caller has a row of outputs there.
+                unsafe {
+                    *self.target.out.add(r * self.target.stride + lane) =
+                        f64::from_le_bytes(*sum) as f32
+                };
+            }
+        }
+    }
+}
+
 impl<T: Target, const BRAIN: bool> Call<T, BRAIN> {
     /// # Safety
     /// Words, coefficients and target are as large as the numbers say.
@@ -229,7 +300,11 @@ impl<T: Target, const BRAIN: bool> Call<T, BRAIN> {
                     stride,
                     quads: self.quads,
                     tile: self.quads * self.lines,
-                    ahead: self.ahead,
+                    ahead: if R > 1 {
+                        self.ahead.max(AHEAD)
+                    } else {
+                        self.ahead
+                    },
                 };
                 let mut line = 0;
                 while line < stride {
@@ -268,7 +343,11 @@ impl<T: Target, const BRAIN: bool> Call<T, BRAIN> {
                 }
             }
             let coefs = self.coefs.add(row * self.coef_stride);
-            add_block::<S, L, R, BRAIN>(&mut acc, words, quads, coefs, self.coef_stride);
+            let stride = self.coef_stride;
+            match words.ahead {
+                0 => add_block::<S, L, R, BRAIN, false>(&mut acc, words, quads, coefs, stride),
+                _ => add_block::<S, L, R, BRAIN, true>(&mut acc, words, quads, coefs, stride),
+            }
             for r in 0..R {
                 for l in 0..L {
                     self.target

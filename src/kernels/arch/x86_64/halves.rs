@@ -1,10 +1,23 @@
 //! The lanes of [`crate::halves`] in vectors, and conversions.
 
+use std::arch::asm;
 use std::arch::x86_64::*;
 
 use crate::halves::lanes::{AVX2_ROWS, AVX512_ROWS, widening};
 use crate::halves::{Form, LANES, Line, SCALE};
 use crate::simd::Doubles;
+
+mod row;
+
+/// Asks for a line, at this place in the order of the program: compilers move the intrinsic, and requests that end up side by
+/// side are slow.
+#[inline(always)]
+fn ask(p: *const Line) {
+    // SAFETY: every x86-64 processor has the instruction, which takes any address.
+    unsafe {
+        asm!("prefetcht0 [{p}]", p = in(reg) p, options(readonly, nostack, preserves_flags));
+    }
+}
 
 /// AVX2 and FMA: two vectors of four.
 pub struct Avx2;
@@ -14,7 +27,8 @@ pub struct Avx2;
 fn widen256<const K: usize, const BRAIN: bool>(x: __m256i) -> __m256d {
     let x = match K {
         0 => _mm256_slli_epi64::<48>(x),
-        1 => _mm256_slli_epi64::<32>(x),
+        // A shuffle, since shifts compete with the multiply-adds.
+        1 => _mm256_shuffle_epi32::<0b10_10_00_00>(x),
         2 => _mm256_slli_epi64::<16>(x),
         _ => x,
     };
@@ -62,7 +76,7 @@ impl Doubles for Avx2 {
     #[inline]
     #[target_feature(enable = "avx2,fma")]
     unsafe fn prefetch(p: *const Line) {
-        _mm_prefetch::<_MM_HINT_T0>(p.cast());
+        ask(p);
     }
     #[inline]
     #[target_feature(enable = "avx2,fma")]
@@ -81,6 +95,19 @@ impl Doubles for Avx2 {
             _mm256_fmadd_pd(w[0], c, acc[0]),
             _mm256_fmadd_pd(w[1], c, acc[1]),
         ]
+    }
+    #[inline]
+    #[target_feature(enable = "avx2,fma")]
+    unsafe fn add_row<const BRAIN: bool>(
+        acc: &mut [Self::Sums; 4],
+        lines: *const Line,
+        quads: usize,
+        coefs: *const f64,
+        ahead: usize,
+    ) -> bool {
+        // SAFETY: the caller has the words and the coefficients, and this function the features.
+        unsafe { row::avx2::<BRAIN>(acc, lines, quads, coefs, ahead) };
+        true
     }
     #[inline]
     #[target_feature(enable = "avx2,fma")]
@@ -139,7 +166,7 @@ impl Doubles for Avx512 {
     #[inline]
     #[target_feature(enable = "avx512f,avx512dq")]
     unsafe fn prefetch(p: *const Line) {
-        _mm_prefetch::<_MM_HINT_T0>(p.cast());
+        ask(p);
     }
     #[inline]
     #[target_feature(enable = "avx512f,avx512dq")]
@@ -164,6 +191,19 @@ impl Doubles for Avx512 {
     unsafe fn add(acc: __m512d, w: __m512d, c: *const f64) -> __m512d {
         // SAFETY: the caller has a coefficient there.
         _mm512_fmadd_pd(w, _mm512_set1_pd(unsafe { *c }), acc)
+    }
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512dq")]
+    unsafe fn add_row<const BRAIN: bool>(
+        acc: &mut [Self::Sums; 4],
+        lines: *const Line,
+        quads: usize,
+        coefs: *const f64,
+        ahead: usize,
+    ) -> bool {
+        // SAFETY: the caller has the words and the coefficients, and this function the features.
+        unsafe { row::avx512::<BRAIN>(acc, lines, quads, coefs, ahead) };
+        true
     }
     #[inline]
     #[target_feature(enable = "avx512f,avx512dq")]

@@ -147,3 +147,54 @@ pub(super) fn finish(tile: &[[Token; FOURS]], out: &mut [f32]) {
         }
     }
 }
+
+/// `multiply` of types that are `$bound`: up to `$tile` tokens at a time, one by `$one` and more by `$many`, which take the
+/// type `C`.
+macro_rules! multiply {
+    ($features:literal, $bound:ident, $layout:ident, $tile:expr, $one:expr, $many:expr) => {
+        #[target_feature(enable = $features)]
+        unsafe fn product<C: $bound>(
+            group: &[u8],
+            acts: &[u8],
+            n: usize,
+            ahead: usize,
+            out: &mut [f32],
+        ) {
+            // SAFETY: this function has the features, and its caller has checked the lengths.
+            unsafe {
+                match out.len() / ROWS {
+                    1 => $one(group, acts, n, ahead, out),
+                    _ => $many(group, acts, n, ahead, out),
+                }
+            }
+        }
+
+        fn multiply<C: $bound>(
+            group: &[u8],
+            acts: &[u8],
+            n: usize,
+            tokens: usize,
+            ahead: usize,
+            out: &mut [f32],
+        ) {
+            check(
+                const { &$layout::<C>(multiply::<C>, $tile) },
+                group,
+                acts,
+                n,
+                tokens,
+                out,
+            );
+            let stride = act_bytes(n);
+            for (acts, out) in acts
+                .chunks($tile * stride)
+                .zip(out.chunks_mut($tile * ROWS))
+            {
+                // SAFETY: `layouts` hands the layout out only for an `Isa` with these instructions; `check` has
+                // compared all lengths.
+                unsafe { product::<C>(group, acts, n, ahead, out) }
+            }
+        }
+    };
+}
+pub(super) use multiply;

@@ -1,0 +1,172 @@
+//! K-quants with eight chains per row and many tokens: each weight is multiplied by its scale once for all of them.
+//!
+//! The product of a code and its scale is a byte, or two limbs of a byte each. So the 32 elements that a chain has in a block
+//! are one sum of products of bytes, or two of them, and no scale is met again: neither sums of four products nor those of
+//! eight stop where a scale ends.
+
+#![allow(
+    clippy::needless_range_loop,
+    reason = "registers are indexed by row, chain and pair alike"
+)]
+
+use std::arch::aarch64::*;
+
+use super::super::dot::load;
+use super::lanes::{Acts, FOURS, act_bytes};
+use super::pair::{Columns, Floats, Pair, Two, Weights};
+use super::{FOUR, prefetch, store};
+use crate::packed::k_quants::{BLOCK, CHAINS, ROWS};
+
+/// Tokens of a call, whose chains stay in the first-level cache.
+pub(super) const TOKENS: usize = 16;
+const PAIRS: usize = TOKENS / 2;
+
+/// A type whose weights are multiplied by their scales.
+///
+/// # Safety
+/// All functions ask for NEON, and for a block that is readable.
+pub(super) trait Scaled {
+    /// What is known of four rows of a block.
+    type Head;
+    /// Whether there are two limbs.
+    const TWO: bool;
+    /// Whether there are minima.
+    const MINIMA: bool;
+
+    /// Bytes that are read one block after another, of block b: where they start, and how many.
+    fn at(b: usize) -> (usize, usize);
+    /// The head of block `b` of a group, rows `4 r .. 4 r + 4`.
+    unsafe fn head(group: *const u8, b: usize, r: usize) -> Self::Head;
+    /// What sums are multiplied by.
+    unsafe fn d(head: &Self::Head) -> float32x4_t;
+    /// `minus`, less the minima times the sums of activations. `y`: their scale.
+    unsafe fn minus(
+        head: &Self::Head,
+        minus: float32x4_t,
+        sums: [int32x4_t; 2],
+        y: f32,
+    ) -> float32x4_t;
+    /// The weights of chain `l` times their scales, unit by unit: the upper limbs, which count for nothing where there are none,
+    /// and the lower ones.
+    unsafe fn limbs(
+        head: &Self::Head,
+        group: *const u8,
+        b: usize,
+        r: usize,
+        l: usize,
+    ) -> [Weights; 2];
+    /// Sums of upper limbs, as many times as large as the lower limb makes them.
+    unsafe fn raise(sum: int32x4_t) -> int32x4_t;
+    /// A sum, which is as many times too large as the weights were made.
+    unsafe fn float(sum: int32x4_t) -> float32x4_t;
+}
+
+/// Codes times scales as two limbs, the upper of which counts 256.
+#[inline]
+#[target_feature(enable = "neon")]
+pub(super) fn limbs(codes: &Weights, scales: &Weights) -> [Weights; 2] {
+    let mut limbs = [[vdupq_n_s8(0); 8]; 2];
+    for s in 0..8 {
+        let low = vmull_s8(vget_low_s8(codes[s]), vget_low_s8(scales[s]));
+        let high = vmull_high_s8(codes[s], scales[s]);
+        // The lower limb has a sign, by which the rounding makes up for it.
+        limbs[0][s] = vrshrn_high_n_s16::<8>(vrshrn_n_s16::<8>(low), high);
+        limbs[1][s] = vuzp1q_s8(vreinterpretq_s8_s16(low), vreinterpretq_s8_s16(high));
+    }
+    limbs
+}
+
+/// The scales of some groups, one of four to a byte of a row's dword, side by side for each of the 16 bytes that `at` names.
+#[inline]
+#[target_feature(enable = "neon")]
+pub(super) fn spread(scales: int8x16_t, at: [u8; 4]) -> int8x16_t {
+    let places = vreinterpretq_u8_u32(vdupq_n_u32(u32::from_le_bytes(at)));
+    // SAFETY: 16 bytes.
+    let rows = vreinterpretq_u8_s8(unsafe {
+        load([0, 4, 8, 12].map(|at| [at; 4]).as_flattened().as_ptr())
+    });
+    vqtbl1q_s8(scales, vaddq_u8(rows, places))
+}
+
+/// As many tokens as there is room for in `out`, [`TOKENS`] at most.
+///
+/// # Safety
+/// The processor has the instructions of `P`; `check` has compared the lengths.
+#[inline(always)]
+pub(super) unsafe fn tile<P: Pair, C: Scaled>(
+    group: &[u8],
+    acts: &[u8],
+    n: usize,
+    ahead: usize,
+    out: &mut [f32],
+) {
+    let tokens = out.len() / ROWS;
+    let pairs = tokens.div_ceil(2);
+    // The last token stands for one that is not there.
+    let pair = |p: usize| [2 * p, 2 * p + 1].map(|t| t.min(tokens - 1));
+    // SAFETY: every block of the group and of the activations is there, as the caller has checked.
+    unsafe {
+        let zero = vdupq_n_f32(0.0);
+        let mut y: [[Columns; PAIRS]; CHAINS] = [[[vdupq_n_s8(0); 4]; PAIRS]; CHAINS];
+        let mut d = [[zero; 2]; PAIRS];
+        let mut chains: [[[Floats; PAIRS]; CHAINS]; FOURS] = [[[[zero; 2]; PAIRS]; CHAINS]; FOURS];
+        let mut minus: [[Two<float32x4_t>; PAIRS]; FOURS] = [[[zero; 2]; PAIRS]; FOURS];
+        for b in 0..n / BLOCK {
+            let (start, bytes) = C::at(b);
+            prefetch(group[start..].as_ptr(), bytes, ahead);
+            let acts = Acts::new(acts, act_bytes(n), b);
+            for p in 0..pairs {
+                let [s, t] = pair(p);
+                for l in 0..CHAINS {
+                    y[l][p] = P::columns(acts.quants(s, l), acts.quants(t, l));
+                }
+            }
+            let group = group.as_ptr();
+            for r in 0..FOURS {
+                let head = C::head(group, b, r);
+                let dw = P::by_row(C::d(&head));
+                for p in 0..pairs {
+                    let scales = pair(p).map(|t| acts.scale(t));
+                    let dy = P::by_token(scales);
+                    d[p] = [P::times(dw[0], dy, 0), P::times(dw[1], dy, 1)];
+                    if C::MINIMA {
+                        for (i, t) in pair(p).into_iter().enumerate() {
+                            let minus = &mut minus[r][p][i];
+                            *minus = C::minus(&head, *minus, acts.sums(t), scales[i]);
+                        }
+                    }
+                }
+                for l in 0..CHAINS {
+                    let [upper, lower] = C::limbs(&head, group, b, r, l).map(|w| P::weights(w));
+                    let pairs = y[l][..pairs].iter().zip(&d).zip(&mut chains[r][l]);
+                    for ((y, d), chain) in pairs {
+                        let mut sums = [vdupq_n_s32(0); 2];
+                        if C::TWO {
+                            sums = P::add(sums, &upper, y).map(|sum| C::raise(sum));
+                        }
+                        let sums = P::add(sums, &lower, y);
+                        for i in 0..2 {
+                            let term = vmulq_f32(d[i], C::float(sums[i]));
+                            chain[i] = vaddq_f32(chain[i], term);
+                        }
+                    }
+                }
+            }
+        }
+        for r in 0..FOURS {
+            for p in 0..pairs {
+                let mut sums = P::together(minus[r][p]);
+                for l in 0..CHAINS {
+                    for i in 0..2 {
+                        sums[i] = vaddq_f32(sums[i], chains[r][l][p][i]);
+                    }
+                }
+                for (i, sum) in P::apart(sums).into_iter().enumerate() {
+                    if 2 * p + i < tokens {
+                        store(&mut out[ROWS * (2 * p + i) + FOUR * r..], sum);
+                    }
+                }
+            }
+        }
+    }
+}

@@ -40,18 +40,22 @@ struct Act<P: Pair> {
 /// # Safety
 /// The processor has the instructions of `P`; the records are readable.
 #[inline(always)]
-unsafe fn act<P: Pair>(rows: Two<*const u8>, b: usize) -> Act<P> {
-    // SAFETY: a record has 32 activations, a scale, a start and a sum.
+unsafe fn act<P: Pair, B: Block32>(rows: Two<*const u8>, b: usize) -> Act<P> {
+    // SAFETY: a record has 32 activations, and 16 bytes of a scale, a start and a sum.
     unsafe {
         let [first, second] = rows.map(|row| row.add(RECORD * b));
         let columns = |record: *const u8| [load(record), load(record.add(16))];
-        let value =
-            |at: usize| [first, second].map(|record| record.add(at).cast::<u32>().read_unaligned());
+        let rest = [first, second].map(|record| load(record.add(32)));
+        let floats = rest.map(|v| vreinterpretq_f32_s8(v));
         Act {
             y: P::columns(columns(first), columns(second)),
-            scales: P::by_token(value(32).map(f32::from_bits)),
-            starts: P::starts(value(36).map(u32::cast_signed)),
-            sums: P::by_token(value(40).map(f32::from_bits)),
+            scales: P::by_token::<0>(floats),
+            starts: P::starts::<1>(rest.map(|v| vreinterpretq_s32_s8(v))),
+            sums: P::by_token::<2>(if B::OFFSETS > 0 {
+                floats
+            } else {
+                [vdupq_n_f32(0.0); 2]
+            }),
         }
     }
 }
@@ -84,7 +88,7 @@ pub(super) unsafe fn tile<P: Pair, B: Block32, const N: usize>(
             prefetch(blocks.as_ptr(), blocks.len(), ahead);
             for b in 0..count {
                 for p in 0..N {
-                    y[b][p].write(act::<P>(pairs[p], BLOCKS * i + b));
+                    y[b][p].write(act::<P, B>(pairs[p], BLOCKS * i + b));
                 }
             }
             for r in 0..FOURS {
@@ -126,12 +130,12 @@ unsafe fn step<P: Pair, B: Block32, const N: usize>(
 ) {
     // SAFETY: the caller's promise; a block has the offsets that its type has.
     unsafe {
-        let w = P::weights(unpack::<B>(block, r));
+        let w = P::all_weights(unpack::<B>(block, r));
         let dw = P::by_row(scales::<B>(block, r));
         let mw = P::by_row(offsets::<B>(block, r));
         unrolled!(p in 0..N {
             let act = y[p];
-            let isums = P::add(act.starts, &w, &act.y);
+            let isums = P::add_all(act.starts, &w, &act.y);
             for i in 0..2 {
                 let isum = vcvtq_f32_s32(isums[i]);
                 let term = match B::STEP {

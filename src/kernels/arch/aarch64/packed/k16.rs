@@ -12,7 +12,7 @@ use std::arch::aarch64::*;
 
 use trine_formats::types::TypeId;
 
-use super::super::dot::{halves, load};
+use super::super::dot::{halves, insert_behind, load};
 use super::lanes::{ACTS, Acts, FOURS, TILE, act_bytes, arrange, finish, multiply, start, step};
 use super::pair::Weights;
 use super::{FOUR, prefetch};
@@ -56,7 +56,7 @@ unsafe fn lines<const L: usize>(p: *const u8, r: usize) -> [uint8x16_t; L] {
 #[inline]
 #[target_feature(enable = "neon")]
 fn upper(a: uint8x16_t, b: uint8x16_t, c: uint8x16_t) -> uint8x16_t {
-    vsriq_n_u8::<4>(vsriq_n_u8::<2>(a, b), c)
+    insert_behind::<4>(insert_behind::<2>(a, b), c)
 }
 
 impl CodesOf16 for Q6K {

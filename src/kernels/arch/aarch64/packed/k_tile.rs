@@ -11,9 +11,9 @@
 
 use std::arch::aarch64::*;
 
-use super::super::dot::load;
+use super::super::dot::{load, multiply};
 use super::lanes::{Acts, FOURS, act_bytes};
-use super::pair::{Columns, Floats, Pair, Two, Weights};
+use super::pair::{Columns, Floats, Pair, Weights};
 use super::{FOUR, prefetch, store};
 use crate::packed::k_quants::{BLOCK, CHAINS, ROWS};
 
@@ -35,26 +35,17 @@ pub(super) trait Scaled {
 
     /// Bytes that are read one block after another, of block b: where they start, and how many.
     fn at(b: usize) -> (usize, usize);
+    /// Where the part of chain `l` is in block `b` of a group.
+    fn part(group: *const u8, b: usize, l: usize) -> *const u8;
     /// The head of block `b` of a group, rows `4 r .. 4 r + 4`.
     unsafe fn head(group: *const u8, b: usize, r: usize) -> Self::Head;
     /// What sums are multiplied by.
     unsafe fn d(head: &Self::Head) -> float32x4_t;
-    /// `minus`, less the minima times the sums of activations. `y`: their scale.
-    unsafe fn minus(
-        head: &Self::Head,
-        minus: float32x4_t,
-        sums: [int32x4_t; 2],
-        y: f32,
-    ) -> float32x4_t;
-    /// The weights of chain `l` times their scales, unit by unit: the upper limbs, which count for nothing where there are none,
+    /// The minima, units 0 to 3 and 4 to 7 in the bytes of a row, and what their sum is multiplied by.
+    unsafe fn minima(head: &Self::Head) -> ([int8x16_t; 2], float32x4_t);
+    /// The weights of a part times their scales, unit by unit: the upper limbs, which count for nothing where there are none,
     /// and the lower ones.
-    unsafe fn limbs(
-        head: &Self::Head,
-        group: *const u8,
-        b: usize,
-        r: usize,
-        l: usize,
-    ) -> [Weights; 2];
+    unsafe fn limbs(head: &Self::Head, part: *const u8, r: usize) -> [Weights; 2];
     /// Sums of upper limbs, as many times as large as the lower limb makes them.
     unsafe fn raise(sum: int32x4_t) -> int32x4_t;
     /// A sum, which is as many times too large as the weights were made.
@@ -67,11 +58,7 @@ pub(super) trait Scaled {
 pub(super) fn limbs(codes: &Weights, scales: &Weights) -> [Weights; 2] {
     let mut limbs = [[vdupq_n_s8(0); 8]; 2];
     for s in 0..8 {
-        let low = vmull_s8(vget_low_s8(codes[s]), vget_low_s8(scales[s]));
-        let high = vmull_high_s8(codes[s], scales[s]);
-        // The lower limb has a sign, by which the rounding makes up for it.
-        limbs[0][s] = vrshrn_high_n_s16::<8>(vrshrn_n_s16::<8>(low), high);
-        limbs[1][s] = vuzp1q_s8(vreinterpretq_s8_s16(low), vreinterpretq_s8_s16(high));
+        [limbs[0][s], limbs[1][s]] = multiply(codes[s], scales[s]);
     }
     limbs
 }
@@ -104,13 +91,15 @@ pub(super) unsafe fn tile<P: Pair, C: Scaled>(
     let pairs = tokens.div_ceil(2);
     // The last token stands for one that is not there.
     let pair = |p: usize| [2 * p, 2 * p + 1].map(|t| t.min(tokens - 1));
-    // SAFETY: every block of the group and of the activations is there, as the caller has checked.
+    // SAFETY: every block of the group and of the activations is there, as the caller has checked; numbers without a bit are zero.
     unsafe {
-        let zero = vdupq_n_f32(0.0);
-        let mut y: [[Columns; PAIRS]; CHAINS] = [[[vdupq_n_s8(0); 4]; PAIRS]; CHAINS];
-        let mut d = [[zero; 2]; PAIRS];
-        let mut chains: [[[Floats; PAIRS]; CHAINS]; FOURS] = [[[[zero; 2]; PAIRS]; CHAINS]; FOURS];
-        let mut minus: [[Two<float32x4_t>; PAIRS]; FOURS] = [[[zero; 2]; PAIRS]; FOURS];
+        // As bytes: the compiler would store register by register.
+        let mut y: [[Columns; CHAINS]; PAIRS] = std::mem::zeroed();
+        let mut limbs: [Columns; PAIRS] = std::mem::zeroed();
+        let mut dy = [P::by_token::<0>([vdupq_n_f32(0.0); 2]); PAIRS];
+        let mut d: [Floats; PAIRS] = std::mem::zeroed();
+        let mut chains: [[[Floats; PAIRS]; CHAINS]; FOURS] = std::mem::zeroed();
+        let mut minus: [[Floats; PAIRS]; FOURS] = std::mem::zeroed();
         for b in 0..n / BLOCK {
             let (start, bytes) = C::at(b);
             prefetch(group[start..].as_ptr(), bytes, ahead);
@@ -118,33 +107,43 @@ pub(super) unsafe fn tile<P: Pair, C: Scaled>(
             for p in 0..pairs {
                 let [s, t] = pair(p);
                 for l in 0..CHAINS {
-                    y[l][p] = P::columns(acts.quants(s, l), acts.quants(t, l));
+                    y[p][l] = P::columns(acts.quants(s, l), acts.quants(t, l));
+                }
+                dy[p] = P::by_token::<0>([s, t].map(|t| vdupq_n_f32(acts.scale(t))));
+                if C::MINIMA {
+                    limbs[p] = P::columns(acts.limbs(s), acts.limbs(t));
                 }
             }
             let group = group.as_ptr();
             for r in 0..FOURS {
                 let head = C::head(group, b, r);
                 let dw = P::by_row(C::d(&head));
+                let (mins, dmin) = C::minima(&head);
+                let (mins, dmin) = (P::weights(mins), P::by_row(dmin));
                 for p in 0..pairs {
-                    let scales = pair(p).map(|t| acts.scale(t));
-                    let dy = P::by_token(scales);
+                    let dy = dy[p];
                     d[p] = [P::times(dw[0], dy, 0), P::times(dw[1], dy, 1)];
                     if C::MINIMA {
-                        for (i, t) in pair(p).into_iter().enumerate() {
-                            let minus = &mut minus[r][p][i];
-                            *minus = C::minus(&head, *minus, acts.sums(t), scales[i]);
+                        let upper = |sum: int32x4_t| vshlq_n_s32::<8>(sum);
+                        let sums = P::add::<0>([vdupq_n_s32(0); 2], mins, &limbs[p]);
+                        let sums = P::add::<1>(sums.map(upper), mins, &limbs[p]);
+                        let sums = P::add::<2>(sums.map(upper), mins, &limbs[p]);
+                        for i in 0..2 {
+                            let term = vmulq_f32(P::times(dmin[i], dy, i), vcvtq_f32_s32(sums[i]));
+                            minus[r][p][i] = vsubq_f32(minus[r][p][i], term);
                         }
                     }
                 }
                 for l in 0..CHAINS {
-                    let [upper, lower] = C::limbs(&head, group, b, r, l).map(|w| P::weights(w));
-                    let pairs = y[l][..pairs].iter().zip(&d).zip(&mut chains[r][l]);
+                    let [upper, lower] =
+                        C::limbs(&head, C::part(group, b, l), r).map(|w| P::all_weights(w));
+                    let pairs = y[..pairs].iter().zip(&d).zip(&mut chains[r][l]);
                     for ((y, d), chain) in pairs {
                         let mut sums = [vdupq_n_s32(0); 2];
                         if C::TWO {
-                            sums = P::add(sums, &upper, y).map(|sum| C::raise(sum));
+                            sums = P::add_all(sums, &upper, &y[l]).map(|sum| C::raise(sum));
                         }
-                        let sums = P::add(sums, &lower, y);
+                        let sums = P::add_all(sums, &lower, &y[l]);
                         for i in 0..2 {
                             let term = vmulq_f32(d[i], C::float(sums[i]));
                             chain[i] = vaddq_f32(chain[i], term);
@@ -155,7 +154,7 @@ pub(super) unsafe fn tile<P: Pair, C: Scaled>(
         }
         for r in 0..FOURS {
             for p in 0..pairs {
-                let mut sums = P::together(minus[r][p]);
+                let mut sums = minus[r][p];
                 for l in 0..CHAINS {
                     for i in 0..2 {
                         sums[i] = vaddq_f32(sums[i], chains[r][l][p][i]);

@@ -25,12 +25,14 @@ mod block32;
 mod block32_tile;
 mod half;
 mod k16;
-mod k16_scaled;
+mod k16_dotprod;
+mod k_one;
 mod k_tile;
 mod lanes;
 mod pair;
 mod q2_k;
 mod q4_k;
+mod q4_k_dotprod;
 mod t2;
 mod t2_pairs;
 
@@ -45,26 +47,26 @@ pub(crate) fn layouts(ty: TypeId, isa: Isa) -> &'static [&'static Layout] {
             LIST
         }};
     }
-    // The modules of an instruction set: of ternary codes, of Q2_K and of the others.
-    macro_rules! of {
-        ($($ternary:ident)::+, $k16:ident$(::$level:ident)?, $dot:ident, $best:ident) => {
+    // Of the modules that are in scope where it stands.
+    macro_rules! kernels {
+        () => {
             match ty {
-                TypeId::TQ1_0 => list![$($ternary)::+::TQ1_0],
-                TypeId::TQ2_0 => list![$($ternary)::+::TQ2_0],
-                TypeId::I2_S => list![$($ternary)::+::I2_S],
-                TypeId::TL1 | TypeId::TL2 => list![$($ternary)::+::TL],
-                TypeId::Q8_0 => list![block32::$best::Q8_0_X16],
-                TypeId::Q4_0 => list![block32::$best::Q4_0_X16],
-                TypeId::Q4_1 => list![block32::$best::Q4_1_X16],
-                TypeId::Q5_0 => list![block32::$best::Q5_0_X16],
-                TypeId::Q5_1 => list![block32::$best::Q5_1_X16],
-                TypeId::IQ4_NL => list![block32::$best::IQ4_NL_X16],
-                TypeId::MXFP4 => list![block32::$best::MXFP4_X16],
-                TypeId::Q2_K => list![q2_k::$dot::Q2_K],
-                TypeId::Q3_K => list![$k16$(::$level)?::Q3_K],
-                TypeId::Q4_K => list![q4_k::$best::Q4_K],
-                TypeId::Q5_K => list![q4_k::$best::Q5_K],
-                TypeId::Q6_K => list![$k16$(::$level)?::Q6_K],
+                TypeId::TQ1_0 => list![ternary::TQ1_0],
+                TypeId::TQ2_0 => list![ternary::TQ2_0],
+                TypeId::I2_S => list![ternary::I2_S],
+                TypeId::TL1 | TypeId::TL2 => list![ternary::TL],
+                TypeId::Q8_0 => list![block32::Q8_0_X16],
+                TypeId::Q4_0 => list![block32::Q4_0_X16],
+                TypeId::Q4_1 => list![block32::Q4_1_X16],
+                TypeId::Q5_0 => list![block32::Q5_0_X16],
+                TypeId::Q5_1 => list![block32::Q5_1_X16],
+                TypeId::IQ4_NL => list![block32::IQ4_NL_X16],
+                TypeId::MXFP4 => list![block32::MXFP4_X16],
+                TypeId::Q2_K => list![q2_k::Q2_K],
+                TypeId::Q3_K => list![k16::Q3_K],
+                TypeId::Q4_K => list![q4_k::Q4_K],
+                TypeId::Q5_K => list![q4_k::Q5_K],
+                TypeId::Q6_K => list![k16::Q6_K],
                 TypeId::F16 => list![half::F16],
                 TypeId::BF16 => list![half::BF16],
                 _ => &[],
@@ -72,9 +74,22 @@ pub(crate) fn layouts(ty: TypeId, isa: Isa) -> &'static [&'static Layout] {
         };
     }
     match isa.vectors() {
-        Level::Neon => of!(t2::neon, k16, neon, neon),
-        Level::Dotprod => of!(t2::dotprod, k16_scaled::dotprod, dotprod, dotprod),
-        Level::I8mm => of!(t2_pairs, k16_scaled::i8mm, dotprod, i8mm),
+        Level::Neon => {
+            use self::{block32::neon as block32, q2_k::neon as q2_k, t2::neon as ternary};
+            kernels!()
+        }
+        Level::Dotprod => {
+            use self::{block32::dotprod as block32, q2_k::dotprod as q2_k};
+            use self::{k16_dotprod::dotprod as k16, q4_k_dotprod::dotprod as q4_k};
+            use t2::dotprod as ternary;
+            kernels!()
+        }
+        Level::I8mm => {
+            use self::{block32::i8mm as block32, q2_k::dotprod as q2_k};
+            use self::{k16_dotprod::i8mm as k16, q4_k_dotprod::i8mm as q4_k};
+            use t2_pairs as ternary;
+            kernels!()
+        }
         _ => &[],
     }
 }

@@ -32,23 +32,46 @@ pub(super) trait Pair {
 
     /// The columns of two tokens, side by side.
     unsafe fn columns(first: [int8x16_t; 2], second: [int8x16_t; 2]) -> Columns;
-    /// Weights, of which register k has dword k of each row.
-    unsafe fn weights(w: Weights) -> Weights;
-    /// `sums` and the products of 32 columns. Two products of a row have to fit 16 bits where there is no instruction for
-    /// four, as in [`Dot::lane`].
-    unsafe fn add(sums: [int32x4_t; 2], w: &Weights, y: &Columns) -> [int32x4_t; 2];
+    /// Eight columns of weights, of which register k has dword k of each row.
+    unsafe fn weights(w: [int8x16_t; 2]) -> [int8x16_t; 2];
+    /// `sums` and the products of columns `8 K .. 8 K + 8` with such weights. Two products of a row have to fit 16 bits where
+    /// there is no instruction for four, as in [`Dot::lane`].
+    unsafe fn add<const K: usize>(
+        sums: [int32x4_t; 2],
+        w: [int8x16_t; 2],
+        y: &Columns,
+    ) -> [int32x4_t; 2];
+
+    /// [`Self::weights`] of 32 columns.
+    #[inline(always)]
+    unsafe fn all_weights(mut w: Weights) -> Weights {
+        for two in w.as_chunks_mut().0 {
+            // SAFETY: the caller's promise.
+            *two = unsafe { Self::weights(*two) };
+        }
+        w
+    }
+    /// [`Self::add`] of all 32 columns.
+    #[inline(always)]
+    unsafe fn add_all(sums: [int32x4_t; 2], w: &Weights, y: &Columns) -> [int32x4_t; 2] {
+        // SAFETY: the caller's promise.
+        unsafe {
+            let sums = Self::add::<0>(sums, [w[0], w[1]], y);
+            let sums = Self::add::<1>(sums, [w[2], w[3]], y);
+            let sums = Self::add::<2>(sums, [w[4], w[5]], y);
+            Self::add::<3>(sums, [w[6], w[7]], y)
+        }
+    }
     /// What each row has, for both tokens.
     unsafe fn by_row(x: float32x4_t) -> Floats;
-    /// What each token has.
-    unsafe fn by_token(x: Two<f32>) -> Self::Token;
+    /// What each token has in lane `LANE` of its register.
+    unsafe fn by_token<const LANE: i32>(x: Two<float32x4_t>) -> Self::Token;
     /// Register `i` of a pair times what each token has.
     unsafe fn times(x: float32x4_t, y: Self::Token, i: usize) -> float32x4_t;
-    /// What the sums of each token begin with, for all rows.
-    unsafe fn starts(x: Two<i32>) -> [int32x4_t; 2];
+    /// What the sums of each token begin with, for all rows: lane `LANE` of its register.
+    unsafe fn starts<const LANE: i32>(x: Two<int32x4_t>) -> [int32x4_t; 2];
     /// The rows of each token.
     unsafe fn apart(x: Floats) -> Two<float32x4_t>;
-    /// The other way.
-    unsafe fn together(x: Two<float32x4_t>) -> Floats;
 }
 
 /// By sums of four products: a register for each token.
@@ -62,23 +85,24 @@ impl<D: Dot> Pair for Rows<D> {
         [first[0], first[1], second[0], second[1]]
     }
     #[inline(always)]
-    unsafe fn weights(w: Weights) -> Weights {
+    unsafe fn weights(w: [int8x16_t; 2]) -> [int8x16_t; 2] {
         w
     }
     #[inline(always)]
-    unsafe fn add(mut sums: [int32x4_t; 2], w: &Weights, y: &Columns) -> [int32x4_t; 2] {
-        for half in 0..2 {
-            let w = &w[4 * half..];
-            for t in 0..2 {
-                let y = y[2 * t + half];
-                // SAFETY: the caller has the instructions of `D`.
-                unsafe {
-                    sums[t] = D::lane::<0>(sums[t], w[0], y);
-                    sums[t] = D::lane::<1>(sums[t], w[1], y);
-                    sums[t] = D::lane::<2>(sums[t], w[2], y);
-                    sums[t] = D::lane::<3>(sums[t], w[3], y);
+    unsafe fn add<const K: usize>(
+        mut sums: [int32x4_t; 2],
+        w: [int8x16_t; 2],
+        y: &Columns,
+    ) -> [int32x4_t; 2] {
+        for t in 0..2 {
+            let y = y[2 * t + K / 2];
+            // SAFETY: the caller has the instructions of `D`.
+            sums[t] = unsafe {
+                match K % 2 {
+                    0 => D::lane::<1>(D::lane::<0>(sums[t], w[0], y), w[1], y),
+                    _ => D::lane::<3>(D::lane::<2>(sums[t], w[0], y), w[1], y),
                 }
-            }
+            };
         }
         sums
     }
@@ -86,9 +110,10 @@ impl<D: Dot> Pair for Rows<D> {
     unsafe fn by_row(x: float32x4_t) -> Floats {
         [x, x]
     }
-    #[inline(always)]
-    unsafe fn by_token(x: Two<f32>) -> Two<f32> {
-        x
+    #[inline]
+    #[target_feature(enable = "neon")]
+    unsafe fn by_token<const LANE: i32>(x: Two<float32x4_t>) -> Two<f32> {
+        x.map(|x| vgetq_lane_f32::<LANE>(x))
     }
     #[inline]
     #[target_feature(enable = "neon")]
@@ -97,15 +122,11 @@ impl<D: Dot> Pair for Rows<D> {
     }
     #[inline]
     #[target_feature(enable = "neon")]
-    unsafe fn starts(x: Two<i32>) -> [int32x4_t; 2] {
-        x.map(|x| vdupq_n_s32(x))
+    unsafe fn starts<const LANE: i32>(x: Two<int32x4_t>) -> [int32x4_t; 2] {
+        x.map(|x| vdupq_laneq_s32::<LANE>(x))
     }
     #[inline(always)]
     unsafe fn apart(x: Floats) -> Two<float32x4_t> {
-        x
-    }
-    #[inline(always)]
-    unsafe fn together(x: Two<float32x4_t>) -> Floats {
         x
     }
 }
@@ -131,22 +152,21 @@ impl Pair for Matrix {
     }
     #[inline]
     #[target_feature(enable = "neon,i8mm")]
-    unsafe fn weights(mut w: Weights) -> Weights {
-        for two in w.as_chunks_mut::<2>().0 {
-            let [a, b] = two.map(|v| vreinterpretq_s32_s8(v));
-            *two = [vzip1q_s32(a, b), vzip2q_s32(a, b)].map(|v| vreinterpretq_s8_s32(v));
-        }
-        w
+    unsafe fn weights(w: [int8x16_t; 2]) -> [int8x16_t; 2] {
+        let [a, b] = w.map(|v| vreinterpretq_s32_s8(v));
+        [vzip1q_s32(a, b), vzip2q_s32(a, b)].map(|v| vreinterpretq_s8_s32(v))
     }
     #[inline]
     #[target_feature(enable = "neon,i8mm")]
-    unsafe fn add(mut sums: [int32x4_t; 2], w: &Weights, y: &Columns) -> [int32x4_t; 2] {
-        for k in 0..4 {
-            for h in 0..2 {
-                sums[h] = two_by_two(sums[h], w[2 * k + h], y[k]);
-            }
-        }
-        sums
+    unsafe fn add<const K: usize>(
+        sums: [int32x4_t; 2],
+        w: [int8x16_t; 2],
+        y: &Columns,
+    ) -> [int32x4_t; 2] {
+        [
+            two_by_two(sums[0], w[0], y[K]),
+            two_by_two(sums[1], w[1], y[K]),
+        ]
     }
     #[inline]
     #[target_feature(enable = "neon,i8mm")]
@@ -155,8 +175,8 @@ impl Pair for Matrix {
     }
     #[inline]
     #[target_feature(enable = "neon,i8mm")]
-    unsafe fn by_token(x: Two<f32>) -> float32x4_t {
-        vreinterpretq_f32_u64(vdupq_n_u64(two_words(x.map(f32::to_bits))))
+    unsafe fn by_token<const LANE: i32>(x: Two<float32x4_t>) -> float32x4_t {
+        vreinterpretq_f32_u64(both::<LANE>(x.map(|x| vreinterpretq_u32_f32(x))))
     }
     #[inline]
     #[target_feature(enable = "neon,i8mm")]
@@ -165,24 +185,26 @@ impl Pair for Matrix {
     }
     #[inline]
     #[target_feature(enable = "neon,i8mm")]
-    unsafe fn starts(x: Two<i32>) -> [int32x4_t; 2] {
-        let x = vdupq_n_u64(two_words(x.map(i32::cast_unsigned)));
-        [vreinterpretq_s32_u64(x); 2]
+    unsafe fn starts<const LANE: i32>(x: Two<int32x4_t>) -> [int32x4_t; 2] {
+        [vreinterpretq_s32_u64(both::<LANE>(x.map(|x| vreinterpretq_u32_s32(x)))); 2]
     }
     #[inline]
     #[target_feature(enable = "neon,i8mm")]
     unsafe fn apart(x: Floats) -> Two<float32x4_t> {
         [vuzp1q_f32(x[0], x[1]), vuzp2q_f32(x[0], x[1])]
     }
-    #[inline]
-    #[target_feature(enable = "neon,i8mm")]
-    unsafe fn together(x: Two<float32x4_t>) -> Floats {
-        [vzip1q_f32(x[0], x[1]), vzip2q_f32(x[0], x[1])]
-    }
 }
 
-/// Two words of 32 bits, the first in the lower half.
-#[inline(always)]
-fn two_words([a, b]: Two<u32>) -> u64 {
-    u64::from(a) | u64::from(b) << 32
+/// Lane `LANE` of both registers, twice.
+#[inline]
+#[target_feature(enable = "neon")]
+fn both<const LANE: i32>([a, b]: Two<uint32x4_t>) -> uint64x2_t {
+    let lower = vreinterpretq_u64_u32(vzip1q_u32(a, b));
+    let upper = vreinterpretq_u64_u32(vzip2q_u32(a, b));
+    match LANE {
+        0 => vdupq_laneq_u64::<0>(lower),
+        1 => vdupq_laneq_u64::<1>(lower),
+        2 => vdupq_laneq_u64::<0>(upper),
+        _ => vdupq_laneq_u64::<1>(upper),
+    }
 }

@@ -1,8 +1,6 @@
-//! Q4_K and Q5_K for ARM: the bytes of [`crate::packed::k_quants::of_32`].
+//! Q4_K and Q5_K for ARM: the bytes of [`crate::packed::k_quants::of_32`], and what there is for them without `SDOT`.
 //!
-//! A unit of a part is one [`Dot::lane`], four products of each row. All units are added to one register, which after each
-//! addition is multiplied, in 32 bits, by what the scale exceeds the next by (summation by parts), so that no sum has to begin
-//! at zero. Many tokens are taken by [`super::k_tile`] where there is `SDOT`.
+//! A unit of a part is one [`Dot::lane`], four products of each row, times the scale in 32 bits.
 
 #![allow(
     clippy::needless_range_loop,
@@ -13,20 +11,15 @@ use std::arch::aarch64::*;
 
 use trine_formats::types::TypeId;
 
-use super::super::dot::{Dot, Dotprod, Neon, halves, load};
-use super::k_tile::{self, Scaled, TOKENS, limbs, spread};
+use super::super::dot::{Dot, Neon, halves, insert_behind, load};
 use super::lanes::{ACTS, Acts, FOURS, TILE, act_bytes, arrange, finish, multiply, start, step};
-use super::pair::{Matrix, Rows, Weights};
 use super::{FOUR, prefetch};
 use crate::packed::k_quants::of_32::{CODES, DMIN, Layout32, Q4K, Q5K, SCALES, bytes, pack};
 use crate::packed::k_quants::{BLOCK, CHAINS, ROWS};
 use crate::packed::{Encoding, Layout, Multiply, check};
 
 /// A type's codes.
-trait CodesOf32: Layout32 {
-    /// Whether a code times three bits of a scale is a byte, so that the scales are what is split into limbs.
-    const SPLIT: bool;
-
+pub(super) trait CodesOf32: Layout32 {
     /// The codes of rows `4 r .. 4 r + 4` of a part, unit by unit.
     ///
     /// # Safety
@@ -35,8 +28,6 @@ trait CodesOf32: Layout32 {
 }
 
 impl CodesOf32 for Q4K {
-    const SPLIT: bool = true;
-
     #[inline]
     #[target_feature(enable = "neon")]
     unsafe fn unpack(part: *const u8, r: usize) -> [int8x16_t; 8] {
@@ -52,8 +43,6 @@ impl CodesOf32 for Q4K {
 }
 
 impl CodesOf32 for Q5K {
-    const SPLIT: bool = false;
-
     #[inline]
     #[target_feature(enable = "neon")]
     unsafe fn unpack(part: *const u8, r: usize) -> [int8x16_t; 8] {
@@ -64,16 +53,16 @@ impl CodesOf32 for Q5K {
             // SAFETY: a part has five lines; this is one of the first four.
             let q = vreinterpretq_u8_s8(unsafe { load(part.add(64 * p + 4 * FOUR * r)) });
             codes[2 * p] = vreinterpretq_s8_u8(vandq_u8(q, vdupq_n_u8(0x1F)));
-            let low = vshlq_u8(rest, vdupq_n_s8(-2 * p as i8));
-            let low = vandq_u8(low, vdupq_n_u8(3));
-            let odd = vorrq_u8(vshlq_n_u8::<2>(vshrq_n_u8::<5>(q)), low);
+            // Three bits, and behind them two.
+            let low = vshlq_u8(rest, vdupq_n_s8(6 - 2 * p as i8));
+            let odd = vshrq_n_u8::<3>(insert_behind::<3>(q, low));
             codes[2 * p + 1] = vreinterpretq_s8_u8(odd);
         }
         codes
     }
 }
 
-const fn layout<C: CodesOf32>(multiply: Multiply, tile: usize) -> Layout {
+pub(super) const fn layout<C: CodesOf32>(multiply: Multiply, tile: usize) -> Layout {
     Layout {
         name: C::NAME,
         dense: false,
@@ -92,28 +81,15 @@ const fn layout<C: CodesOf32>(multiply: Multiply, tile: usize) -> Layout {
 /// What a block's header says of four rows.
 struct Header {
     d: float32x4_t,
-    /// What the scale of each unit exceeds the next by.
-    steps: [int32x4_t; 8],
-    minima: Minima,
-}
-
-/// The same for [`k_tile`]: the scale of each unit in all bytes of a row.
-pub(super) struct Head {
-    d: float32x4_t,
-    scales: Weights,
-    minima: Minima,
-}
-
-/// What a block's minima are of four rows.
-struct Minima {
-    d: float32x4_t,
+    dmin: float32x4_t,
+    scales: [int32x4_t; 8],
     mins: [int32x4_t; 8],
 }
 
 /// Byte `K` of each dword.
 #[inline]
 #[target_feature(enable = "neon")]
-fn bytes_of(v: uint8x16_t) -> [int32x4_t; 4] {
+pub(super) fn bytes_of(v: uint8x16_t) -> [int32x4_t; 4] {
     let v = vreinterpretq_u32_u8(v);
     let low = vdupq_n_u32(0xFF);
     let all = [
@@ -131,7 +107,7 @@ fn bytes_of(v: uint8x16_t) -> [int32x4_t; 4] {
 /// The block is readable.
 #[inline]
 #[target_feature(enable = "neon")]
-unsafe fn scales_and_mins(block: *const u8, r: usize) -> [[uint8x16_t; 2]; 2] {
+pub(super) unsafe fn scales_and_mins(block: *const u8, r: usize) -> [[uint8x16_t; 2]; 2] {
     // SAFETY: a block has three lines of packed scales.
     let [a, b, c] = unsafe {
         [0, 1, 2].map(|k| vreinterpretq_u8_s8(load(block.add(SCALES + 64 * k + 4 * FOUR * r))))
@@ -144,24 +120,6 @@ unsafe fn scales_and_mins(block: *const u8, r: usize) -> [[uint8x16_t; 2]; 2] {
     ]
 }
 
-/// The minima of rows `4 r .. 4 r + 4`.
-///
-/// # Safety
-/// The block is readable.
-#[inline]
-#[target_feature(enable = "neon")]
-unsafe fn minima(block: *const u8, r: usize, mins: [uint8x16_t; 2]) -> Minima {
-    let mut all = [vdupq_n_s32(0); 8];
-    for (four, mins) in all.as_chunks_mut::<4>().0.iter_mut().zip(mins) {
-        *four = bytes_of(mins);
-    }
-    Minima {
-        // SAFETY: a block has d of the minima of 16 rows.
-        d: unsafe { halves(block.add(DMIN + 2 * FOUR * r)) },
-        mins: all,
-    }
-}
-
 /// The header of rows `4 r .. 4 r + 4`.
 ///
 /// # Safety
@@ -169,19 +127,24 @@ unsafe fn minima(block: *const u8, r: usize, mins: [uint8x16_t; 2]) -> Minima {
 #[inline]
 #[target_feature(enable = "neon")]
 unsafe fn header(block: *const u8, r: usize) -> Header {
-    // SAFETY: a block begins with d of 16 rows.
-    let (d, [scales, mins]) =
-        unsafe { (halves(block.add(2 * FOUR * r)), scales_and_mins(block, r)) };
-    let mut steps = [vdupq_n_s32(0); 8];
-    for (four, scales) in steps.as_chunks_mut::<4>().0.iter_mut().zip(scales) {
-        *four = bytes_of(scales);
+    // SAFETY: a block has d, dmin and packed scales of 16 rows.
+    let (d, dmin, [scales, mins]) = unsafe {
+        (
+            halves(block.add(2 * FOUR * r)),
+            halves(block.add(DMIN + 2 * FOUR * r)),
+            scales_and_mins(block, r),
+        )
+    };
+    let [s0, s1, s2, s3] = bytes_of(scales[0]);
+    let [s4, s5, s6, s7] = bytes_of(scales[1]);
+    let [m0, m1, m2, m3] = bytes_of(mins[0]);
+    let [m4, m5, m6, m7] = bytes_of(mins[1]);
+    Header {
+        d,
+        dmin,
+        scales: [s0, s1, s2, s3, s4, s5, s6, s7],
+        mins: [m0, m1, m2, m3, m4, m5, m6, m7],
     }
-    for s in 0..7 {
-        steps[s] = vsubq_s32(steps[s], steps[s + 1]);
-    }
-    // SAFETY: the caller's promise.
-    let minima = unsafe { minima(block, r, mins) };
-    Header { d, steps, minima }
 }
 
 /// `minus - dmin * dy * sum(mins * sums)`.
@@ -189,40 +152,35 @@ unsafe fn header(block: *const u8, r: usize) -> Header {
 #[target_feature(enable = "neon")]
 fn subtract_mins(
     minus: float32x4_t,
-    minima: &Minima,
+    h: &Header,
     sums: [int32x4_t; 2],
     dy: float32x4_t,
 ) -> float32x4_t {
     let mut sum = vdupq_n_s32(0);
-    for (mins, sums) in minima.mins.as_chunks::<4>().0.iter().zip(sums) {
+    for (mins, sums) in h.mins.as_chunks::<4>().0.iter().zip(sums) {
         sum = vmlaq_laneq_s32::<0>(sum, mins[0], sums);
         sum = vmlaq_laneq_s32::<1>(sum, mins[1], sums);
         sum = vmlaq_laneq_s32::<2>(sum, mins[2], sums);
         sum = vmlaq_laneq_s32::<3>(sum, mins[3], sums);
     }
-    let d = vmulq_f32(minima.d, dy);
+    let d = vmulq_f32(h.dmin, dy);
     vsubq_f32(minus, vmulq_f32(d, vcvtq_f32_s32(sum)))
 }
 
 /// The integer of a chain: codes times activations times scales.
-///
-/// # Safety
-/// The processor has the instructions of `D`.
-#[inline(always)]
-unsafe fn lane_sum<D: Dot>(h: &Header, codes: &[int8x16_t; 8], y: [int8x16_t; 2]) -> int32x4_t {
-    // SAFETY: the caller's promise.
+#[inline]
+#[target_feature(enable = "neon")]
+fn lane_sum(h: &Header, codes: &[int8x16_t; 8], y: [int8x16_t; 2]) -> int32x4_t {
+    // SAFETY: this function has the feature.
     unsafe {
-        let (mut all, mut sum) = (vdupq_n_s32(0), vdupq_n_s32(0));
+        let zero = vdupq_n_s32(0);
+        let mut sum = zero;
         for (half, y) in y.into_iter().enumerate() {
-            let (codes, steps) = (&codes[4 * half..], &h.steps[4 * half..]);
-            all = D::lane::<0>(all, codes[0], y);
-            sum = vmlaq_s32(sum, all, steps[0]);
-            all = D::lane::<1>(all, codes[1], y);
-            sum = vmlaq_s32(sum, all, steps[1]);
-            all = D::lane::<2>(all, codes[2], y);
-            sum = vmlaq_s32(sum, all, steps[2]);
-            all = D::lane::<3>(all, codes[3], y);
-            sum = vmlaq_s32(sum, all, steps[3]);
+            let (codes, scales) = (&codes[4 * half..], &h.scales[4 * half..]);
+            sum = vmlaq_s32(sum, Neon::lane::<0>(zero, codes[0], y), scales[0]);
+            sum = vmlaq_s32(sum, Neon::lane::<1>(zero, codes[1], y), scales[1]);
+            sum = vmlaq_s32(sum, Neon::lane::<2>(zero, codes[2], y), scales[2]);
+            sum = vmlaq_s32(sum, Neon::lane::<3>(zero, codes[3], y), scales[3]);
         }
         sum
     }
@@ -231,9 +189,9 @@ unsafe fn lane_sum<D: Dot>(h: &Header, codes: &[int8x16_t; 8], y: [int8x16_t; 2]
 /// Up to `T` tokens.
 ///
 /// # Safety
-/// The processor has the instructions of `D`; `check` has compared the lengths.
-#[inline(always)]
-unsafe fn tile<D: Dot, C: CodesOf32, const T: usize>(
+/// `check` has compared the lengths.
+#[target_feature(enable = "neon")]
+unsafe fn tile<C: CodesOf32, const T: usize>(
     group: &[u8],
     acts: &[u8],
     n: usize,
@@ -253,13 +211,13 @@ unsafe fn tile<D: Dot, C: CodesOf32, const T: usize>(
                 let h = header(block, r);
                 for (t, token) in tile.iter_mut().enumerate() {
                     let dy = vdupq_n_f32(acts.scale(t));
-                    token[r].minus = subtract_mins(token[r].minus, &h.minima, acts.sums(t), dy);
+                    token[r].minus = subtract_mins(token[r].minus, &h, acts.sums(t), dy);
                     d[t] = vmulq_f32(h.d, dy);
                 }
                 for l in 0..CHAINS {
                     let codes = C::unpack(block.add(CODES + C::PART * l), r);
                     for (t, token) in tile.iter_mut().enumerate() {
-                        let sum = lane_sum::<D>(&h, &codes, acts.quants(t, l));
+                        let sum = lane_sum(&h, &codes, acts.quants(t, l));
                         token[r].chains[l] = step(token[r].chains[l], d[t], sum);
                     }
                 }
@@ -269,106 +227,13 @@ unsafe fn tile<D: Dot, C: CodesOf32, const T: usize>(
     }
 }
 
-impl<C: CodesOf32> Scaled for C {
-    type Head = Head;
-    const TWO: bool = true;
-    const MINIMA: bool = true;
-
-    fn at(b: usize) -> (usize, usize) {
-        (bytes::<C>() * b, bytes::<C>())
-    }
-    #[inline]
-    #[target_feature(enable = "neon")]
-    unsafe fn head(group: *const u8, b: usize, r: usize) -> Head {
-        // SAFETY: the caller's promise; a block begins with d of 16 rows.
-        unsafe {
-            let block = group.add(bytes::<C>() * b);
-            let [scales, mins] = scales_and_mins(block, r);
-            let mut all = [vdupq_n_s8(0); 8];
-            for (s, all) in all.iter_mut().enumerate() {
-                *all = spread(vreinterpretq_s8_u8(scales[s / 4]), [s as u8 % 4; 4]);
-            }
-            Head {
-                d: halves(block.add(2 * FOUR * r)),
-                scales: all,
-                minima: minima(block, r, mins),
-            }
-        }
-    }
-    #[inline(always)]
-    unsafe fn d(head: &Head) -> float32x4_t {
-        head.d
-    }
-    #[inline]
-    #[target_feature(enable = "neon")]
-    unsafe fn minus(head: &Head, minus: float32x4_t, sums: [int32x4_t; 2], y: f32) -> float32x4_t {
-        subtract_mins(minus, &head.minima, sums, vdupq_n_f32(y))
-    }
-    #[inline]
-    #[target_feature(enable = "neon")]
-    unsafe fn limbs(head: &Head, group: *const u8, b: usize, r: usize, l: usize) -> [Weights; 2] {
-        // SAFETY: the caller's promise; a block has eight parts.
-        let codes = unsafe { C::unpack(group.add(bytes::<C>() * b + CODES + C::PART * l), r) };
-        if !C::SPLIT {
-            return limbs(&codes, &head.scales);
-        }
-        let part = |scale: fn(uint8x16_t) -> uint8x16_t| {
-            std::array::from_fn(|s| {
-                let scale = scale(vreinterpretq_u8_s8(head.scales[s]));
-                vmulq_s8(codes[s], vreinterpretq_s8_u8(scale))
-            })
-        };
-        [
-            part(|v| vshrq_n_u8::<3>(v)),
-            part(|v| vandq_u8(v, vdupq_n_u8(7))),
-        ]
-    }
-    #[inline]
-    #[target_feature(enable = "neon")]
-    unsafe fn raise(sum: int32x4_t) -> int32x4_t {
-        if C::SPLIT {
-            vshlq_n_s32::<3>(sum)
-        } else {
-            vshlq_n_s32::<8>(sum)
-        }
-    }
-    #[inline]
-    #[target_feature(enable = "neon")]
-    unsafe fn float(sum: int32x4_t) -> float32x4_t {
-        vcvtq_f32_s32(sum)
-    }
-}
-
-macro_rules! layouts {
-    ($module:ident, $features:literal, $tile:ident, $one:expr, $many:expr) => {
-        pub(super) mod $module {
-            use super::*;
-
-            multiply!($features, CodesOf32, layout, $tile, $one, $many);
-            pub(in super::super) static Q4_K: Layout = layout::<Q4K>(multiply::<Q4K>, $tile);
-            pub(in super::super) static Q5_K: Layout = layout::<Q5K>(multiply::<Q5K>, $tile);
-        }
-    };
-}
-
-layouts!(
-    neon,
+multiply!(
     "neon",
+    CodesOf32,
+    layout,
     TILE,
-    tile::<Neon, C, 1>,
-    tile::<Neon, C, TILE>
+    tile::<C, 1>,
+    tile::<C, TILE>
 );
-layouts!(
-    dotprod,
-    "neon,dotprod",
-    TOKENS,
-    tile::<Dotprod, C, 1>,
-    k_tile::tile::<Rows<Dotprod>, C>
-);
-layouts!(
-    i8mm,
-    "neon,dotprod,i8mm",
-    TOKENS,
-    tile::<Dotprod, C, 1>,
-    k_tile::tile::<Matrix, C>
-);
+pub(super) static Q4_K: Layout = layout::<Q4K>(multiply::<Q4K>, TILE);
+pub(super) static Q5_K: Layout = layout::<Q5K>(multiply::<Q5K>, TILE);

@@ -1,9 +1,7 @@
 //! Q6_K and Q3_K for ARM where there is `SDOT`.
 //!
-//! With one token, what the two scales of a unit are to be multiplied by are two sums of products: that of all four elements,
-//! and that of the first two, for which the activations of the others are masked. Both, of all units, are added to one
-//! register. After each addition this is multiplied by what its scale exceeds the next by (summation by parts), so that no
-//! sum has to begin at zero.
+//! With one token, what the two scales of a unit of Q6_K are to be multiplied by are two sums of products: that of all four
+//! elements, and that of the first two, for which the activations of the others are masked.
 
 #![allow(
     clippy::needless_range_loop,
@@ -13,27 +11,20 @@
 use std::arch::aarch64::*;
 
 use super::super::dot::{Dot, Dotprod, halves, load};
+use super::FOUR;
+use super::k_one::{Once, one};
 use super::k_tile::{Scaled, TOKENS, limbs, spread, tile};
 use super::k16::{CodesOf16, layout};
-use super::lanes::{Acts, act_bytes, finish, multiply, start};
+use super::lanes::{Acts, act_bytes, multiply};
 use super::pair::{Matrix, Rows, Weights};
-use super::{FOUR, prefetch};
+use crate::packed::k_quants::ROWS;
 use crate::packed::k_quants::of_16::{Layout16, Q3K, Q6K, at};
-use crate::packed::k_quants::{BLOCK, CHAINS, ROWS};
 use crate::packed::{Layout, check};
 
-/// A type's products of one token.
-///
-/// # Safety
-/// All functions ask for `SDOT`.
-trait Codes: CodesOf16 + Scaled {
-    /// What is made of the scales of four rows of a block.
-    type Scales;
-
-    unsafe fn prepare(scales: [int8x16_t; 4]) -> Self::Scales;
-    /// The integer of a chain, as many times too large as [`CodesOf16::unpack`] makes the weights.
-    unsafe fn chain(scales: &Self::Scales, w: &Weights, y: [int8x16_t; 2]) -> int32x4_t;
-}
+/// All that a type needs.
+trait Kernels: CodesOf16 + Once {}
+impl Kernels for Q6K {}
+impl Kernels for Q3K {}
 
 /// Which bytes of a dword of scales, first and second of an even unit, first and second of the next, are added how many
 /// times: for the first two elements and for all four of the even unit, the same of the odd one.
@@ -41,17 +32,19 @@ static FACTORS: [[i8; 4]; 4] = [[1, -2, 0, 0], [0, 1, -1, 1], [0, 0, 1, -2], [0,
 /// The same, of the dword that follows, for all four of the odd unit.
 static FACTORS_OF_NEXT: [[i8; 4]; 4] = [[-1, 1, 0, 0], [0; 4], [0; 4], [0; 4]];
 
-impl Codes for Q6K {
+impl Once for Q6K {
     /// What the scale of each sum exceeds the next by: the first two elements of a unit, then all of it.
     type Scales = [int32x4_t; 16];
+    const UNROLLED: bool = false;
 
     #[inline]
     #[target_feature(enable = "neon,dotprod")]
-    unsafe fn prepare(scales: [int8x16_t; 4]) -> [int32x4_t; 16] {
+    unsafe fn scales(group: *const u8, b: usize, r: usize) -> ([int32x4_t; 16], float32x4_t) {
         let zero = vdupq_n_s32(0);
         let mut all = [zero; 16];
-        // SAFETY: 16 bytes each; this function has the features.
+        // SAFETY: the caller's promise, and 16 bytes each; this function has the features.
         unsafe {
+            let (d, scales) = head::<Q6K>(group, b, r);
             let factors = load(FACTORS.as_flattened().as_ptr().cast());
             let next = load(FACTORS_OF_NEXT.as_flattened().as_ptr().cast());
             for (g, four) in all.as_chunks_mut::<4>().0.iter_mut().enumerate() {
@@ -65,13 +58,23 @@ impl Codes for Q6K {
                     four[3] = Dotprod::lane::<0>(four[3], scales, next);
                 }
             }
+            (all, d)
         }
-        all
     }
-
+    #[inline(always)]
+    unsafe fn subtract(_: &[int32x4_t; 16], minus: float32x4_t, _: Acts) -> float32x4_t {
+        minus
+    }
     #[inline]
     #[target_feature(enable = "neon,dotprod")]
-    unsafe fn chain(scales: &[int32x4_t; 16], w: &Weights, y: [int8x16_t; 2]) -> int32x4_t {
+    unsafe fn chain(
+        scales: &[int32x4_t; 16],
+        part: *const u8,
+        r: usize,
+        y: [int8x16_t; 2],
+    ) -> float32x4_t {
+        // SAFETY: the caller's promise.
+        let w = unsafe { Q6K::unpack(part, r) };
         let two = vreinterpretq_s8_u32(vdupq_n_u32(0xFFFF));
         let (mut all, mut sum) = (vdupq_n_s32(0), vdupq_n_s32(0));
         for (half, y) in y.into_iter().enumerate() {
@@ -93,35 +96,43 @@ impl Codes for Q6K {
                 unit!(3);
             }
         }
-        sum
+        // SAFETY: this function has the features.
+        unsafe { Q6K::float(sum) }
     }
 }
 
-impl Codes for Q3K {
-    /// Less than nothing, as for [`Scaled::limbs`].
-    type Scales = Weights;
+impl Once for Q3K {
+    /// As for [`Scaled::limbs`], which need no more than one token.
+    type Scales = Head;
 
     #[inline]
     #[target_feature(enable = "neon,dotprod")]
-    unsafe fn prepare(scales: [int8x16_t; 4]) -> Weights {
-        spread_pairs(scales).map(|v| vnegq_s8(v))
+    unsafe fn scales(group: *const u8, b: usize, r: usize) -> (Head, float32x4_t) {
+        // SAFETY: the caller's promise.
+        let head = unsafe { <Q3K as Scaled>::head(group, b, r) };
+        let d = head.d;
+        (head, d)
     }
-
+    #[inline(always)]
+    unsafe fn subtract(_: &Head, minus: float32x4_t, _: Acts) -> float32x4_t {
+        minus
+    }
     #[inline]
     #[target_feature(enable = "neon,dotprod")]
-    unsafe fn chain(scales: &Weights, w: &Weights, y: [int8x16_t; 2]) -> int32x4_t {
-        let mut sum = vdupq_n_s32(0);
-        for (half, y) in y.into_iter().enumerate() {
-            let (w, scales) = (&w[4 * half..], &scales[4 * half..]);
-            // SAFETY: this function has the features.
-            unsafe {
-                sum = Dotprod::lane::<0>(sum, vmulq_s8(w[0], scales[0]), y);
-                sum = Dotprod::lane::<1>(sum, vmulq_s8(w[1], scales[1]), y);
-                sum = Dotprod::lane::<2>(sum, vmulq_s8(w[2], scales[2]), y);
-                sum = Dotprod::lane::<3>(sum, vmulq_s8(w[3], scales[3]), y);
+    unsafe fn chain(head: &Head, part: *const u8, r: usize, y: [int8x16_t; 2]) -> float32x4_t {
+        // SAFETY: the caller's promise; this function has the features.
+        unsafe {
+            let [_, w] = Q3K::limbs(head, part, r);
+            let mut sum = vdupq_n_s32(0);
+            for (half, y) in y.into_iter().enumerate() {
+                let w = &w[4 * half..];
+                sum = Dotprod::lane::<0>(sum, w[0], y);
+                sum = Dotprod::lane::<1>(sum, w[1], y);
+                sum = Dotprod::lane::<2>(sum, w[2], y);
+                sum = Dotprod::lane::<3>(sum, w[3], y);
             }
+            Q3K::float(sum)
         }
-        sum
     }
 }
 
@@ -140,12 +151,6 @@ fn spread_pairs(scales: [int8x16_t; 4]) -> Weights {
 pub(super) struct Head {
     d: float32x4_t,
     scales: Weights,
-}
-
-/// The part of chain `l` in block `b`.
-#[inline(always)]
-fn part<C: Layout16>(group: *const u8, b: usize, l: usize) -> *const u8 {
-    group.wrapping_add(at::<C>(b).1 + C::CODES + 64 * C::PART_LINES * l)
 }
 
 /// The d and the scales of rows `4 r .. 4 r + 4` of block `b`.
@@ -178,12 +183,17 @@ macro_rules! without_minima {
             (at::<Self>(b).1, Self::BYTES)
         }
         #[inline(always)]
+        fn part(group: *const u8, b: usize, l: usize) -> *const u8 {
+            group.wrapping_add(at::<Self>(b).1 + Self::CODES + 64 * Self::PART_LINES * l)
+        }
+        #[inline(always)]
         unsafe fn d(head: &Head) -> float32x4_t {
             head.d
         }
-        #[inline(always)]
-        unsafe fn minus(_: &Head, minus: float32x4_t, _: [int32x4_t; 2], _: f32) -> float32x4_t {
-            minus
+        #[inline]
+        #[target_feature(enable = "neon")]
+        unsafe fn minima(_: &Head) -> ([int8x16_t; 2], float32x4_t) {
+            ([vdupq_n_s8(0); 2], vdupq_n_f32(0.0))
         }
     };
 }
@@ -204,12 +214,9 @@ impl Scaled for Q6K {
     }
     #[inline]
     #[target_feature(enable = "neon")]
-    unsafe fn limbs(head: &Head, group: *const u8, b: usize, r: usize, l: usize) -> [Weights; 2] {
+    unsafe fn limbs(head: &Head, part: *const u8, r: usize) -> [Weights; 2] {
         // SAFETY: the caller's promise.
-        limbs(
-            &unsafe { Q6K::unpack(part::<Q6K>(group, b, l), r) },
-            &head.scales,
-        )
+        limbs(&unsafe { Q6K::unpack(part, r) }, &head.scales)
     }
     #[inline]
     #[target_feature(enable = "neon")]
@@ -240,9 +247,9 @@ impl Scaled for Q3K {
     }
     #[inline]
     #[target_feature(enable = "neon")]
-    unsafe fn limbs(head: &Head, group: *const u8, b: usize, r: usize, l: usize) -> [Weights; 2] {
+    unsafe fn limbs(head: &Head, part: *const u8, r: usize) -> [Weights; 2] {
         // SAFETY: the caller's promise.
-        let w = unsafe { Q3K::unpack(part::<Q3K>(group, b, l), r) };
+        let w = unsafe { Q3K::unpack(part, r) };
         let product = std::array::from_fn(|s| vmulq_s8(w[s], head.scales[s]));
         [product, product]
     }
@@ -257,41 +264,12 @@ impl Scaled for Q3K {
     }
 }
 
-/// One token.
-///
-/// # Safety
-/// The processor has `SDOT`; `check` has compared the lengths.
-#[inline(always)]
-unsafe fn one<C: Codes>(group: &[u8], act: &[u8], n: usize, ahead: usize, out: &mut [f32]) {
-    // SAFETY: every block of the group and of the activations is there, as the caller has checked.
-    unsafe {
-        let mut tile = start::<1>();
-        for b in 0..n / BLOCK {
-            let act = Acts::new(act, act_bytes(n), b);
-            let (start, bytes) = C::at(b);
-            prefetch(group[start..].as_ptr(), bytes, ahead);
-            for (r, token) in tile[0].iter_mut().enumerate() {
-                let group = group.as_ptr();
-                let (_, scales) = head::<C>(group, b, r);
-                let d = vmulq_n_f32(C::d(&<C as Scaled>::head(group, b, r)), act.scale(0));
-                let scales = C::prepare(scales);
-                for l in 0..CHAINS {
-                    let w = C::unpack(part::<C>(group, b, l), r);
-                    let sum = C::float(C::chain(&scales, &w, act.quants(0, l)));
-                    token.chains[l] = vaddq_f32(token.chains[l], vmulq_f32(d, sum));
-                }
-            }
-        }
-        finish(&tile, out);
-    }
-}
-
 macro_rules! layouts {
     ($module:ident, $features:literal, $many:expr) => {
         pub(super) mod $module {
             use super::*;
 
-            multiply!($features, Codes, layout, TOKENS, one::<C>, $many);
+            multiply!($features, Kernels, layout, TOKENS, one::<C>, $many);
             pub(in super::super) static Q6_K: Layout = layout::<Q6K>(multiply::<Q6K>, TOKENS);
             pub(in super::super) static Q3_K: Layout = layout::<Q3K>(multiply::<Q3K>, TOKENS);
         }

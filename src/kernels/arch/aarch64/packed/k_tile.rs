@@ -95,7 +95,7 @@ pub(super) unsafe fn tile<P: Pair, C: Scaled>(
     unsafe {
         // As bytes: the compiler would store register by register.
         let mut y: [[Columns; CHAINS]; PAIRS] = std::mem::zeroed();
-        let mut limbs: [Columns; PAIRS] = std::mem::zeroed();
+        let mut act_sums: [Columns; PAIRS] = std::mem::zeroed();
         let mut dy = [P::by_token::<0>([vdupq_n_f32(0.0); 2]); PAIRS];
         let mut d: [Floats; PAIRS] = std::mem::zeroed();
         let mut chains: [[[Floats; PAIRS]; CHAINS]; FOURS] = std::mem::zeroed();
@@ -111,7 +111,7 @@ pub(super) unsafe fn tile<P: Pair, C: Scaled>(
                 }
                 dy[p] = P::by_token::<0>([s, t].map(|t| vdupq_n_f32(acts.scale(t))));
                 if C::MINIMA {
-                    limbs[p] = P::columns(acts.limbs(s), acts.limbs(t));
+                    act_sums[p] = P::columns(acts.limbs(s), acts.limbs(t));
                 }
             }
             let group = group.as_ptr();
@@ -124,30 +124,25 @@ pub(super) unsafe fn tile<P: Pair, C: Scaled>(
                     let dy = dy[p];
                     d[p] = [P::times(dw[0], dy, 0), P::times(dw[1], dy, 1)];
                     if C::MINIMA {
-                        let upper = |sum: int32x4_t| vshlq_n_s32::<8>(sum);
-                        let sums = P::add::<0>([vdupq_n_s32(0); 2], mins, &limbs[p]);
-                        let sums = P::add::<1>(sums.map(upper), mins, &limbs[p]);
-                        let sums = P::add::<2>(sums.map(upper), mins, &limbs[p]);
+                        let terms = minima::<P>(mins, &act_sums[p]);
                         for i in 0..2 {
-                            let term = vmulq_f32(P::times(dmin[i], dy, i), vcvtq_f32_s32(sums[i]));
+                            let term = vmulq_f32(P::times(dmin[i], dy, i), terms[i]);
                             minus[r][p][i] = vsubq_f32(minus[r][p][i], term);
                         }
                     }
                 }
                 for l in 0..CHAINS {
-                    let [upper, lower] =
-                        C::limbs(&head, C::part(group, b, l), r).map(|w| P::all_weights(w));
-                    let pairs = y[..pairs].iter().zip(&d).zip(&mut chains[r][l]);
-                    for ((y, d), chain) in pairs {
-                        let mut sums = [vdupq_n_s32(0); 2];
-                        if C::TWO {
-                            sums = P::add_all(sums, &upper, &y[l]).map(|sum| C::raise(sum));
-                        }
-                        let sums = P::add_all(sums, &lower, &y[l]);
-                        for i in 0..2 {
-                            let term = vmulq_f32(d[i], C::float(sums[i]));
-                            chain[i] = vaddq_f32(chain[i], term);
-                        }
+                    let w = C::limbs(&head, C::part(group, b, l), r).map(|w| P::all_weights(w));
+                    // Two at a time: what keeps a loop going would be a tenth of it.
+                    let (y, last_y) = y[..pairs].as_chunks::<2>();
+                    let (d, last_d) = d[..pairs].as_chunks::<2>();
+                    let (chains, last_chain) = chains[r][l][..pairs].as_chunks_mut::<2>();
+                    for ((chains, d), y) in chains.iter_mut().zip(d).zip(y) {
+                        step::<P, C>(&mut chains[0], &d[0], &w, &y[0][l]);
+                        step::<P, C>(&mut chains[1], &d[1], &w, &y[1][l]);
+                    }
+                    if let ([y], [d], [chain]) = (last_y, last_d, last_chain) {
+                        step::<P, C>(chain, d, &w, &y[l]);
                     }
                 }
             }
@@ -166,6 +161,45 @@ pub(super) unsafe fn tile<P: Pair, C: Scaled>(
                     }
                 }
             }
+        }
+    }
+}
+
+/// The minima of a block times the sums of two tokens' activations, of which `sums` are the limbs.
+///
+/// # Safety
+/// The processor has the instructions of `P`.
+#[inline(always)]
+unsafe fn minima<P: Pair>(mins: [int8x16_t; 2], sums: &Columns) -> Floats {
+    // SAFETY: the caller's promise.
+    unsafe {
+        let raise = |sum| vshlq_n_s32::<8>(sum);
+        let all = P::add::<0>([vdupq_n_s32(0); 2], mins, sums);
+        let all = P::add::<1>(all.map(raise), mins, sums);
+        P::add::<2>(all.map(raise), mins, sums).map(|sum| vcvtq_f32_s32(sum))
+    }
+}
+
+/// Adds what a block gives to a chain of four rows and two tokens.
+///
+/// # Safety
+/// The processor has the instructions of `P`.
+#[inline(always)]
+unsafe fn step<P: Pair, C: Scaled>(
+    chain: &mut Floats,
+    d: &Floats,
+    [upper, lower]: &[Weights; 2],
+    y: &Columns,
+) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        let mut sums = [vdupq_n_s32(0); 2];
+        if C::TWO {
+            sums = P::add_all(sums, upper, y).map(|sum| C::raise(sum));
+        }
+        let sums = P::add_all(sums, lower, y);
+        for i in 0..2 {
+            chain[i] = vaddq_f32(chain[i], vmulq_f32(d[i], C::float(sums[i])));
         }
     }
 }

@@ -150,9 +150,10 @@ unsafe fn one<D: Dot, B: Block32>(group: &[u8], act: &[u8], ahead: usize, out: &
     }
 }
 
-/// The layouts with the kernels of one instruction set.
+/// The layouts with the kernels of one instruction set. Up to `$few` tokens are taken one after another where codes are bytes,
+/// which need no unpacking: that takes fewer instructions than a tile.
 macro_rules! layouts {
-    ($module:ident, $dot:ident, $pair:ty, $features:literal) => {
+    ($module:ident, $dot:ident, $pair:ty, $few:literal, $features:literal) => {
         pub(super) mod $module {
             use super::super::super::dot::$dot;
             use super::super::block32_tile::{PAIRS, tile};
@@ -168,12 +169,18 @@ macro_rules! layouts {
                 ahead: usize,
                 out: &mut [f32],
             ) {
+                let few = if B::LINES == 8 { $few } else { 1 };
                 // SAFETY: this function has the features, and its caller has checked the lengths.
                 unsafe {
-                    match out.len() / ROWS {
-                        1 => one::<$dot, B>(group, acts, ahead, out),
-                        2 => tile::<$pair, B, 1>(group, acts, stride, ahead, out),
-                        3 | 4 => tile::<$pair, B, 2>(group, acts, stride, ahead, out),
+                    match (out.len() / ROWS).div_ceil(2) {
+                        _ if out.len() <= few * ROWS => {
+                            for (act, out) in acts.chunks(stride).zip(out.chunks_mut(ROWS)) {
+                                one::<$dot, B>(group, act, ahead, out);
+                            }
+                        }
+                        1 => tile::<$pair, B, 1>(group, acts, stride, ahead, out),
+                        2 => tile::<$pair, B, 2>(group, acts, stride, ahead, out),
+                        3 => tile::<$pair, B, 3>(group, acts, stride, ahead, out),
                         _ => tile::<$pair, B, PAIRS>(group, acts, stride, ahead, out),
                     }
                 }
@@ -224,6 +231,6 @@ macro_rules! layouts {
     };
 }
 
-layouts!(neon, Neon, pair::Rows<Neon>, "neon");
-layouts!(dotprod, Dotprod, pair::Rows<Dotprod>, "neon,dotprod");
-layouts!(i8mm, Dotprod, pair::Matrix, "neon,dotprod,i8mm");
+layouts!(neon, Neon, pair::Rows<Neon>, 1, "neon");
+layouts!(dotprod, Dotprod, pair::Rows<Dotprod>, 3, "neon,dotprod");
+layouts!(i8mm, Dotprod, pair::Matrix, 3, "neon,dotprod,i8mm");

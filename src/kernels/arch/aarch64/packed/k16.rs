@@ -241,6 +241,7 @@ multiply!(
     CodesOf16,
     layout,
     TILE,
+    1,
     tile::<C, 1>,
     tile::<C, TILE>
 );

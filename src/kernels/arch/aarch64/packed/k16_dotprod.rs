@@ -269,7 +269,7 @@ macro_rules! layouts {
         pub(super) mod $module {
             use super::*;
 
-            multiply!($features, Kernels, layout, TOKENS, one::<C>, $many);
+            multiply!($features, Kernels, layout, TOKENS, C::FEW, one::<C>, $many);
             pub(in super::super) static Q6_K: Layout = layout::<Q6K>(multiply::<Q6K>, TOKENS);
             pub(in super::super) static Q3_K: Layout = layout::<Q3K>(multiply::<Q3K>, TOKENS);
         }

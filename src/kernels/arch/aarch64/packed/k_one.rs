@@ -18,6 +18,8 @@ use crate::packed::k_quants::{BLOCK, CHAINS};
 pub(super) trait Once: Scaled {
     /// What is made of the scales of four rows of a block.
     type Scales;
+    /// As many tokens one after another take fewer instructions than a tile.
+    const FEW: usize = 1;
     /// Whether chains are taken without a loop. Where scales need half of the registers, the compiler would put them in memory.
     const UNROLLED: bool = true;
 

@@ -168,10 +168,10 @@ pub(super) fn finish(tile: &[[Token; FOURS]], out: &mut [f32]) {
     }
 }
 
-/// `multiply` of types that are `$bound`: up to `$tile` tokens at a time, one by `$one` and more by `$many`, which take the
-/// type `C`.
+/// `multiply` of types that are `$bound`: up to `$tile` tokens at a time by `$many`, but no more than `$few` one after another
+/// by `$one`. All three take the type `C`.
 macro_rules! multiply {
-    ($features:literal, $bound:ident, $layout:ident, $tile:expr, $one:expr, $many:expr) => {
+    ($features:literal, $bound:ident, $layout:ident, $tile:expr, $few:expr, $one:expr, $many:expr) => {
         #[target_feature(enable = $features)]
         unsafe fn product<C: $bound>(
             group: &[u8],
@@ -182,9 +182,11 @@ macro_rules! multiply {
         ) {
             // SAFETY: this function has the features, and its caller has checked the lengths.
             unsafe {
-                match out.len() / ROWS {
-                    1 => $one(group, acts, n, ahead, out),
-                    _ => $many(group, acts, n, ahead, out),
+                if out.len() > $few * ROWS {
+                    return $many(group, acts, n, ahead, out);
+                }
+                for (act, out) in acts.chunks(act_bytes(n)).zip(out.chunks_mut(ROWS)) {
+                    $one(group, act, n, ahead, out);
                 }
             }
         }

@@ -232,6 +232,7 @@ multiply!(
     CodesOf32,
     layout,
     TILE,
+    1,
     tile::<C, 1>,
     tile::<C, TILE>
 );

@@ -126,6 +126,7 @@ impl<C: Codes> Scaled for C {
 impl<C: Codes> Once for C {
     /// What the scale of each unit exceeds the next by, and the minima.
     type Scales = ([int32x4_t; 8], Minima);
+    const FEW: usize = 3;
 
     #[inline]
     #[target_feature(enable = "neon,dotprod")]
@@ -198,7 +199,7 @@ macro_rules! layouts {
         pub(super) mod $module {
             use super::*;
 
-            multiply!($features, Codes, layout, TOKENS, one::<C>, $many);
+            multiply!($features, Codes, layout, TOKENS, C::FEW, one::<C>, $many);
             pub(in super::super) static Q4_K: Layout = layout::<Q4K>(multiply::<Q4K>, TOKENS);
             pub(in super::super) static Q5_K: Layout = layout::<Q5K>(multiply::<Q5K>, TOKENS);
         }

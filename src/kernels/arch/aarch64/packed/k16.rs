@@ -12,7 +12,7 @@ use std::arch::aarch64::*;
 
 use trine_formats::types::TypeId;
 
-use super::super::dot::{halves, insert_behind, load};
+use super::super::dot::{add_scaled_pairs, halves, insert_behind, load};
 use super::lanes::{ACTS, Acts, FOURS, TILE, act_bytes, arrange, finish, multiply, start, step};
 use super::pair::Weights;
 use super::{FOUR, prefetch};
@@ -172,11 +172,7 @@ fn lane_sum(scales: &[int16x8_t; 8], weights: &[int8x16_t; 8], y: [int8x16_t; 2]
             let y = vdupq_laneq_s32::<$lane>(vreinterpretq_s32_s8(y[$half]));
             let (y, w) = (vreinterpretq_s8_s32(y), weights[4 * $half + $lane]);
             // Two products of at most 32 * 128 each.
-            let products = vmull_s8(vget_low_s8(w), vget_low_s8(y));
-            let products = vpaddq_s16(products, vmull_high_s8(w, y));
-            let scales = scales[4 * $half + $lane];
-            sums[0] = vmlal_s16(sums[0], vget_low_s16(products), vget_low_s16(scales));
-            sums[1] = vmlal_high_s16(sums[1], products, scales);
+            sums = add_scaled_pairs(sums, w, y, scales[4 * $half + $lane]);
         };
     }
     unit!(0, 0);

@@ -73,6 +73,83 @@ pub(super) fn two_by_two(mut sums: int32x4_t, codes: int8x16_t, acts: int8x16_t)
     sums
 }
 
+/// Products of bytes as two limbs, the upper of which counts 256. The lower one has a sign, by which the rounding makes up for
+/// it.
+///
+/// One piece, because the compiler would take apart the halves of what it multiplies by, and run out of registers.
+#[inline]
+#[target_feature(enable = "neon")]
+pub(super) fn multiply(a: int8x16_t, b: int8x16_t) -> [int8x16_t; 2] {
+    let (upper, lower);
+    // SAFETY: reads and writes the named registers and nothing else.
+    unsafe {
+        asm!(
+            "smull {lower:v}.8h, {a:v}.8b, {b:v}.8b",
+            "smull2 {next:v}.8h, {a:v}.16b, {b:v}.16b",
+            "rshrn {upper:v}.8b, {lower:v}.8h, #8",
+            "rshrn2 {upper:v}.16b, {next:v}.8h, #8",
+            "uzp1 {lower:v}.16b, {lower:v}.16b, {next:v}.16b",
+            a = in(vreg) a,
+            b = in(vreg) b,
+            upper = out(vreg) upper,
+            lower = out(vreg) lower,
+            next = out(vreg) _,
+            options(pure, nomem, nostack, preserves_flags),
+        );
+    }
+    [upper, lower]
+}
+
+/// Products of bytes, summed in pairs of 16 bits, times scales: sums of the lower four pairs and of the upper four.
+///
+/// Two products have to fit 16 bits: not both of them are -128 * -128. One piece, for the reasons of [`multiply`].
+#[inline]
+#[target_feature(enable = "neon")]
+pub(super) fn add_scaled_pairs(
+    [mut lower, mut upper]: [int32x4_t; 2],
+    a: int8x16_t,
+    b: int8x16_t,
+    scales: int16x8_t,
+) -> [int32x4_t; 2] {
+    // SAFETY: reads and writes the named registers and nothing else.
+    unsafe {
+        asm!(
+            "smull {products:v}.8h, {a:v}.8b, {b:v}.8b",
+            "smull2 {next:v}.8h, {a:v}.16b, {b:v}.16b",
+            "addp {products:v}.8h, {products:v}.8h, {next:v}.8h",
+            "smlal {lower:v}.4s, {products:v}.4h, {scales:v}.4h",
+            "smlal2 {upper:v}.4s, {products:v}.8h, {scales:v}.8h",
+            a = in(vreg) a,
+            b = in(vreg) b,
+            scales = in(vreg) scales,
+            lower = inout(vreg) lower,
+            upper = inout(vreg) upper,
+            products = out(vreg) _,
+            next = out(vreg) _,
+            options(pure, nomem, nostack, preserves_flags),
+        );
+    }
+    [lower, upper]
+}
+
+/// The upper `N` bits of each byte of `a`, and behind them what fits of `b`. (The compiler would make three instructions of the
+/// intrinsic.)
+#[inline]
+#[target_feature(enable = "neon")]
+pub(super) fn insert_behind<const N: i32>(mut a: uint8x16_t, b: uint8x16_t) -> uint8x16_t {
+    // SAFETY: reads and writes the named registers and nothing else.
+    unsafe {
+        asm!(
+            "sri {a:v}.16b, {b:v}.16b, {n}",
+            a = inout(vreg) a,
+            b = in(vreg) b,
+            n = const N,
+            options(pure, nomem, nostack, preserves_flags),
+        );
+    }
+    a
+}
+
 /// Four half floats as `f32`. A NaN becomes a quiet one.
 #[inline]
 #[target_feature(enable = "neon")]

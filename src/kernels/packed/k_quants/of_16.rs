@@ -19,6 +19,10 @@ use super::{BLOCK, CHAINS, ROWS, count_rows};
 /// Bytes of the scales before a pair of blocks.
 const D: usize = 64;
 
+/// Whether products take weights with a sign, as ARM's do: codes then are the weights in two's complement, of which x86's exceed
+/// them by [`Layout16::OFFSET`].
+const SIGNED: bool = cfg!(target_arch = "aarch64");
+
 /// How a type's blocks are laid out.
 pub(crate) trait Layout16 {
     const NAME: &'static str;
@@ -29,8 +33,10 @@ pub(crate) trait Layout16 {
     /// Lines of scales, and of a part.
     const SCALE_LINES: usize;
     const PART_LINES: usize;
-    /// A weight is a code minus this.
+    /// A weight is a code of the file minus this, the upper bit of a code.
     const OFFSET: i16;
+    /// What turns a code of the file into one of the group.
+    const FLIPPED: u8 = if SIGNED { Self::OFFSET as u8 } else { 0 };
     /// Where the parts begin.
     const CODES: usize = 64 * Self::SCALE_LINES;
     /// Bytes of a block, without its d.
@@ -66,6 +72,7 @@ impl Layout16 for Q6K {
                 units[3][e] = b >> 4 | (high >> 6) << 4;
             }
         }
+        let units = units.map(|unit| unit.map(|code| code ^ Self::FLIPPED));
         let mut lines = [[0; 32]; 6];
         for (k, line) in lines.iter_mut().enumerate() {
             let (own, other, shift) = (&units[k], &units[6 + k / 3], 4 - 2 * (k % 3));
@@ -105,6 +112,7 @@ impl Layout16 for Q3K {
                 unit[e] = low | (high[e] >> j & 1) << 2;
             }
         }
+        let units = units.map(|unit| unit.map(|code| code ^ Self::FLIPPED));
         let mut lines = [[0; 32]; 6];
         for e in 0..32 {
             let rest = units[6][e] << 3 | units[7][e];

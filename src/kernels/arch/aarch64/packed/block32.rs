@@ -1,29 +1,23 @@
 //! Types with 32-element blocks for ARM: the bytes of [`crate::packed::block32`], where 16 of a line are four rows.
 //!
 //! Four rows are unpacked to eight registers of codes with a sign, which meet the dwords of a token's two registers of
-//! activations. With more tokens they are unpacked once for all, and the tokens' sums stay in the first-level cache.
+//! activations. More tokens than one are taken in pairs by [`super::block32_tile`].
 
 use std::arch::aarch64::*;
 
 use super::super::dot::{Dot, halves, load};
+use super::pair::Weights;
 use super::{FOUR, prefetch, store};
-use crate::packed::block32::{Block32, PackedStep, RECORD, ROWS, layout};
+use crate::packed::block32::{Block32, PackedStep, RECORD, ROWS, act_bytes, layout};
 use crate::packed::{Layout, check};
 
-/// Four rows of a block: dword k of each in register k, their scales and their offsets.
-struct Rows {
-    codes: [int8x16_t; 8],
-    dw: float32x4_t,
-    mw: float32x4_t,
-}
-
-/// Rows `4 r .. 4 r + 4` of a block.
+/// The codes of rows `4 r .. 4 r + 4` of a block: dword k of each in register k.
 ///
 /// # Safety
 /// The block is readable.
 #[inline]
 #[target_feature(enable = "neon")]
-unsafe fn unpack<B: Block32>(block: *const u8, r: usize) -> Rows {
+pub(super) unsafe fn unpack<B: Block32>(block: *const u8, r: usize) -> Weights {
     let mut codes = [vdupq_n_s8(0); 8];
     let nibble = vdupq_n_u8(15);
     for g in 0..B::LINES {
@@ -54,17 +48,7 @@ unsafe fn unpack<B: Block32>(block: *const u8, r: usize) -> Rows {
             *c = vorrq_s8(*c, vreinterpretq_s8_u8(bit));
         }
     }
-    // SAFETY: a packed block has scales of 16 rows, and their offsets where there are any.
-    let (dw, mw) = unsafe {
-        let offsets = block.add(B::SCALE_BYTES * ROWS + 2 * FOUR * r);
-        let mw = if B::OFFSETS > 0 {
-            halves(offsets)
-        } else {
-            vdupq_n_f32(0.0)
-        };
-        (scales::<B>(block, r), mw)
-    };
-    Rows { codes, dw, mw }
+    codes
 }
 
 /// The scales of rows `4 r .. 4 r + 4`.
@@ -73,7 +57,7 @@ unsafe fn unpack<B: Block32>(block: *const u8, r: usize) -> Rows {
 /// The block is readable.
 #[inline]
 #[target_feature(enable = "neon")]
-unsafe fn scales<B: Block32>(block: *const u8, r: usize) -> float32x4_t {
+pub(super) unsafe fn scales<B: Block32>(block: *const u8, r: usize) -> float32x4_t {
     // SAFETY: a packed block starts with 16 scales.
     let at = unsafe { block.add(B::SCALE_BYTES * FOUR * r) };
     if B::SCALE_BYTES == 2 {
@@ -91,37 +75,54 @@ unsafe fn scales<B: Block32>(block: *const u8, r: usize) -> float32x4_t {
     vreinterpretq_f32_u32(vbslq_u32(small, denormal, normal))
 }
 
-/// The sums of four rows and one token with the terms of a block.
+/// The offsets of rows `4 r .. 4 r + 4`, zero where a type has none.
 ///
 /// # Safety
-/// The processor has the instructions of `D`; the record is readable.
+/// The block is readable.
+#[inline]
+#[target_feature(enable = "neon")]
+pub(super) unsafe fn offsets<B: Block32>(block: *const u8, r: usize) -> float32x4_t {
+    if B::OFFSETS == 0 {
+        return vdupq_n_f32(0.0);
+    }
+    // SAFETY: 16 offsets stand behind the scales.
+    unsafe { halves(block.add(B::SCALE_BYTES * ROWS + 2 * FOUR * r)) }
+}
+
+/// The sums of rows `4 r .. 4 r + 4` and one token with the terms of a block.
+///
+/// # Safety
+/// The processor has the instructions of `D`; the block and the record are readable.
 #[inline(always)]
 unsafe fn step<D: Dot, B: Block32>(
     sum: float32x4_t,
-    rows: &Rows,
+    block: *const u8,
+    r: usize,
     record: *const u8,
 ) -> float32x4_t {
     // SAFETY: a record has 32 activations, a scale, a start and a sum.
     unsafe {
+        let codes = unpack::<B>(block, r);
+        let dw = scales::<B>(block, r);
         let (low, high) = (load(record), load(record.add(16)));
         let dx = vdupq_n_f32(record.add(32).cast::<f32>().read_unaligned());
         let mut isum = vdupq_n_s32(record.add(36).cast::<i32>().read_unaligned());
-        isum = D::lane::<0>(isum, rows.codes[0], low);
-        isum = D::lane::<1>(isum, rows.codes[1], low);
-        isum = D::lane::<2>(isum, rows.codes[2], low);
-        isum = D::lane::<3>(isum, rows.codes[3], low);
-        isum = D::lane::<0>(isum, rows.codes[4], high);
-        isum = D::lane::<1>(isum, rows.codes[5], high);
-        isum = D::lane::<2>(isum, rows.codes[6], high);
-        isum = D::lane::<3>(isum, rows.codes[7], high);
+        isum = D::lane::<0>(isum, codes[0], low);
+        isum = D::lane::<1>(isum, codes[1], low);
+        isum = D::lane::<2>(isum, codes[2], low);
+        isum = D::lane::<3>(isum, codes[3], low);
+        isum = D::lane::<0>(isum, codes[4], high);
+        isum = D::lane::<1>(isum, codes[5], high);
+        isum = D::lane::<2>(isum, codes[6], high);
+        isum = D::lane::<3>(isum, codes[7], high);
         let isum = vcvtq_f32_s32(isum);
         let term = match B::STEP {
-            PackedStep::SumFirst => vmulq_f32(vmulq_f32(isum, rows.dw), dx),
-            PackedStep::ScaleFirst => vmulq_f32(vmulq_f32(rows.dw, dx), isum),
+            PackedStep::SumFirst => vmulq_f32(vmulq_f32(isum, dw), dx),
+            PackedStep::ScaleFirst => vmulq_f32(vmulq_f32(dw, dx), isum),
             PackedStep::PlusOffset => {
                 let sx = vdupq_n_f32(record.add(40).cast::<f32>().read_unaligned());
-                let product = vmulq_f32(vmulq_f32(rows.dw, dx), isum);
-                vaddq_f32(product, vmulq_f32(rows.mw, sx))
+                let product = vmulq_f32(vmulq_f32(dw, dx), isum);
+                vaddq_f32(product, vmulq_f32(offsets::<B>(block, r), sx))
             }
         };
         vaddq_f32(sum, term)
@@ -140,8 +141,7 @@ unsafe fn one<D: Dot, B: Block32>(group: &[u8], act: &[u8], ahead: usize, out: &
         for (block, record) in group.chunks_exact(B::PACKED).zip(act.chunks_exact(RECORD)) {
             prefetch(block.as_ptr(), B::PACKED, ahead);
             for (r, sum) in sums.iter_mut().enumerate() {
-                let rows = unpack::<B>(block.as_ptr(), r);
-                *sum = step::<D, B>(*sum, &rows, record.as_ptr());
+                *sum = step::<D, B>(*sum, block.as_ptr(), r, record.as_ptr());
             }
         }
         for (&sum, out) in sums.iter().zip(out.chunks_exact_mut(FOUR)) {
@@ -150,34 +150,14 @@ unsafe fn one<D: Dot, B: Block32>(group: &[u8], act: &[u8], ahead: usize, out: &
     }
 }
 
-/// Several tokens, whose arranged rows are `stride` bytes apart.
-///
-/// # Safety
-/// The processor has the instructions of `D`; `check` has compared the lengths.
-#[inline(always)]
-unsafe fn many<D: Dot, B: Block32>(group: &[u8], acts: &[u8], stride: usize, out: &mut [f32]) {
-    out.fill(0.0);
-    for (b, block) in group.chunks_exact(B::PACKED).enumerate() {
-        for r in 0..ROWS / FOUR {
-            // SAFETY: a whole block; a whole record and four floats of every token.
-            unsafe {
-                let rows = unpack::<B>(block.as_ptr(), r);
-                for (act, out) in acts.chunks_exact(stride).zip(out.chunks_exact_mut(ROWS)) {
-                    let record = &act[RECORD * b..][..RECORD];
-                    let out = &mut out[FOUR * r..][..FOUR];
-                    let sum = vld1q_f32(out.as_ptr());
-                    store(out, step::<D, B>(sum, &rows, record.as_ptr()));
-                }
-            }
-        }
-    }
-}
-
-/// The layouts with the kernels of one instruction set.
+/// The layouts with the kernels of one instruction set. Up to `$few` tokens are taken one after another where codes are bytes,
+/// which need no unpacking: that takes fewer instructions than a tile.
 macro_rules! layouts {
-    ($module:ident, $dot:ident, $features:literal) => {
+    ($module:ident, $dot:ident, $pair:ty, $few:literal, $features:literal) => {
         pub(super) mod $module {
             use super::super::super::dot::$dot;
+            use super::super::block32_tile::{PAIRS, tile};
+            use super::super::pair;
             use super::*;
             use crate::packed::block32::{Iq4Nl, Mxfp4, Q4_0, Q4_1, Q5_0, Q5_1, Q8_0};
 
@@ -185,15 +165,23 @@ macro_rules! layouts {
             unsafe fn product<B: Block32>(
                 group: &[u8],
                 acts: &[u8],
-                tokens: usize,
+                stride: usize,
                 ahead: usize,
                 out: &mut [f32],
             ) {
+                let few = if B::LINES == 8 { $few } else { 1 };
                 // SAFETY: this function has the features, and its caller has checked the lengths.
                 unsafe {
-                    match tokens {
-                        1 => one::<$dot, B>(group, acts, ahead, out),
-                        _ => many::<$dot, B>(group, acts, acts.len() / tokens.max(1), out),
+                    match (out.len() / ROWS).div_ceil(2) {
+                        _ if out.len() <= few * ROWS => {
+                            for (act, out) in acts.chunks(stride).zip(out.chunks_mut(ROWS)) {
+                                one::<$dot, B>(group, act, ahead, out);
+                            }
+                        }
+                        1 => tile::<$pair, B, 1>(group, acts, stride, ahead, out),
+                        2 => tile::<$pair, B, 2>(group, acts, stride, ahead, out),
+                        3 => tile::<$pair, B, 3>(group, acts, stride, ahead, out),
+                        _ => tile::<$pair, B, PAIRS>(group, acts, stride, ahead, out),
                     }
                 }
             }
@@ -214,9 +202,15 @@ macro_rules! layouts {
                     tokens,
                     out,
                 );
-                // SAFETY: `layouts` hands the layout out only for an `Isa` with these instructions; `check` has
-                // compared all lengths.
-                unsafe { product::<B>(group, acts, tokens, ahead, out) }
+                let stride = act_bytes(n);
+                for (acts, out) in acts
+                    .chunks(2 * PAIRS * stride)
+                    .zip(out.chunks_mut(2 * PAIRS * ROWS))
+                {
+                    // SAFETY: `layouts` hands the layout out only for an `Isa` with these instructions; `check` has
+                    // compared all lengths.
+                    unsafe { product::<B>(group, acts, stride, ahead, out) }
+                }
             }
 
             pub(in super::super) static Q8_0_X16: Layout =
@@ -237,5 +231,6 @@ macro_rules! layouts {
     };
 }
 
-layouts!(neon, Neon, "neon");
-layouts!(dotprod, Dotprod, "neon,dotprod");
+layouts!(neon, Neon, pair::Rows<Neon>, 1, "neon");
+layouts!(dotprod, Dotprod, pair::Rows<Dotprod>, 3, "neon,dotprod");
+layouts!(i8mm, Dotprod, pair::Matrix, 3, "neon,dotprod,i8mm");

@@ -1,8 +1,7 @@
-//! Q6_K and Q3_K for ARM: the bytes of [`crate::packed::k_quants::of_16`].
+//! Q6_K and Q3_K for ARM: the bytes of [`crate::packed::k_quants::of_16`], and what there is for them without `SDOT`.
 //!
 //! The four elements of a unit have two scales, so that [`Dot::lane`](super::super::dot::Dot) would sum too much. Products
-//! are summed in pairs of 16 bits instead, which one multiplication brings to 32 bits with their scales; this takes
-//! nothing but NEON.
+//! are summed in pairs of 16 bits instead, which one multiplication brings to 32 bits with their scales.
 
 #![allow(
     clippy::needless_range_loop,
@@ -13,26 +12,33 @@ use std::arch::aarch64::*;
 
 use trine_formats::types::TypeId;
 
-use super::super::dot::{halves, load};
-use super::lanes::{ACTS, Acts, FOURS, TILE, act_bytes, arrange, finish, start, step};
+use super::super::dot::{add_scaled_pairs, halves, insert_behind, load};
+use super::lanes::{ACTS, Acts, FOURS, TILE, act_bytes, arrange, finish, multiply, start, step};
+use super::pair::Weights;
 use super::{FOUR, prefetch};
 use crate::packed::k_quants::of_16::{Layout16, Q3K, Q6K, at, group_bytes, pack};
 use crate::packed::k_quants::{BLOCK, CHAINS, ROWS};
-use crate::packed::{Encoding, Layout, check};
+use crate::packed::{Encoding, Layout, Multiply, check};
 
 /// A type's codes.
-trait CodesOf16: Layout16 {
+pub(super) trait CodesOf16: Layout16 {
     /// The scales of rows `4 r .. 4 r + 4`, register g: 4g .. 4g + 3 as bytes.
     ///
     /// # Safety
     /// The block is readable.
     unsafe fn scales(block: *const u8, r: usize) -> [int8x16_t; 4];
 
-    /// The codes of rows `4 r .. 4 r + 4` of a part, unit by unit, less than 128.
+    /// The weights of rows `4 r .. 4 r + 4` of a part, unit by unit, as many times as large as [`Self::whole`] takes back.
     ///
     /// # Safety
     /// The part is readable.
-    unsafe fn unpack(part: *const u8, r: usize) -> [uint8x16_t; 8];
+    unsafe fn unpack(part: *const u8, r: usize) -> Weights;
+
+    /// The weights themselves.
+    ///
+    /// # Safety
+    /// The processor has NEON.
+    unsafe fn whole(w: int8x16_t) -> int8x16_t;
 }
 
 /// Lines `0 .. L` of a block or part, rows `4 r .. 4 r + 4`.
@@ -46,12 +52,11 @@ unsafe fn lines<const L: usize>(p: *const u8, r: usize) -> [uint8x16_t; L] {
     std::array::from_fn(|k| vreinterpretq_u8_s8(unsafe { load(p.add(64 * k + 4 * FOUR * r)) }))
 }
 
-/// The upper two bits of three lines, one after the other.
+/// The upper two bits of three lines, one behind the other from the top on; the lowest two bits are anything.
 #[inline]
 #[target_feature(enable = "neon")]
 fn upper(a: uint8x16_t, b: uint8x16_t, c: uint8x16_t) -> uint8x16_t {
-    let (a, b, c) = (vshrq_n_u8::<6>(a), vshrq_n_u8::<6>(b), vshrq_n_u8::<6>(c));
-    vsliq_n_u8::<4>(vsliq_n_u8::<2>(c, b), a)
+    insert_behind::<4>(insert_behind::<2>(a, b), c)
 }
 
 impl CodesOf16 for Q6K {
@@ -64,21 +69,19 @@ impl CodesOf16 for Q6K {
 
     #[inline]
     #[target_feature(enable = "neon")]
-    unsafe fn unpack(part: *const u8, r: usize) -> [uint8x16_t; 8] {
+    unsafe fn unpack(part: *const u8, r: usize) -> Weights {
         // SAFETY: a part has six lines.
         let [a, b, c, d, e, f] = unsafe { lines::<6>(part, r) };
-        let low6 = |v| vandq_u8(v, vdupq_n_u8(0x3F));
-        let (six, seven) = (upper(a, b, c), upper(d, e, f));
-        [
-            low6(a),
-            low6(b),
-            low6(c),
-            low6(d),
-            low6(e),
-            low6(f),
-            six,
-            seven,
-        ]
+        let own = |v| vshlq_n_u8::<2>(v);
+        let rest = |v| vandq_u8(v, vdupq_n_u8(0xFC));
+        let (six, seven) = (rest(upper(a, b, c)), rest(upper(d, e, f)));
+        [own(a), own(b), own(c), own(d), own(e), own(f), six, seven].map(|v| vreinterpretq_s8_u8(v))
+    }
+
+    #[inline]
+    #[target_feature(enable = "neon")]
+    unsafe fn whole(w: int8x16_t) -> int8x16_t {
+        vshrq_n_s8::<2>(w)
     }
 }
 
@@ -103,11 +106,13 @@ impl CodesOf16 for Q3K {
 
     #[inline]
     #[target_feature(enable = "neon")]
-    unsafe fn unpack(part: *const u8, r: usize) -> [uint8x16_t; 8] {
+    unsafe fn unpack(part: *const u8, r: usize) -> Weights {
         // SAFETY: a part has three lines.
         let [a, b, c] = unsafe { lines::<3>(part, r) };
-        let low = |v| vandq_u8(v, vdupq_n_u8(7));
-        let high = |v| low(vshrq_n_u8::<3>(v));
+        // The upper three bits with their sign.
+        let top = |v| vshrq_n_s8::<5>(vreinterpretq_s8_u8(v));
+        let low = |v| top(vshlq_n_u8::<5>(v));
+        let high = |v| top(vshlq_n_u8::<2>(v));
         let rest = upper(a, b, c);
         [
             low(a),
@@ -116,13 +121,18 @@ impl CodesOf16 for Q3K {
             high(a),
             high(b),
             high(c),
-            high(rest),
-            low(rest),
+            top(rest),
+            top(vshlq_n_u8::<3>(rest)),
         ]
+    }
+
+    #[inline(always)]
+    unsafe fn whole(w: int8x16_t) -> int8x16_t {
+        w
     }
 }
 
-const fn layout<C: CodesOf16>() -> Layout {
+pub(super) const fn layout<C: CodesOf16>(multiply: Multiply, tile: usize) -> Layout {
     Layout {
         name: C::NAME,
         dense: false,
@@ -133,13 +143,10 @@ const fn layout<C: CodesOf16>() -> Layout {
         acts: ACTS,
         act_bytes,
         arrange,
-        multiply: multiply::<C>,
-        tile: TILE,
+        multiply,
+        tile,
     }
 }
-
-pub(super) static Q6_K: Layout = layout::<Q6K>();
-pub(super) static Q3_K: Layout = layout::<Q3K>();
 
 /// Scales 2s and 2s + 1 of each row, for every unit s.
 #[inline]
@@ -165,11 +172,7 @@ fn lane_sum(scales: &[int16x8_t; 8], weights: &[int8x16_t; 8], y: [int8x16_t; 2]
             let y = vdupq_laneq_s32::<$lane>(vreinterpretq_s32_s8(y[$half]));
             let (y, w) = (vreinterpretq_s8_s32(y), weights[4 * $half + $lane]);
             // Two products of at most 32 * 128 each.
-            let products = vmull_s8(vget_low_s8(w), vget_low_s8(y));
-            let products = vpaddq_s16(products, vmull_high_s8(w, y));
-            let scales = scales[4 * $half + $lane];
-            sums[0] = vmlal_s16(sums[0], vget_low_s16(products), vget_low_s16(scales));
-            sums[1] = vmlal_high_s16(sums[1], products, scales);
+            sums = add_scaled_pairs(sums, w, y, scales[4 * $half + $lane]);
         };
     }
     unit!(0, 0);
@@ -216,9 +219,8 @@ unsafe fn tile<C: CodesOf16, const T: usize>(
             }
             for l in 0..CHAINS {
                 // SAFETY: a block has eight parts.
-                let codes = unsafe { C::unpack(parts.add(64 * C::PART_LINES * l), r) };
-                let offset = vdupq_n_s8(C::OFFSET as i8);
-                let weights = codes.map(|codes| vsubq_s8(vreinterpretq_s8_u8(codes), offset));
+                let weights =
+                    unsafe { C::unpack(parts.add(64 * C::PART_LINES * l), r).map(|w| C::whole(w)) };
                 for (t, token) in tile.iter_mut().enumerate() {
                     // SAFETY: the activations have the block, as the caller has checked.
                     let sum = lane_sum(&scales, &weights, unsafe { acts.quants(t, l) });
@@ -230,23 +232,14 @@ unsafe fn tile<C: CodesOf16, const T: usize>(
     finish(tile, out);
 }
 
-fn multiply<C: CodesOf16>(
-    group: &[u8],
-    acts: &[u8],
-    n: usize,
-    tokens: usize,
-    ahead: usize,
-    out: &mut [f32],
-) {
-    check(const { &layout::<C>() }, group, acts, n, tokens, out);
-    let stride = act_bytes(n);
-    for (acts, out) in acts.chunks(TILE * stride).zip(out.chunks_mut(TILE * ROWS)) {
-        // SAFETY: `layouts` hands the layout out only for an `Isa` that includes NEON; `check` has compared all lengths.
-        unsafe {
-            match out.len() / ROWS {
-                1 => tile::<C, 1>(group, acts, n, ahead, out),
-                _ => tile::<C, TILE>(group, acts, n, ahead, out),
-            }
-        }
-    }
-}
+multiply!(
+    "neon",
+    CodesOf16,
+    layout,
+    TILE,
+    1,
+    tile::<C, 1>,
+    tile::<C, TILE>
+);
+pub(super) static Q6_K: Layout = layout::<Q6K>(multiply::<Q6K>, TILE);
+pub(super) static Q3_K: Layout = layout::<Q3K>(multiply::<Q3K>, TILE);

@@ -15,11 +15,12 @@ pub(super) const TILE: usize = 8;
 pub(super) const FOURS: usize = ROWS / FOUR;
 
 /// Name and bytes of the arranged activations of a block: the quants by lane, dword s of l at byte 32 l + 4 s; the sums of
-/// each 32 as i32; the scale.
-pub(super) const ACTS: &str = "q8_k by lane, sums of 32 as i32";
+/// each 32 as i32; the same as three limbs of a byte each, all upper ones first; the scale.
+pub(super) const ACTS: &str = "q8_k by lane, sums of 32 as i32 and in limbs";
 const ACT: usize = 320;
 const SUMS: usize = BLOCK;
-const SCALE: usize = SUMS + 32;
+const LIMBS: usize = SUMS + 32;
+const SCALE: usize = LIMBS + 24;
 
 /// Bytes of an arranged row: an odd number of cache lines. Rows of a tile then do not fall on the same few sets of the
 /// cache.
@@ -39,9 +40,15 @@ pub(super) fn arrange(act: &[u8], n: usize, out: &mut [u8]) {
             }
         }
         let sums = act[info::Q8_K.at(Part::Sums)..].as_chunks::<4>().0;
-        for (out, &[a, b, c, d]) in out[SUMS..SCALE].as_chunks_mut().0.iter_mut().zip(sums) {
+        for (s, &[a, b, c, d]) in sums.iter().enumerate() {
             let sum = i32::from(i16::from_le_bytes([a, b])) + i32::from(i16::from_le_bytes([c, d]));
-            *out = sum.to_le_bytes();
+            out[SUMS + 4 * s..][..4].copy_from_slice(&sum.to_le_bytes());
+            // All limbs have a sign, by which the rounding makes up for it.
+            let upper = (sum + 0x80) >> 8;
+            let limbs = [(upper + 0x80) >> 8, upper, sum];
+            for (k, limb) in limbs.into_iter().enumerate() {
+                out[LIMBS + 8 * k + s] = limb as u8;
+            }
         }
         out[SCALE..][..4].copy_from_slice(&act[..4]);
     }
@@ -90,6 +97,19 @@ impl Acts {
         unsafe {
             let q = self.of(t).add(32 * l);
             [load(q), load(q.add(16))]
+        }
+    }
+
+    /// The limbs of the sums of token t; the last eight bytes mean nothing.
+    ///
+    /// # Safety
+    /// The rows have the block, and token t.
+    #[inline(always)]
+    pub(super) unsafe fn limbs(self, t: usize) -> [int8x16_t; 2] {
+        // SAFETY: a block has 32 bytes from its limbs on.
+        unsafe {
+            let limbs = self.of(t).add(LIMBS);
+            [load(limbs), load(limbs.add(16))]
         }
     }
 
@@ -147,3 +167,56 @@ pub(super) fn finish(tile: &[[Token; FOURS]], out: &mut [f32]) {
         }
     }
 }
+
+/// `multiply` of types that are `$bound`: up to `$tile` tokens at a time by `$many`, but no more than `$few` one after another
+/// by `$one`. All three take the type `C`.
+macro_rules! multiply {
+    ($features:literal, $bound:ident, $layout:ident, $tile:expr, $few:expr, $one:expr, $many:expr) => {
+        #[target_feature(enable = $features)]
+        unsafe fn product<C: $bound>(
+            group: &[u8],
+            acts: &[u8],
+            n: usize,
+            ahead: usize,
+            out: &mut [f32],
+        ) {
+            // SAFETY: this function has the features, and its caller has checked the lengths.
+            unsafe {
+                if out.len() > $few * ROWS {
+                    return $many(group, acts, n, ahead, out);
+                }
+                for (act, out) in acts.chunks(act_bytes(n)).zip(out.chunks_mut(ROWS)) {
+                    $one(group, act, n, ahead, out);
+                }
+            }
+        }
+
+        fn multiply<C: $bound>(
+            group: &[u8],
+            acts: &[u8],
+            n: usize,
+            tokens: usize,
+            ahead: usize,
+            out: &mut [f32],
+        ) {
+            check(
+                const { &$layout::<C>(multiply::<C>, $tile) },
+                group,
+                acts,
+                n,
+                tokens,
+                out,
+            );
+            let stride = act_bytes(n);
+            for (acts, out) in acts
+                .chunks($tile * stride)
+                .zip(out.chunks_mut($tile * ROWS))
+            {
+                // SAFETY: `layouts` hands the layout out only for an `Isa` with these instructions; `check` has
+                // compared all lengths.
+                unsafe { product::<C>(group, acts, n, ahead, out) }
+            }
+        }
+    };
+}
+pub(super) use multiply;

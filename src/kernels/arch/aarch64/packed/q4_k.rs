@@ -1,4 +1,4 @@
-//! Q4_K and Q5_K for ARM: the bytes of [`crate::packed::k_quants::of_32`].
+//! Q4_K and Q5_K for ARM: the bytes of [`crate::packed::k_quants::of_32`], and what there is for them without `SDOT`.
 //!
 //! A unit of a part is one [`Dot::lane`], four products of each row, times the scale in 32 bits.
 
@@ -11,15 +11,15 @@ use std::arch::aarch64::*;
 
 use trine_formats::types::TypeId;
 
-use super::super::dot::{Dot, halves, load};
-use super::lanes::{ACTS, Acts, FOURS, TILE, act_bytes, arrange, finish, start, step};
+use super::super::dot::{Dot, Neon, halves, insert_behind, load};
+use super::lanes::{ACTS, Acts, FOURS, TILE, act_bytes, arrange, finish, multiply, start, step};
 use super::{FOUR, prefetch};
 use crate::packed::k_quants::of_32::{CODES, DMIN, Layout32, Q4K, Q5K, SCALES, bytes, pack};
 use crate::packed::k_quants::{BLOCK, CHAINS, ROWS};
 use crate::packed::{Encoding, Layout, Multiply, check};
 
 /// A type's codes.
-trait CodesOf32: Layout32 {
+pub(super) trait CodesOf32: Layout32 {
     /// The codes of rows `4 r .. 4 r + 4` of a part, unit by unit.
     ///
     /// # Safety
@@ -53,16 +53,16 @@ impl CodesOf32 for Q5K {
             // SAFETY: a part has five lines; this is one of the first four.
             let q = vreinterpretq_u8_s8(unsafe { load(part.add(64 * p + 4 * FOUR * r)) });
             codes[2 * p] = vreinterpretq_s8_u8(vandq_u8(q, vdupq_n_u8(0x1F)));
-            let low = vshlq_u8(rest, vdupq_n_s8(-2 * p as i8));
-            let low = vandq_u8(low, vdupq_n_u8(3));
-            let odd = vorrq_u8(vshlq_n_u8::<2>(vshrq_n_u8::<5>(q)), low);
+            // Three bits, and behind them two.
+            let low = vshlq_u8(rest, vdupq_n_s8(6 - 2 * p as i8));
+            let odd = vshrq_n_u8::<3>(insert_behind::<3>(q, low));
             codes[2 * p + 1] = vreinterpretq_s8_u8(odd);
         }
         codes
     }
 }
 
-const fn layout<C: CodesOf32>(multiply: Multiply) -> Layout {
+pub(super) const fn layout<C: CodesOf32>(multiply: Multiply, tile: usize) -> Layout {
     Layout {
         name: C::NAME,
         dense: false,
@@ -74,7 +74,7 @@ const fn layout<C: CodesOf32>(multiply: Multiply) -> Layout {
         act_bytes,
         arrange,
         multiply,
-        tile: TILE,
+        tile,
     }
 }
 
@@ -89,7 +89,7 @@ struct Header {
 /// Byte `K` of each dword.
 #[inline]
 #[target_feature(enable = "neon")]
-fn bytes_of(v: uint8x16_t) -> [int32x4_t; 4] {
+pub(super) fn bytes_of(v: uint8x16_t) -> [int32x4_t; 4] {
     let v = vreinterpretq_u32_u8(v);
     let low = vdupq_n_u32(0xFF);
     let all = [
@@ -101,6 +101,25 @@ fn bytes_of(v: uint8x16_t) -> [int32x4_t; 4] {
     all.map(|v| vreinterpretq_s32_u32(v))
 }
 
+/// Scales and minima of rows `4 r .. 4 r + 4`, units 0 to 3 and 4 to 7, as bytes.
+///
+/// # Safety
+/// The block is readable.
+#[inline]
+#[target_feature(enable = "neon")]
+pub(super) unsafe fn scales_and_mins(block: *const u8, r: usize) -> [[uint8x16_t; 2]; 2] {
+    // SAFETY: a block has three lines of packed scales.
+    let [a, b, c] = unsafe {
+        [0, 1, 2].map(|k| vreinterpretq_u8_s8(load(block.add(SCALES + 64 * k + 4 * FOUR * r))))
+    };
+    let (low6, low4) = (vdupq_n_u8(0x3F), vdupq_n_u8(0x0F));
+    let upper = |v| vandq_u8(vshrq_n_u8::<2>(v), vdupq_n_u8(0x30));
+    [
+        [vandq_u8(a, low6), vorrq_u8(vandq_u8(c, low4), upper(a))],
+        [vandq_u8(b, low6), vorrq_u8(vshrq_n_u8::<4>(c), upper(b))],
+    ]
+}
+
 /// The header of rows `4 r .. 4 r + 4`.
 ///
 /// # Safety
@@ -108,20 +127,18 @@ fn bytes_of(v: uint8x16_t) -> [int32x4_t; 4] {
 #[inline]
 #[target_feature(enable = "neon")]
 unsafe fn header(block: *const u8, r: usize) -> Header {
-    // SAFETY: a block has scales, minima and three lines of packed scales.
-    let (d, dmin, [a, b, c]) = unsafe {
+    // SAFETY: a block has d, dmin and packed scales of 16 rows.
+    let (d, dmin, [scales, mins]) = unsafe {
         (
             halves(block.add(2 * FOUR * r)),
             halves(block.add(DMIN + 2 * FOUR * r)),
-            [0, 1, 2].map(|k| vreinterpretq_u8_s8(load(block.add(SCALES + 64 * k + 4 * FOUR * r)))),
+            scales_and_mins(block, r),
         )
     };
-    let (low6, low4) = (vdupq_n_u8(0x3F), vdupq_n_u8(0x0F));
-    let upper = |v| vandq_u8(vshrq_n_u8::<2>(v), vdupq_n_u8(0x30));
-    let [s0, s1, s2, s3] = bytes_of(vandq_u8(a, low6));
-    let [s4, s5, s6, s7] = bytes_of(vorrq_u8(vandq_u8(c, low4), upper(a)));
-    let [m0, m1, m2, m3] = bytes_of(vandq_u8(b, low6));
-    let [m4, m5, m6, m7] = bytes_of(vorrq_u8(vshrq_n_u8::<4>(c), upper(b)));
+    let [s0, s1, s2, s3] = bytes_of(scales[0]);
+    let [s4, s5, s6, s7] = bytes_of(scales[1]);
+    let [m0, m1, m2, m3] = bytes_of(mins[0]);
+    let [m4, m5, m6, m7] = bytes_of(mins[1]);
     Header {
         d,
         dmin,
@@ -151,21 +168,19 @@ fn subtract_mins(
 }
 
 /// The integer of a chain: codes times activations times scales.
-///
-/// # Safety
-/// The processor has the instructions of `D`.
-#[inline(always)]
-unsafe fn lane_sum<D: Dot>(h: &Header, codes: &[int8x16_t; 8], y: [int8x16_t; 2]) -> int32x4_t {
-    // SAFETY: the caller's promise.
+#[inline]
+#[target_feature(enable = "neon")]
+fn lane_sum(h: &Header, codes: &[int8x16_t; 8], y: [int8x16_t; 2]) -> int32x4_t {
+    // SAFETY: this function has the feature.
     unsafe {
         let zero = vdupq_n_s32(0);
         let mut sum = zero;
         for (half, y) in y.into_iter().enumerate() {
             let (codes, scales) = (&codes[4 * half..], &h.scales[4 * half..]);
-            sum = vmlaq_s32(sum, D::lane::<0>(zero, codes[0], y), scales[0]);
-            sum = vmlaq_s32(sum, D::lane::<1>(zero, codes[1], y), scales[1]);
-            sum = vmlaq_s32(sum, D::lane::<2>(zero, codes[2], y), scales[2]);
-            sum = vmlaq_s32(sum, D::lane::<3>(zero, codes[3], y), scales[3]);
+            sum = vmlaq_s32(sum, Neon::lane::<0>(zero, codes[0], y), scales[0]);
+            sum = vmlaq_s32(sum, Neon::lane::<1>(zero, codes[1], y), scales[1]);
+            sum = vmlaq_s32(sum, Neon::lane::<2>(zero, codes[2], y), scales[2]);
+            sum = vmlaq_s32(sum, Neon::lane::<3>(zero, codes[3], y), scales[3]);
         }
         sum
     }
@@ -174,12 +189,12 @@ unsafe fn lane_sum<D: Dot>(h: &Header, codes: &[int8x16_t; 8], y: [int8x16_t; 2]
 /// Up to `T` tokens.
 ///
 /// # Safety
-/// The processor has the instructions of `D`; `check` has compared the lengths.
-#[inline(always)]
-unsafe fn tile<D: Dot, C: CodesOf32, const T: usize>(
+/// `check` has compared the lengths.
+#[target_feature(enable = "neon")]
+unsafe fn tile<C: CodesOf32, const T: usize>(
     group: &[u8],
     acts: &[u8],
-    stride: usize,
+    n: usize,
     ahead: usize,
     out: &mut [f32],
 ) {
@@ -191,7 +206,7 @@ unsafe fn tile<D: Dot, C: CodesOf32, const T: usize>(
         let mut d = [vdupq_n_f32(0.0); T];
         for (b, block) in group.chunks_exact(bytes::<C>()).enumerate() {
             prefetch(block.as_ptr(), block.len(), ahead);
-            let (block, acts) = (block.as_ptr(), Acts::new(acts, stride, b));
+            let (block, acts) = (block.as_ptr(), Acts::new(acts, act_bytes(n), b));
             for r in 0..FOURS {
                 let h = header(block, r);
                 for (t, token) in tile.iter_mut().enumerate() {
@@ -202,7 +217,7 @@ unsafe fn tile<D: Dot, C: CodesOf32, const T: usize>(
                 for l in 0..CHAINS {
                     let codes = C::unpack(block.add(CODES + C::PART * l), r);
                     for (t, token) in tile.iter_mut().enumerate() {
-                        let sum = lane_sum::<D>(&h, &codes, acts.quants(t, l));
+                        let sum = lane_sum(&h, &codes, acts.quants(t, l));
                         token[r].chains[l] = step(token[r].chains[l], d[t], sum);
                     }
                 }
@@ -212,59 +227,14 @@ unsafe fn tile<D: Dot, C: CodesOf32, const T: usize>(
     }
 }
 
-/// The layouts with the kernels of one instruction set.
-macro_rules! layouts {
-    ($module:ident, $dot:ident, $features:literal) => {
-        pub(super) mod $module {
-            use super::super::super::dot::$dot;
-            use super::*;
-
-            #[target_feature(enable = $features)]
-            unsafe fn product<C: CodesOf32>(
-                group: &[u8],
-                acts: &[u8],
-                stride: usize,
-                ahead: usize,
-                out: &mut [f32],
-            ) {
-                // SAFETY: this function has the features, and its caller has checked the lengths.
-                unsafe {
-                    match out.len() / ROWS {
-                        1 => tile::<$dot, C, 1>(group, acts, stride, ahead, out),
-                        _ => tile::<$dot, C, TILE>(group, acts, stride, ahead, out),
-                    }
-                }
-            }
-
-            fn multiply<C: CodesOf32>(
-                group: &[u8],
-                acts: &[u8],
-                n: usize,
-                tokens: usize,
-                ahead: usize,
-                out: &mut [f32],
-            ) {
-                check(
-                    const { &layout::<C>(multiply::<C>) },
-                    group,
-                    acts,
-                    n,
-                    tokens,
-                    out,
-                );
-                let stride = act_bytes(n);
-                for (acts, out) in acts.chunks(TILE * stride).zip(out.chunks_mut(TILE * ROWS)) {
-                    // SAFETY: `layouts` hands the layout out only for an `Isa` with these instructions; `check` has
-                    // compared all lengths.
-                    unsafe { product::<C>(group, acts, stride, ahead, out) }
-                }
-            }
-
-            pub(in super::super) static Q4_K: Layout = layout::<Q4K>(multiply::<Q4K>);
-            pub(in super::super) static Q5_K: Layout = layout::<Q5K>(multiply::<Q5K>);
-        }
-    };
-}
-
-layouts!(neon, Neon, "neon");
-layouts!(dotprod, Dotprod, "neon,dotprod");
+multiply!(
+    "neon",
+    CodesOf32,
+    layout,
+    TILE,
+    1,
+    tile::<C, 1>,
+    tile::<C, TILE>
+);
+pub(super) static Q4_K: Layout = layout::<Q4K>(multiply::<Q4K>, TILE);
+pub(super) static Q5_K: Layout = layout::<Q5K>(multiply::<Q5K>, TILE);

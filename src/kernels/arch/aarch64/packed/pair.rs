@@ -1,0 +1,210 @@
+//! Four rows times two tokens, 32 columns at a time: what tiles of many tokens are made of.
+//!
+//! A pair has two registers of sums. By [`Dot`] each has four rows of one token; by `SMMLA` the first has rows 0 and 1, the
+//! second rows 2 and 3, of both tokens in turns. Every lane is a row and a token either way, so that no sum knows which.
+
+#![allow(
+    clippy::needless_range_loop,
+    reason = "registers are indexed by dword and by half alike"
+)]
+
+use std::arch::aarch64::*;
+use std::marker::PhantomData;
+
+use super::super::dot::{Dot, two_by_two};
+
+/// Of two tokens, such as their scales.
+pub(super) type Two<T> = [T; 2];
+/// 32 columns of four rows: eight registers.
+pub(super) type Weights = [int8x16_t; 8];
+/// 32 columns of two tokens: four registers.
+pub(super) type Columns = [int8x16_t; 4];
+/// Sums of a pair, or what they are multiplied by.
+pub(super) type Floats = [float32x4_t; 2];
+
+/// How rows and tokens lie in the lanes of a pair's registers.
+///
+/// # Safety
+/// All functions ask for the instruction set, and for pointers to what they read.
+pub(super) trait Pair {
+    /// A number of each token.
+    type Token: Copy;
+
+    /// The columns of two tokens, side by side.
+    unsafe fn columns(first: [int8x16_t; 2], second: [int8x16_t; 2]) -> Columns;
+    /// Eight columns of weights, of which register k has dword k of each row.
+    unsafe fn weights(w: [int8x16_t; 2]) -> [int8x16_t; 2];
+    /// `sums` and the products of columns `8 K .. 8 K + 8` with such weights. Two products of a row have to fit 16 bits where
+    /// there is no instruction for four, as in [`Dot::lane`].
+    unsafe fn add<const K: usize>(
+        sums: [int32x4_t; 2],
+        w: [int8x16_t; 2],
+        y: &Columns,
+    ) -> [int32x4_t; 2];
+
+    /// [`Self::weights`] of 32 columns.
+    #[inline(always)]
+    unsafe fn all_weights(mut w: Weights) -> Weights {
+        for two in w.as_chunks_mut().0 {
+            // SAFETY: the caller's promise.
+            *two = unsafe { Self::weights(*two) };
+        }
+        w
+    }
+    /// [`Self::add`] of all 32 columns.
+    #[inline(always)]
+    unsafe fn add_all(sums: [int32x4_t; 2], w: &Weights, y: &Columns) -> [int32x4_t; 2] {
+        // SAFETY: the caller's promise.
+        unsafe {
+            let sums = Self::add::<0>(sums, [w[0], w[1]], y);
+            let sums = Self::add::<1>(sums, [w[2], w[3]], y);
+            let sums = Self::add::<2>(sums, [w[4], w[5]], y);
+            Self::add::<3>(sums, [w[6], w[7]], y)
+        }
+    }
+    /// What each row has, for both tokens.
+    unsafe fn by_row(x: float32x4_t) -> Floats;
+    /// What each token has in lane `LANE` of its register.
+    unsafe fn by_token<const LANE: i32>(x: Two<float32x4_t>) -> Self::Token;
+    /// Register `i` of a pair times what each token has.
+    unsafe fn times(x: float32x4_t, y: Self::Token, i: usize) -> float32x4_t;
+    /// What the sums of each token begin with, for all rows: lane `LANE` of its register.
+    unsafe fn starts<const LANE: i32>(x: Two<int32x4_t>) -> [int32x4_t; 2];
+    /// The rows of each token.
+    unsafe fn apart(x: Floats) -> Two<float32x4_t>;
+}
+
+/// By sums of four products: a register for each token.
+pub(super) struct Rows<D>(PhantomData<D>);
+
+impl<D: Dot> Pair for Rows<D> {
+    type Token = Two<f32>;
+
+    #[inline(always)]
+    unsafe fn columns(first: [int8x16_t; 2], second: [int8x16_t; 2]) -> Columns {
+        [first[0], first[1], second[0], second[1]]
+    }
+    #[inline(always)]
+    unsafe fn weights(w: [int8x16_t; 2]) -> [int8x16_t; 2] {
+        w
+    }
+    #[inline(always)]
+    unsafe fn add<const K: usize>(
+        mut sums: [int32x4_t; 2],
+        w: [int8x16_t; 2],
+        y: &Columns,
+    ) -> [int32x4_t; 2] {
+        for t in 0..2 {
+            let y = y[2 * t + K / 2];
+            // SAFETY: the caller has the instructions of `D`.
+            sums[t] = unsafe {
+                match K % 2 {
+                    0 => D::lane::<1>(D::lane::<0>(sums[t], w[0], y), w[1], y),
+                    _ => D::lane::<3>(D::lane::<2>(sums[t], w[0], y), w[1], y),
+                }
+            };
+        }
+        sums
+    }
+    #[inline(always)]
+    unsafe fn by_row(x: float32x4_t) -> Floats {
+        [x, x]
+    }
+    #[inline]
+    #[target_feature(enable = "neon")]
+    unsafe fn by_token<const LANE: i32>(x: Two<float32x4_t>) -> Two<f32> {
+        x.map(|x| vgetq_lane_f32::<LANE>(x))
+    }
+    #[inline]
+    #[target_feature(enable = "neon")]
+    unsafe fn times(x: float32x4_t, y: Two<f32>, i: usize) -> float32x4_t {
+        vmulq_n_f32(x, y[i])
+    }
+    #[inline]
+    #[target_feature(enable = "neon")]
+    unsafe fn starts<const LANE: i32>(x: Two<int32x4_t>) -> [int32x4_t; 2] {
+        x.map(|x| vdupq_laneq_s32::<LANE>(x))
+    }
+    #[inline(always)]
+    unsafe fn apart(x: Floats) -> Two<float32x4_t> {
+        x
+    }
+}
+
+/// By `SMMLA`: two rows and two tokens in a register.
+pub(super) struct Matrix;
+
+impl Pair for Matrix {
+    type Token = float32x4_t;
+
+    #[inline]
+    #[target_feature(enable = "neon,i8mm")]
+    unsafe fn columns(first: [int8x16_t; 2], second: [int8x16_t; 2]) -> Columns {
+        let [a, b] = first.map(|v| vreinterpretq_s64_s8(v));
+        let [c, d] = second.map(|v| vreinterpretq_s64_s8(v));
+        [
+            vzip1q_s64(a, c),
+            vzip2q_s64(a, c),
+            vzip1q_s64(b, d),
+            vzip2q_s64(b, d),
+        ]
+        .map(|v| vreinterpretq_s8_s64(v))
+    }
+    #[inline]
+    #[target_feature(enable = "neon,i8mm")]
+    unsafe fn weights(w: [int8x16_t; 2]) -> [int8x16_t; 2] {
+        let [a, b] = w.map(|v| vreinterpretq_s32_s8(v));
+        [vzip1q_s32(a, b), vzip2q_s32(a, b)].map(|v| vreinterpretq_s8_s32(v))
+    }
+    #[inline]
+    #[target_feature(enable = "neon,i8mm")]
+    unsafe fn add<const K: usize>(
+        sums: [int32x4_t; 2],
+        w: [int8x16_t; 2],
+        y: &Columns,
+    ) -> [int32x4_t; 2] {
+        [
+            two_by_two(sums[0], w[0], y[K]),
+            two_by_two(sums[1], w[1], y[K]),
+        ]
+    }
+    #[inline]
+    #[target_feature(enable = "neon,i8mm")]
+    unsafe fn by_row(x: float32x4_t) -> Floats {
+        [vzip1q_f32(x, x), vzip2q_f32(x, x)]
+    }
+    #[inline]
+    #[target_feature(enable = "neon,i8mm")]
+    unsafe fn by_token<const LANE: i32>(x: Two<float32x4_t>) -> float32x4_t {
+        vreinterpretq_f32_u64(both::<LANE>(x.map(|x| vreinterpretq_u32_f32(x))))
+    }
+    #[inline]
+    #[target_feature(enable = "neon,i8mm")]
+    unsafe fn times(x: float32x4_t, y: float32x4_t, _: usize) -> float32x4_t {
+        vmulq_f32(x, y)
+    }
+    #[inline]
+    #[target_feature(enable = "neon,i8mm")]
+    unsafe fn starts<const LANE: i32>(x: Two<int32x4_t>) -> [int32x4_t; 2] {
+        [vreinterpretq_s32_u64(both::<LANE>(x.map(|x| vreinterpretq_u32_s32(x)))); 2]
+    }
+    #[inline]
+    #[target_feature(enable = "neon,i8mm")]
+    unsafe fn apart(x: Floats) -> Two<float32x4_t> {
+        [vuzp1q_f32(x[0], x[1]), vuzp2q_f32(x[0], x[1])]
+    }
+}
+
+/// Lane `LANE` of both registers, twice.
+#[inline]
+#[target_feature(enable = "neon")]
+fn both<const LANE: i32>([a, b]: Two<uint32x4_t>) -> uint64x2_t {
+    let lower = vreinterpretq_u64_u32(vzip1q_u32(a, b));
+    let upper = vreinterpretq_u64_u32(vzip2q_u32(a, b));
+    match LANE {
+        0 => vdupq_laneq_u64::<0>(lower),
+        1 => vdupq_laneq_u64::<1>(lower),
+        2 => vdupq_laneq_u64::<0>(upper),
+        _ => vdupq_laneq_u64::<1>(upper),
+    }
+}

@@ -84,8 +84,8 @@ impl<T: Target, const BRAIN: bool> Call<'_, T, BRAIN> {
                     // SAFETY: the lines are within the block and the block within its tile; the strip has room for so many lines
                     // and steps.
                     unsafe {
-                        let words = words.from_line(first);
-                        let ahead = ahead.from_line(first);
+                        let words = words.line_on(first);
+                        let ahead = ahead.line_on(first);
                         match L.min(words.stride - first) {
                             _ if L == 1 => self.strip::<S, 1>(words, quads, line, at, ahead),
                             1 => self.strip::<S, 1>(words, quads, line, at, ahead),
@@ -239,7 +239,7 @@ struct Ahead {
 
 impl Ahead {
     /// The same from a line of the block on.
-    fn from_line(self, line: usize) -> Ahead {
+    fn line_on(self, line: usize) -> Ahead {
         Ahead {
             line: self.line.wrapping_add(line),
             ..self

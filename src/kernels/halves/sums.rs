@@ -34,7 +34,7 @@ pub struct Words {
 
 impl Words {
     /// The same from a line of the block on.
-    pub fn from_line(self, line: usize) -> Words {
+    pub fn line_on(self, line: usize) -> Words {
         Words {
             first: self.first.wrapping_add(line),
             ..self
@@ -42,6 +42,7 @@ impl Words {
     }
 
     /// The first line of word `from`, and how many of the words up to `to` are in the same tile.
+    #[cfg(target_arch = "x86_64")]
     #[inline(always)]
     pub fn in_tile(self, from: usize, to: usize) -> (*const Line, usize) {
         let tile = from / self.quads;
@@ -110,6 +111,7 @@ unsafe fn add_block<S: Doubles, const L: usize, const R: usize, const BRAIN: boo
 /// Where sums begin and end.
 pub trait Target: Copy {
     /// Whether sums can be put down and taken up again in between.
+    #[cfg(target_arch = "x86_64")]
     const KEEPS: bool;
     /// # Safety
     /// Eight lanes from `lane` of row `row` are inside the target, and the processor has the instruction set.
@@ -127,6 +129,7 @@ pub struct Rounded {
 }
 
 impl Target for Rounded {
+    #[cfg(target_arch = "x86_64")]
     const KEEPS: bool = false;
 
     #[inline(always)]
@@ -149,6 +152,7 @@ pub struct InPlace {
 }
 
 impl Target for InPlace {
+    #[cfg(target_arch = "x86_64")]
     const KEEPS: bool = true;
 
     #[inline(always)]
@@ -289,7 +293,7 @@ impl<T: Target, const BRAIN: bool> Call<'_, T, BRAIN> {
                     let at = (row, block - self.line + line);
                     // SAFETY: the lines are within the block, the block within its tile, and the rows among those of the call.
                     unsafe {
-                        let words = words.from_line(line);
+                        let words = words.line_on(line);
                         match lines {
                             1 => self.block::<S, 1, R>(words, quads, at),
                             2 => self.block::<S, 2, R>(words, quads, at),

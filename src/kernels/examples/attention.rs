@@ -5,7 +5,8 @@
 //! ```
 //!
 //! Billions of products per second of one thread, medians of some rounds in turns; keys and queries are normal with one
-//! outlier in a hundred, probabilities are the soft-max of the scores, and all rows see all cells.
+//! outlier in a hundred, probabilities are the soft-max of the scores, and all rows see all cells. `TRINE_ISA` chooses
+//! the instruction set; only AMX has tiles.
 
 #[cfg(target_arch = "x86_64")]
 mod tiles {
@@ -24,9 +25,7 @@ mod tiles {
     const ROUND: usize = 60_000_000;
 
     pub fn main() -> Result<(), Box<dyn Error>> {
-        if !exact::fits(Isa::detect(), 64, 64) {
-            return Err("this processor has no tiles".into());
-        }
+        let isa = Isa::from_env()?;
         let args: Vec<String> = std::env::args().skip(1).collect();
         let [sizes, rows, cells] = args.as_slice() else {
             return Err("usage: attention ELEMENTS,.. ROWS,.. CELLS,..".into());
@@ -42,15 +41,16 @@ mod tiles {
         for size in list(sizes)? {
             for rows in list(rows)? {
                 for cells in list(cells)? {
-                    measure(size, rows, cells);
+                    measure(isa, size, rows, cells);
                 }
             }
         }
         Ok(())
     }
 
-    fn measure(size: usize, rows: usize, cells: usize) {
-        let isa = Isa::detect();
+    fn measure(isa: Isa, size: usize, rows: usize, cells: usize) {
+        let in_tiles = exact::fits(isa, size, size);
+        let few = rows <= halves::rows_at_once(isa);
         let mut random = Random(7);
         let mut normal = |n: usize| -> Vec<f32> {
             let value = |r: &mut Random| match r.below(100) {
@@ -115,7 +115,7 @@ mod tiles {
                     );
                 }
             }));
-            times[1].push(time(turns, || {
+            times[1].push(time(if in_tiles { turns } else { 0 }, || {
                 let mut queries = Queries::new(isa, size, q.chunks_exact(size));
                 open_scores = 0;
                 for (tile, keys) in keys.chunks_exact(quads * BLOCK).enumerate() {
@@ -139,7 +139,7 @@ mod tiles {
                 lines,
                 wanted: (0, lines),
                 quads: 8,
-                at_once: CELLS / STEPS,
+                at_once: if few { LANES } else { CELLS } / STEPS,
             };
             times[2].push(time(turns, || {
                 sums.fill(0.0);
@@ -153,10 +153,10 @@ mod tiles {
                         stride: CELLS,
                         rows,
                     };
-                    halves::accumulate(isa, tiles(cell), 0..count / STEPS, coefs, &mut sums, size);
+                    halves::accumulate(isa, tiles(cell), &|_| 0..count, coefs, &mut sums, size);
                 }
             }));
-            times[3].push(time(turns, || {
+            times[3].push(time(if in_tiles { turns } else { 0 }, || {
                 let mut outputs = Outputs::new(isa, rows, size);
                 for cell in (0..cells).step_by(CELLS) {
                     let count = CELLS.min(cells - cell);
@@ -193,6 +193,10 @@ mod tiles {
             products / times[ROUNDS / 2] / 1e9
         };
         let [a, b, c, d] = times.each_mut().map(rate);
+        if !in_tiles {
+            println!("{size:4} {rows:4} {cells:5}   {a:6.1} {:27} {c:6.1}", "");
+            return;
+        }
         println!(
             "{size:4} {rows:4} {cells:5}   {a:6.1} {b:6.1} {:5.2} ({open_scores}, {wrong})   {c:6.1} {d:6.1} {:5.2} ({open_rows}, {wrong_sums})",
             b / a,

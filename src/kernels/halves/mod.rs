@@ -16,6 +16,8 @@
 //! whoever multiplies with them mends, and infinities and NaN come out wrong; whoever stores halves notes the [`Form`] and takes
 //! the `special` functions where there are such.
 
+use std::ops::Range;
+
 use trine_formats::types::num::{f16_to_f32, f32_to_f16};
 
 #[cfg(target_arch = "aarch64")]
@@ -191,22 +193,6 @@ unsafe fn dots_at<const BRAIN: bool>(
     coefs.check(size([STEPS, quads]));
     let there = has_rows(out.len(), coefs.rows, out_stride, LANES);
     assert!(there, "output too short");
-    #[cfg(target_arch = "x86_64")]
-    {
-        let strips = strips::Strips::<BRAIN> {
-            words,
-            quads,
-            coefs: coefs.data.as_ptr(),
-            coef_stride: coefs.stride,
-            rows: coefs.rows,
-            out: out.as_mut_ptr(),
-            out_stride,
-        };
-        // SAFETY: the caller has the words; coefficients and outputs were just checked.
-        if unsafe { strips.run(isa) } {
-            return;
-        }
-    }
     let call: sums::Call<_, BRAIN> = sums::Call {
         words,
         lines: BLOCK,
@@ -219,6 +205,7 @@ unsafe fn dots_at<const BRAIN: bool>(
         coefs: coefs.data.as_ptr(),
         coef_stride: coefs.stride,
         rows: coefs.rows,
+        seen: None,
         ahead: ahead / size_of::<Line>(),
         target: sums::Rounded {
             out: out.as_mut_ptr(),
@@ -257,20 +244,28 @@ impl Tiles<'_> {
     }
 }
 
-/// `acc[r * acc_stride + lane] += sum over words of steps `quads``, in order; step 0 is the first of the tiles, and of
+/// `acc[r * acc_stride + lane] += sum over the steps that row `r` sees`, in order; step 0 is the first of the tiles, and of
 /// the coefficients. Those of steps whose halves are plain are times [`form::PLAIN`] too.
+///
+/// Neither the first nor the last of `steps` falls from one row to the next, and coefficients of steps that a row does not see are
+/// zeros as far as its neighbours see them: rows are computed together, and adding a zero changes no sum but a negative zero, which no sum of outputs is.
 ///
 /// # Panics
 /// When a slice is too short.
 pub fn accumulate(
     isa: Isa,
     tiles: Tiles<'_>,
-    quads: std::ops::Range<usize>,
+    steps: &dyn Fn(usize) -> Range<usize>,
     coefs: Coefficients<'_>,
     acc: &mut [f64],
     acc_stride: usize,
 ) {
-    if coefs.rows == 0 || quads.is_empty() {
+    let words_of = |steps: Range<usize>| steps.start / STEPS..steps.end.div_ceil(STEPS);
+    let Some(last) = coefs.rows.checked_sub(1) else {
+        return;
+    };
+    let quads = words_of(steps(0)).start..words_of(steps(last)).end;
+    if quads.is_empty() {
         return;
     }
     coefs.check(size([STEPS, quads.end]));
@@ -297,10 +292,11 @@ pub fn accumulate(
         line_end,
         from: quads.start,
         to: quads.end,
-        at_once: tiles.at_once.max(1),
+        at_once: tiles.at_once.clamp(1, quads.len()),
         coefs: coefs.data.as_ptr(),
         coef_stride: coefs.stride,
         rows: coefs.rows,
+        seen: Some(&|row| words_of(steps(row))),
         ahead: sums::AHEAD,
         target: sums::InPlace {
             acc: acc.as_mut_ptr(),
@@ -342,7 +338,7 @@ fn dots_special(
 pub fn accumulate_special(
     tiles: Tiles<'_>,
     form: impl Fn(usize) -> Form,
-    steps: std::ops::Range<usize>,
+    steps: Range<usize>,
     coef: &[f64],
     acc: &mut [f64],
 ) {
@@ -363,6 +359,9 @@ pub fn coefficients(isa: Isa, x: &[f32], out: &mut [f64]) {
         #[cfg(target_arch = "x86_64")]
         // SAFETY: `isa` proves that the processor has AVX-512 F and DQ; the lengths were compared.
         Level::Avx512 => unsafe { x86_64::coefficients_avx512(x, out) },
+        #[cfg(target_arch = "x86_64")]
+        // SAFETY: `isa` proves that the processor has F16C, and AVX with AVX2; the lengths were compared.
+        Level::Avx2 => unsafe { x86_64::coefficients_avx2(x, out) },
         #[cfg(target_arch = "aarch64")]
         // SAFETY: `isa` proves that the processor has NEON, which every instruction set here includes but the portable one.
         Level::Neon | Level::Dotprod | Level::I8mm => unsafe { aarch64::coefficients(x, out) },

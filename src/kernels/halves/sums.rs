@@ -3,6 +3,8 @@
 // Indices, so that every loop unrolls and its arrays become registers.
 #![allow(clippy::needless_range_loop)]
 
+use std::ops::Range;
+
 use super::lanes::Scalar;
 use super::{BLOCK, LANES, LINE, Line, STEPS};
 use crate::AlignedBytes;
@@ -22,16 +24,39 @@ const CHUNK: usize = 16;
 
 /// Words of some tiles.
 #[derive(Clone, Copy)]
-struct Words {
-    first: *const Line,
+pub struct Words {
+    pub first: *const Line,
     /// Lines from one word of steps to the next.
-    stride: usize,
+    pub stride: usize,
     /// Words of steps in a tile.
-    quads: usize,
+    pub quads: usize,
     /// Lines from one tile to the next.
-    tile: usize,
+    pub tile: usize,
     /// Lines to ask for in advance.
     ahead: usize,
+}
+
+impl Words {
+    /// The same from a line of the block on.
+    pub fn line_on(self, line: usize) -> Words {
+        Words {
+            first: self.first.wrapping_add(line),
+            ..self
+        }
+    }
+
+    /// The first line of word `from`, and how many of the words up to `to` are in the same tile.
+    #[cfg(target_arch = "x86_64")]
+    #[inline(always)]
+    pub fn in_tile(self, from: usize, to: usize) -> (*const Line, usize) {
+        let tile = from / self.quads;
+        let quad = from - tile * self.quads;
+        let first = tile * self.tile + quad * self.stride;
+        (
+            self.first.wrapping_add(first),
+            (self.quads - quad).min(to - from),
+        )
+    }
 }
 
 /// Adds the words `from..to` of steps to `L` lines by `R` rows of sums; `ASK` asks for lines in advance.
@@ -110,6 +135,9 @@ unsafe fn add_block<
 
 /// Where sums begin and end.
 pub trait Target: Copy {
+    /// Whether sums can be put down and taken up again in between.
+    #[cfg(target_arch = "x86_64")]
+    const KEEPS: bool;
     /// # Safety
     /// Eight lanes from `lane` of row `row` are inside the target, and the processor has the instruction set.
     unsafe fn load<S: Doubles>(self, row: usize, lane: usize) -> S::Sums;
@@ -126,6 +154,9 @@ pub struct Rounded {
 }
 
 impl Target for Rounded {
+    #[cfg(target_arch = "x86_64")]
+    const KEEPS: bool = false;
+
     #[inline(always)]
     unsafe fn load<S: Doubles>(self, _: usize, _: usize) -> S::Sums {
         // SAFETY: `load` asks for the instruction set.
@@ -146,6 +177,9 @@ pub struct InPlace {
 }
 
 impl Target for InPlace {
+    #[cfg(target_arch = "x86_64")]
+    const KEEPS: bool = true;
+
     #[inline(always)]
     unsafe fn load<S: Doubles>(self, row: usize, lane: usize) -> S::Sums {
         // SAFETY: the caller says that eight lanes from here on are inside the target.
@@ -159,8 +193,7 @@ impl Target for InPlace {
 }
 
 /// Words of half floats, or of bfloats, times coefficients.
-#[derive(Clone, Copy)]
-pub struct Call<T, const BRAIN: bool> {
+pub struct Call<'a, T, const BRAIN: bool> {
     /// Tiles of `quads` words of steps by `lines` lines.
     pub words: *const Line,
     pub lines: usize,
@@ -176,12 +209,14 @@ pub struct Call<T, const BRAIN: bool> {
     pub coefs: *const f64,
     pub coef_stride: usize,
     pub rows: usize,
+    /// Words of steps that each row sees, where these are not all; neither end falls from one row to the next.
+    pub seen: Option<&'a dyn Fn(usize) -> Range<usize>>,
     /// Lines to ask for in advance where there is one row; 0 asks for none.
     pub ahead: usize,
     pub target: T,
 }
 
-impl<const BRAIN: bool> Call<Rounded, BRAIN> {
+impl<const BRAIN: bool> Call<'_, Rounded, BRAIN> {
     /// As [`Call::run`]; where words come from memory and a block of lines takes four passes, a chunk of words after the other, so
     /// that memory is read in sequence. Sums are put down as `f64` between, which changes no bit of them.
     ///
@@ -211,6 +246,7 @@ impl<const BRAIN: bool> Call<Rounded, BRAIN> {
             coef_stride: self.coef_stride,
             rows: self.rows,
             ahead: self.ahead,
+            seen: None,
             target,
         };
         // SAFETY: the same numbers, and sums for all rows.
@@ -227,10 +263,15 @@ impl<const BRAIN: bool> Call<Rounded, BRAIN> {
     }
 }
 
-impl<T: Target, const BRAIN: bool> Call<T, BRAIN> {
+impl<T: Target, const BRAIN: bool> Call<'_, T, BRAIN> {
     /// # Safety
     /// Words, coefficients and target are as large as the numbers say.
     pub unsafe fn run(self, isa: Isa) {
+        #[cfg(target_arch = "x86_64")]
+        // SAFETY: the caller says that the numbers fit the pointers.
+        if unsafe { self.in_strips(isa) } {
+            return;
+        }
         // SAFETY: `isa` proves that the processor has the instruction set, and the caller says that the numbers fit the pointers.
         unsafe {
             match isa.vectors() {
@@ -248,28 +289,28 @@ impl<T: Target, const BRAIN: bool> Call<T, BRAIN> {
 
     #[cfg(target_arch = "x86_64")]
     #[target_feature(enable = "avx2,fma")]
-    unsafe fn avx2(self) {
+    unsafe fn avx2(&self) {
         // SAFETY: this function has the features, and its caller says that the numbers fit the pointers.
         unsafe { self.all::<Avx2>() }
     }
 
     #[cfg(target_arch = "x86_64")]
     #[target_feature(enable = "avx512f,avx512dq")]
-    unsafe fn avx512(self) {
+    unsafe fn avx512(&self) {
         // SAFETY: this function has the features, and its caller says that the numbers fit the pointers.
         unsafe { self.all::<Avx512>() }
     }
 
     #[cfg(target_arch = "aarch64")]
     #[target_feature(enable = "neon")]
-    unsafe fn neon(self) {
+    unsafe fn neon(&self) {
         // SAFETY: this function has the features, and its caller says that the numbers fit the pointers.
         unsafe { self.all::<Neon>() }
     }
 
     /// All rows, in even turns of as many as the registers hold.
     #[inline(always)]
-    unsafe fn all<S: Doubles>(self) {
+    unsafe fn all<S: Doubles>(&self) {
         let turns = self.rows.div_ceil(S::ROWS);
         let mut row = 0;
         for turn in 0..turns {
@@ -288,32 +329,50 @@ impl<T: Target, const BRAIN: bool> Call<T, BRAIN> {
         }
     }
 
+    /// Words of steps that some of these rows see.
+    pub fn seen_by(&self, row: usize, rows: usize) -> Range<usize> {
+        match self.seen {
+            Some(seen) => {
+                let (first, last) = (seen(row), seen(row + rows - 1));
+                first.start.max(self.from)..last.end.min(self.to)
+            }
+            None => self.from..self.to,
+        }
+    }
+
+    /// The block that begins with a line.
     #[inline(always)]
-    unsafe fn turn<S: Doubles, const R: usize>(self, row: usize) {
-        for from in (self.from..self.to).step_by(self.at_once) {
-            let quads = (from, self.to.min(from + self.at_once));
+    pub fn block_of_words(&self, line: usize) -> Words {
+        Words {
+            first: self.words.wrapping_add(line * self.quads),
+            stride: BLOCK.min(self.lines - line),
+            quads: self.quads,
+            tile: self.quads * self.lines,
+            ahead: self.ahead,
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn turn<S: Doubles, const R: usize>(&self, row: usize) {
+        let seen = self.seen_by(row, R);
+        for from in seen.clone().step_by(self.at_once) {
+            let quads = (from, seen.end.min(from + self.at_once));
             for block in (self.line..self.line_end).step_by(BLOCK) {
-                let stride = BLOCK.min(self.lines - block);
                 let words = Words {
-                    // SAFETY: a block starts within its tile.
-                    first: unsafe { self.words.add(block * self.quads) },
-                    stride,
-                    quads: self.quads,
-                    tile: self.quads * self.lines,
                     ahead: if R > 1 {
                         self.ahead.max(AHEAD)
                     } else {
                         self.ahead
                     },
+                    ..self.block_of_words(block)
                 };
                 let mut line = 0;
-                while line < stride {
-                    let lines = S::lines(R).min(stride - line);
+                while line < words.stride {
+                    let lines = S::lines(R).min(words.stride - line);
                     let at = (row, block - self.line + line);
                     // SAFETY: the lines are within the block, the block within its tile, and the rows among those of the call.
                     unsafe {
-                        let first = words.first.add(line);
-                        let words = Words { first, ..words };
+                        let words = words.line_on(line);
                         match lines {
                             1 => self.block::<S, 1, R>(words, quads, at),
                             2 => self.block::<S, 2, R>(words, quads, at),
@@ -329,7 +388,7 @@ impl<T: Target, const BRAIN: bool> Call<T, BRAIN> {
 
     #[inline(always)]
     unsafe fn block<S: Doubles, const L: usize, const R: usize>(
-        self,
+        &self,
         words: Words,
         quads: (usize, usize),
         (row, line): (usize, usize),

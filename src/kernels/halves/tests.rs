@@ -51,8 +51,11 @@ fn values(random: &mut Random, n: usize) -> Vec<f64> {
 #[test]
 fn dots_are_the_plain_sums_for_any_shape() {
     let mut random = Random(0xD075);
-    for rows in 1..=12 {
-        for (quads, form) in [1, 2, 5, 16, 33].into_iter().zip(FORMS.into_iter().cycle()) {
+    for rows in (1..=12).chain([13, 20]) {
+        for (quads, form) in [1, 2, 5, 16, 33, 70]
+            .into_iter()
+            .zip(FORMS.into_iter().cycle())
+        {
             let (plain, words) = words_of(form, &mut random, quads * BLOCK);
             let coefs = values(&mut random, rows * STEPS * quads);
             let coefs = Coefficients {
@@ -79,19 +82,59 @@ fn dots_are_the_plain_sums_for_any_shape() {
 #[test]
 fn sums_go_on_from_where_they_stand_in_any_order_of_blocks() {
     let mut random = Random(0xACC0);
-    for lines in 1..=9 {
-        for (rows, quads, at_once) in [(1, 0..16, 8), (3, 3..13, 8), (5, 7..24, 32), (7, 1..2, 1)] {
+    let few = [
+        (1, 0..16usize, 8),
+        (3, 3..13, 8),
+        (5, 7..24, 32),
+        (7, 1..2, 1),
+    ];
+    // more than the longest strip, and not from its start
+    let many = [
+        (6, 2..71usize, 70),
+        (11, 0..72, 32),
+        (13, 5..40, usize::MAX),
+    ];
+    for (lines, cases) in (1..=9).map(|n| (n, &few[..])).chain([
+        (1, &many[..]),
+        (6, &many),
+        (7, &many),
+        (9, &many),
+        (12, &many[2..]),
+    ]) {
+        for (rows, quads, at_once) in cases.iter().cloned() {
+            let (tiles, [from, to]) = (
+                quads.end.div_ceil(8),
+                [quads.start, quads.end].map(|q| STEPS * q),
+            );
+            let all = tiles * 8 * STEPS;
             // each tile has its form
-            let forms: [Form; 3] = std::array::from_fn(|_| FORMS[random.below(2)]);
+            let forms: Vec<Form> = (0..tiles).map(|_| FORMS[random.below(2)]).collect();
             let form = |step: usize| forms[step / (8 * STEPS)];
             let mut words = Vec::new();
-            for form in forms {
-                words.extend(words_of(form, &mut random, 8 * lines).1);
+            for form in &forms {
+                words.extend(words_of(*form, &mut random, 8 * lines).1);
             }
-            let plain_coefs = values(&mut random, rows * 96);
+            // Rows see more and more at the end, and less and less at the start.
+            let mut bounds = |range: Range<usize>| {
+                let mut steps: Vec<usize> = (0..rows)
+                    .map(|_| range.start + random.below(range.len() + 1))
+                    .collect();
+                steps.sort_unstable();
+                steps
+            };
+            let middle = from + 6.min((to - from) / 2);
+            let (mut starts, mut ends) = (bounds(from..middle), bounds(middle..to));
+            (starts[0], ends[rows - 1]) = (from, to);
+            let steps = |row: usize| starts[row]..ends[row];
+            let mut plain_coefs = values(&mut random, rows * all);
+            for (i, c) in plain_coefs.iter_mut().enumerate() {
+                if !steps(i / all).contains(&(i % all)) {
+                    *c = 0.0;
+                }
+            }
             let coefs: Vec<f64> = (0..)
                 .zip(&plain_coefs)
-                .map(|(i, c)| match form(i % 96) {
+                .map(|(i, c)| match form(i % all) {
                     Form::Normalized => *c,
                     _ => c * f64::from(form::PLAIN),
                 })
@@ -104,10 +147,11 @@ fn sums_go_on_from_where_they_stand_in_any_order_of_blocks() {
                 at_once,
             };
             let mut start = values(&mut random, rows * lines * LINE);
-            start.iter_mut().for_each(|sum| *sum /= SCALE);
+            // no negative zeros
+            start.iter_mut().for_each(|sum| *sum = *sum / SCALE + 0.0);
             let coefs = Coefficients {
                 data: &coefs,
-                stride: 96,
+                stride: all,
                 rows,
             };
             for first in (0..lines).step_by(BLOCK) {
@@ -118,12 +162,11 @@ fn sums_go_on_from_where_they_stand_in_any_order_of_blocks() {
                 let lanes = (lines - first) * LINE;
                 let mut expected = start.clone();
                 for (r, acc) in expected.chunks_mut(lanes).take(rows).enumerate() {
-                    let steps = STEPS * quads.start..STEPS * quads.end;
-                    accumulate_special(tiles, form, steps, &plain_coefs[r * 96..], acc);
+                    accumulate_special(tiles, form, steps(r), &plain_coefs[r * all..], acc);
                 }
                 for isa in isas() {
                     let mut acc = start.clone();
-                    accumulate(isa, tiles, quads.clone(), coefs, &mut acc, lanes);
+                    accumulate(isa, tiles, &steps, coefs, &mut acc, lanes);
                     assert!(
                         acc.iter()
                             .zip(&expected)
@@ -283,7 +326,7 @@ fn rows_beyond_all_memory_are_refused() {
         rows: 1,
     };
     let mut acc = [0f64; LANES];
-    let run = AssertUnwindSafe(|| accumulate(Isa::scalar(), tiles, 0..1, coefs, &mut acc, 0));
+    let run = AssertUnwindSafe(|| accumulate(Isa::scalar(), tiles, &|_| 0..1, coefs, &mut acc, 0));
     assert!(catch_unwind(run).is_err());
 }
 

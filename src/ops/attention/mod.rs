@@ -18,7 +18,7 @@ use crate::kernels::elements::soft_max;
 use crate::kernels::halves::form::PLAIN;
 use crate::kernels::halves::{self, Coefficients, Form, LINE, STEPS};
 use crate::kernels::{Floats, Isa};
-use crate::kv::{self, HeadPage, TILE};
+use crate::kv::{self, HeadPage, PageLayout, TILE};
 use crate::pool::{self, Tile};
 
 mod encoded;
@@ -52,8 +52,10 @@ pub struct Attention<'a, 's> {
     pub isa: Isa,
 }
 
-/// Rows of one task: a multiple of what the kernels take at once.
-const ROWS: usize = 30;
+/// Rows of one task, at least where there are so many and at most: a multiple of what the kernels take at once.
+const ROWS: [usize; 2] = [30, 60];
+/// Tasks per thread, so that no thread waits long for the last one.
+const TASKS: usize = 3;
 /// Scores of one task, fewer rows where the cache is long: they are to stay in the second-level cache.
 const SCORES: usize = 1 << 17;
 /// Cells whose probabilities are turned into coefficients at a time.
@@ -86,6 +88,11 @@ fn aligned<T: Copy + Default>(buffer: &mut Vec<T>, len: usize) -> &mut [T] {
     }
     let at = buffer.as_ptr().align_offset(64).min(spare);
     &mut buffer[at..at + len]
+}
+
+/// Rows of a KV head, `all` of them, in as many parts as give each thread its tasks.
+fn even(layout: &PageLayout, all: usize) -> usize {
+    all.div_ceil((TASKS * pool::threads()).div_ceil(layout.n_head))
 }
 
 /// Tokens of one sequence, and what they see of it with one KV head.
@@ -173,8 +180,8 @@ impl Attention<'_, '_> {
         if tiled::take(self.isa, part.seq.layout(), rows) {
             return tiled::rows(part.seq.layout(), rows, cells);
         }
-        let _ = (part, rows);
-        (SCORES / cells).clamp(halves::rows_at_once(self.isa), ROWS)
+        let rows = even(part.seq.layout(), rows).clamp(ROWS[0], ROWS[1]);
+        (SCORES / cells).clamp(halves::rows_at_once(self.isa), rows)
     }
 
     /// Cells that token `t` of a part sees.
@@ -390,7 +397,7 @@ impl Attention<'_, '_> {
             let form = |step: usize| page.form(tile + step / TILE);
             let tiles = (0..chunk.len()).step_by(TILE);
             if tiles.clone().any(|step| form(step) == Form::Special) {
-                for row in seen {
+                for row in seen.clone() {
                     let p = &buffer[row * CHUNK..][..CHUNK];
                     let sums = &mut sums[row * lanes..][..lanes];
                     halves::accumulate_special(values, form, steps(row), p, sums);
@@ -403,27 +410,14 @@ impl Attention<'_, '_> {
                     p.iter_mut().for_each(|p| *p *= f64::from(PLAIN));
                 }
             }
-            let turns = seen.len().div_ceil(at_once);
-            let mut row = seen.start;
-            for turn in 0..turns {
-                let n = (seen.end - row).div_ceil(turns - turn);
-                // The first row of the turn has the first cell, the last row the last.
-                let quads = steps(row).start / STEPS..steps(row + n - 1).end.div_ceil(STEPS);
-                let coefs = Coefficients {
-                    data: &buffer[row * CHUNK..],
-                    stride: CHUNK,
-                    rows: n,
-                };
-                halves::accumulate(
-                    self.isa,
-                    values,
-                    quads,
-                    coefs,
-                    &mut sums[row * lanes..],
-                    lanes,
-                );
-                row += n;
-            }
+            let coefs = Coefficients {
+                data: &buffer[seen.start * CHUNK..],
+                stride: CHUNK,
+                rows: seen.len(),
+            };
+            let of_row = |row: usize| steps(seen.start + row);
+            let sums = &mut sums[seen.start * lanes..];
+            halves::accumulate(self.isa, values, &of_row, coefs, sums, lanes);
         }
     }
 }

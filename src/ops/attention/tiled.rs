@@ -4,16 +4,14 @@ use crate::kernels::Isa;
 use crate::kernels::halves::exact::{self, FROM, Outputs, Queries};
 use crate::kernels::halves::{self, Coefficients, LINE, STEPS};
 use crate::kv::{PageLayout, TILE};
-use crate::pool::{self, Tile};
+use crate::pool::Tile;
 
-use super::{Attention, CHUNK, HeadRows, Scratch, aligned};
+use super::{Attention, CHUNK, HeadRows, Scratch, aligned, even};
 
 /// Scores of one task: about half of the second-level cache, since all of its rows share what keys and values cost to take apart.
 const SCORES: usize = 1 << 18;
 /// Rows of one task.
 const ROWS: [usize; 2] = [64, 256];
-/// Tasks per thread, so that no thread waits long for the last one.
-const TASKS: usize = 3;
 
 const _: () = assert!(CHUNK <= exact::CELLS);
 
@@ -24,8 +22,7 @@ pub fn take(isa: Isa, layout: &PageLayout, rows: usize) -> bool {
 
 /// Rows of a task of `all` rows of a KV head that see so many cells.
 pub fn rows(layout: &PageLayout, all: usize, cells: usize) -> usize {
-    let tasks = (TASKS * pool::threads()).div_ceil(layout.n_head);
-    let even = all.div_ceil(tasks).next_multiple_of(FROM);
+    let even = even(layout, all).next_multiple_of(FROM);
     (SCORES / cells).clamp(ROWS[0], ROWS[1]).min(even)
 }
 

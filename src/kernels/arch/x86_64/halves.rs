@@ -246,6 +246,27 @@ pub unsafe fn coefficients_avx512(x: &[f32], out: &mut [f64]) -> usize {
     x.len() / 16 * 16
 }
 
+/// The same of whole eights.
+///
+/// # Safety
+/// AVX and F16C; `out` is as long as `x`.
+#[target_feature(enable = "avx,f16c")]
+pub unsafe fn coefficients_avx2(x: &[f32], out: &mut [f64]) -> usize {
+    let scale = _mm256_set1_pd(SCALE);
+    for (x, out) in x.chunks_exact(8).zip(out.chunks_exact_mut(8)) {
+        // SAFETY: eight values on both sides.
+        unsafe {
+            let half = _mm256_cvtps_ph::<_MM_FROUND_TO_NEAREST_INT>(_mm256_loadu_ps(x.as_ptr()));
+            let x = _mm256_cvtph_ps(half);
+            let low = _mm256_cvtps_pd(_mm256_castps256_ps128(x));
+            let high = _mm256_cvtps_pd(_mm256_extractf128_ps::<1>(x));
+            _mm256_storeu_pd(out.as_mut_ptr(), _mm256_mul_pd(low, scale));
+            _mm256_storeu_pd(out.as_mut_ptr().add(4), _mm256_mul_pd(high, scale));
+        }
+    }
+    x.len() / 8 * 8
+}
+
 /// Eight half floats.
 ///
 /// # Safety

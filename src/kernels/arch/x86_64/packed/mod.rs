@@ -249,8 +249,9 @@ pub(crate) fn software_layouts(ty: TypeId) -> &'static [&'static Layout] {
 
 /// Whether a product of one token asks for memory, and how far behind the weights in work.
 ///
-/// A kernel asks for one line at a time, between instructions that have something else to do: even two requests at once make loads wait. Ternary digits came at 10.7 GB/s
-/// where all lines of a block were asked for at its beginning, at 12.8 two by two and at 16.4 one by one.
+/// A kernel asks for one line at a time, between instructions that have something else to do: even two requests at once
+/// make loads wait. Ternary digits came at 10.7 GB/s where all lines of a block were asked for at its beginning, at 12.8 two
+/// by two and at 16.4 one by one.
 ///
 /// It is a type, so that kernels that ask for nothing have no such instructions: some processors lose by them.
 pub(super) trait Ahead: Copy {

@@ -40,7 +40,7 @@ pub fn gated(
     let (rows, tokens) = (gate.rows(), x.tokens());
     let row_bytes = encoded_bytes(encoding, rows);
     let mut encoded = AlignedBytes::scratch(tokens * row_bytes);
-    let out = Parts::new(&mut *encoded);
+    let out = Parts::new(&mut encoded);
     let across = rows.div_ceil(COLUMNS);
     let at_once = tokens_of_a_task(tokens, across);
     pool::for_each(across * tokens.div_ceil(at_once), |task| {

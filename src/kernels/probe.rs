@@ -12,15 +12,19 @@ pub(crate) const CHAINS: usize = 12;
 
 /// Reads `data`, up to whole runs of 256 bytes, with the widest loads there are; the value only keeps
 /// the loads alive.
-pub fn read(data: &[u8]) -> u64 {
+///
+/// `ahead`: every line so many bytes further on is asked for, on x86-64, with a pause after each request: some processors read memory a
+/// sixth faster so than by loads alone. 0 asks for nothing.
+pub fn read(data: &[u8], ahead: usize) -> u64 {
     #[cfg(target_arch = "x86_64")]
     match Isa::detect().vectors() {
         // SAFETY: the level is that of an `Isa`, which proves that the processor has it.
-        Level::Avx512 => return unsafe { x86_64::read_avx512(data) },
+        Level::Avx512 => return unsafe { x86_64::read_avx512(data, ahead) },
         // SAFETY: the level is that of an `Isa`, which proves that the processor has it.
-        Level::Avx2 => return unsafe { x86_64::read_avx2(data) },
+        Level::Avx2 => return unsafe { x86_64::read_avx2(data, ahead) },
         _ => {}
     }
+    let _ = ahead;
     let words = data.as_chunks::<8>().0;
     words.iter().fold(0, |a, w| a ^ u64::from_le_bytes(*w))
 }
@@ -81,11 +85,13 @@ mod tests {
     fn all_bytes_are_read() {
         // every whole run of 256 bytes counts
         let mut data = vec![0u8; 1024];
-        assert_eq!(read(&data), 0);
-        for i in [0, 70, 255, 256, 1023] {
-            data[i] = 1 << 3;
-            assert_ne!(read(&data), 0, "{i}");
-            data[i] = 0;
+        for ahead in [0, 8192] {
+            assert_eq!(read(&data, ahead), 0);
+            for i in [0, 70, 255, 256, 1023] {
+                data[i] = 1 << 3;
+                assert_ne!(read(&data, ahead), 0, "{i}");
+                data[i] = 0;
+            }
         }
     }
 

@@ -6,11 +6,28 @@ use std::hint::black_box;
 use super::tiles::{self, Hardware, Tiles};
 use crate::probe::CHAINS;
 
+/// Asks for the line `ahead` bytes behind `p` and pauses: requests in a row make loads wait.
+#[inline(always)]
+fn ask(p: *const u8, ahead: usize) {
+    if ahead > 0 {
+        // SAFETY: the request takes any address; the others do nothing.
+        unsafe {
+            std::arch::asm!(
+                "prefetcht1 [{p}]",
+                "nop", "nop", "nop", "nop", "nop", "nop", "nop", "nop",
+                p = in(reg) p.wrapping_add(ahead),
+                options(readonly, nostack, preserves_flags)
+            );
+        }
+    }
+}
+
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512vnni")]
-pub fn read_avx512(data: &[u8]) -> u64 {
+pub fn read_avx512(data: &[u8], ahead: usize) -> u64 {
     let mut sums = [_mm512_setzero_si512(); 4];
     for lines in data.as_chunks::<256>().0 {
         for (sum, line) in sums.iter_mut().zip(lines.as_chunks::<64>().0) {
+            ask(line.as_ptr(), ahead);
             // SAFETY: 64 bytes; the load needs no alignment.
             let line = unsafe { _mm512_loadu_si512(line.as_ptr().cast()) };
             *sum = _mm512_xor_si512(*sum, line);
@@ -21,10 +38,13 @@ pub fn read_avx512(data: &[u8]) -> u64 {
 }
 
 #[target_feature(enable = "avx2,fma,f16c")]
-pub fn read_avx2(data: &[u8]) -> u64 {
+pub fn read_avx2(data: &[u8], ahead: usize) -> u64 {
     let mut sums = [_mm256_setzero_si256(); 8];
     for lines in data.as_chunks::<256>().0 {
-        for (sum, line) in sums.iter_mut().zip(lines.as_chunks::<32>().0) {
+        for (i, (sum, line)) in sums.iter_mut().zip(lines.as_chunks::<32>().0).enumerate() {
+            if i % 2 == 0 {
+                ask(line.as_ptr(), ahead);
+            }
             // SAFETY: 32 bytes; the load needs no alignment.
             let line = unsafe { _mm256_loadu_si256(line.as_ptr().cast()) };
             *sum = _mm256_xor_si256(*sum, line);

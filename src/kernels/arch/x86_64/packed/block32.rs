@@ -7,7 +7,7 @@
 
 use std::arch::x86_64::*;
 
-use super::{Ahead, check, with_ahead};
+use super::{Ahead, asking_once, check, with_ahead};
 use crate::packed::Layout;
 use crate::packed::block32::{self, Block32, LINE, PackedStep, RECORD, ROWS};
 
@@ -215,11 +215,7 @@ unsafe fn many<B: Block32>(
             // SAFETY: 16 floats for each vector; a whole record.
             unsafe {
                 let mut totals = std::array::from_fn(|v| _mm512_loadu_ps(out[16 * v..].as_ptr()));
-                // With the first token.
-                match ask.take().filter(|_| ahead > 0) {
-                    Some(ask) => block.step::<B>(&mut totals, record.as_ptr(), ask),
-                    None => block.step::<B>(&mut totals, record.as_ptr(), |_| ()),
-                }
+                asking_once!(ask, ahead => block.step::<B>(&mut totals, record.as_ptr(), ask));
                 store(&totals, out);
             }
         }

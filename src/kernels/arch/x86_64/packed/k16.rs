@@ -14,7 +14,7 @@ use trine_formats::types::{Part, info};
 use super::lanes::{
     BLOCK, CHAINS, Q8_K, ROWS, TILE, Tile, broadcast, by_lane, dpwssd, finish, scales, step, store,
 };
-use super::{Ahead, check, with_ahead};
+use super::{Ahead, asking_once, check, with_ahead};
 pub(super) use crate::packed::k_quants::of_16::{Layout16, at};
 use crate::packed::k_quants::of_16::{group_bytes, pack};
 use crate::packed::{Encoding, Layout};
@@ -265,16 +265,12 @@ unsafe fn tile<C: CodesOf16>(w: *const u8, acts: Acts, ahead: usize, out: &mut [
             }
             for l in 0..CHAINS {
                 let codes = C::unpack(parts.add(64 * C::PART_LINES * l));
-                // With the first token.
                 let from = w.wrapping_add(at::<C>(b).1 + C::BYTES / CHAINS * l);
                 let mut ask =
                     Some(|j| ahead.share(from, const { C::BYTES.div_ceil(CHAINS) }, j, 8));
                 for (t, token) in tile.iter_mut().enumerate() {
                     let y = y.add(acts.stride * t + 32 * l);
-                    let sum = match ask.take().filter(|_| ahead > 0) {
-                        Some(ask) => lane_sum::<C>(&h, &codes, y, ask),
-                        None => lane_sum::<C>(&h, &codes, y, |_| ()),
-                    };
+                    let sum = asking_once!(ask, ahead => lane_sum::<C>(&h, &codes, y, ask));
                     token.chains[l] = step(token.chains[l], token.d, sum);
                 }
             }

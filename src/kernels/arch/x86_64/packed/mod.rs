@@ -1,7 +1,5 @@
 //! Kernels of the packed layouts.
 
-use std::arch::x86_64::{_MM_HINT_T1, _mm_prefetch};
-
 use trine_formats::types::TypeId;
 
 use crate::packed::{Layout, check, dword};
@@ -249,6 +247,9 @@ pub(crate) fn software_layouts(ty: TypeId) -> &'static [&'static Layout] {
 
 /// Whether a product of one token asks for memory, and how far behind the weights in work.
 ///
+/// A load that misses keeps its dependent instructions waiting in the scheduler, which is full long before memory
+/// has as many requests as it could serve; a request waits for nothing.
+///
 /// A kernel asks for one line at a time, between instructions that have something else to do: even two requests at once
 /// make loads wait. Ternary digits came at 10.7 GB/s where all lines of a block were asked for at its beginning, at 12.8 two
 /// by two and at 16.4 one by one.
@@ -307,6 +308,21 @@ impl Ahead for usize {
     }
 }
 
+/// Evaluates a call with the requests in `$ask`, an `Option`, once, and without any from then on or where `$ahead` is 0:
+/// of several tokens that share the codes, the first asks for what follows.
+macro_rules! asking_once {
+    ($ask:ident, $ahead:ident => $call:expr) => {
+        match $ask.take().filter(|_| $ahead > 0) {
+            Some($ask) => $call,
+            None => {
+                let $ask = |_: usize| ();
+                $call
+            }
+        }
+    };
+}
+use asking_once;
+
 /// Calls a kernel with the distance, bytes, as an [`Ahead`].
 macro_rules! with_ahead {
     ($ahead:ident => $call:expr) => {
@@ -319,19 +335,4 @@ macro_rules! with_ahead {
         }
     };
 }
-use with_ahead;
-
-/// Asks for the `bytes` bytes that lie `ahead` bytes behind `p` to be brought into the second-level cache; 0 asks for
-/// nothing.
-///
-/// A load that misses keeps its dependent instructions waiting in the scheduler, which is full long before memory
-/// has as many requests as it could serve; a prefetch waits for nothing.
-#[inline(always)]
-pub(super) fn prefetch(p: *const u8, bytes: usize, ahead: usize) {
-    if ahead > 0 {
-        for line in (0..bytes).step_by(64) {
-            // SAFETY: every x86-64 processor has the instruction, which takes any address.
-            unsafe { _mm_prefetch::<_MM_HINT_T1>(p.wrapping_add(ahead + line).cast()) };
-        }
-    }
-}
+pub(super) use with_ahead;

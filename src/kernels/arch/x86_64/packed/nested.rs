@@ -6,7 +6,7 @@
 use std::arch::x86_64::*;
 
 use super::lanes::load;
-use super::{Ahead, check, with_ahead};
+use super::{Ahead, asking_once, check, with_ahead};
 use crate::packed::Layout;
 use crate::packed::block32::{LINE, RECORD, ROWS};
 use crate::packed::nested::{self, Nested};
@@ -167,7 +167,6 @@ unsafe fn many<C: Nested>(group: &[u8], acts: &[u8], stride: usize, ahead: usize
     for (b, block) in group.chunks_exact(C::PACKED).enumerate() {
         let block = block.as_ptr();
         for sub in 0..C::SUBS {
-            // With the first token.
             let from = block.wrapping_add(C::PACKED / C::SUBS * sub);
             let mut ask = Some(|k| ahead.share(from, const { C::PACKED.div_ceil(C::SUBS) }, k, 8));
             // SAFETY: a whole block, and its records of all tokens, as `check` saw.
@@ -180,10 +179,7 @@ unsafe fn many<C: Nested>(group: &[u8], acts: &[u8], stride: usize, ahead: usize
                     // A copy, so that it may stay in registers.
                     let mut chain = if sub == 0 { zero } else { *chains };
                     let record = records.add(stride * t);
-                    match ask.take().filter(|_| ahead > 0) {
-                        Some(ask) => inner(&mut chain, &codes, record, ask),
-                        None => inner(&mut chain, &codes, record, |_| ()),
-                    }
+                    asking_once!(ask, ahead => inner(&mut chain, &codes, record, ask));
                     if sub + 1 < C::SUBS {
                         *chains = chain;
                         continue;

@@ -17,7 +17,7 @@ use super::lanes::{
     BLOCK, CHAINS, Q8_K, ROWS, TILE, Tile, broadcast, by_lane, dpwssd, dpwssd_at, finish, load,
     scales, step, store, unroll,
 };
-use super::{Ahead, check, with_ahead};
+use super::{Ahead, asking_once, check, with_ahead};
 use crate::packed::k_quants::of_32::pack;
 pub(super) use crate::packed::k_quants::of_32::{CODES, DMIN, Layout32, Q4K, Q5K, SCALES, bytes};
 use crate::packed::{Encoding, Layout};
@@ -318,16 +318,12 @@ unsafe fn tile<C: CodesOf32>(
             }
             for l in 0..CHAINS {
                 let codes = C::unpack(block.as_ptr().add(CODES + C::PART * l));
-                // With the first token.
                 let from = block.as_ptr().wrapping_add(bytes::<C>() / CHAINS * l);
                 let mut ask =
                     Some(|i| ahead.share(from, const { bytes::<C>().div_ceil(CHAINS) }, i, 8));
                 for (t, token) in tile.iter_mut().enumerate() {
                     let y = acts.add(act * t + 32 * l);
-                    let sum = match ask.take().filter(|_| ahead > 0) {
-                        Some(ask) => lane_sum::<C>(&h, &codes, y, ask),
-                        None => lane_sum::<C>(&h, &codes, y, |_| ()),
-                    };
+                    let sum = asking_once!(ask, ahead => lane_sum::<C>(&h, &codes, y, ask));
                     token.chains[l] = step(token.chains[l], token.d, sum);
                 }
             }

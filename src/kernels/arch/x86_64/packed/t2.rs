@@ -16,7 +16,7 @@ use std::arch::x86_64::*;
 use std::mem::take;
 
 use super::ternary_bytes::{self, TwoBits};
-use super::{Ahead, check, dword, prefetch, with_ahead};
+use super::{Ahead, check, dword, with_ahead};
 use crate::packed::Layout;
 pub(super) use crate::packed::t2::{
     Act, BLOCK, ROWS, SCALES, UNIT, UNIT_BYTES, act_bytes_q8_k, arrange_int8, arrange_q8_k, i2_s,
@@ -258,6 +258,7 @@ unsafe fn units_by_planes<const T: usize, const REVERSED: bool>(
     q: *const u8,
     stride: usize,
     units: usize,
+    ahead: impl Ahead,
 ) -> [Halves; T]
 where
     Tile: Plane<T>,
@@ -270,6 +271,7 @@ where
             // SAFETY: the caller has `units` units of codes and activations.
             unsafe {
                 let (w, q) = (w.add(UNIT_BYTES * u), q.add(UNIT * u + first));
+                ahead.share(w, UNIT_BYTES, s, PLANES);
                 acc = Tile::add(w, mask, q, stride, acc);
             }
         }
@@ -350,11 +352,11 @@ unsafe fn blocks_by_planes<const T: usize>(
     let acts: [Act; T] = std::array::from_fn(|t| Act::new(&acts[t * act_bytes..][..act_bytes], n));
     let mut sums = [[_mm512_setzero_ps(); 2]; T];
     for (b, block) in group.chunks_exact(BLOCK).enumerate() {
-        prefetch(block.as_ptr(), BLOCK, ahead);
+        ahead.line(block.as_ptr());
         // SAFETY: block b of the group and of the activations are there, as `check` saw.
         unsafe {
             let (w, q) = (block.as_ptr().add(SCALES), acts[0].q.add(256 * b));
-            let acc = units_by_planes::<T, false>(w, q, act_bytes, 2);
+            let acc = units_by_planes::<T, false>(w, q, act_bytes, 2, ahead);
             for t in 0..T {
                 let sum = _mm512_set1_epi32(acts[t].sums.add(b).read_unaligned());
                 let dy = _mm512_set1_ps(acts[t].scales.add(b).read_unaligned());
@@ -429,12 +431,11 @@ unsafe fn rows_by_planes<const T: usize>(
 {
     let mut total = [[_mm512_setzero_si512(); 2]; T];
     for (i, part) in group.chunks(SEGMENT * UNIT_BYTES).enumerate() {
-        prefetch(part.as_ptr(), part.len(), ahead);
         // SAFETY: the units of the part and their activations are there, as `check` saw.
         let acc = unsafe {
-            let first = 64 + UNIT * SEGMENT * i;
+            let (first, units) = (64 + UNIT * SEGMENT * i, part.len() / UNIT_BYTES);
             let q = acts.as_ptr().add(first);
-            units_by_planes::<T, true>(part.as_ptr(), q, act_bytes, part.len() / UNIT_BYTES)
+            units_by_planes::<T, true>(part.as_ptr(), q, act_bytes, units, ahead)
         };
         for t in 0..T {
             for h in 0..2 {

@@ -5,7 +5,7 @@
 
 use std::arch::x86_64::*;
 
-use super::super::packed::prefetch;
+use super::super::packed::{Ahead, Never};
 use crate::widely::{BLOCK_BYTES, BLOCK_CHUNKS, Block, CHUNK_BYTES, ROWS, Unit, by_blocks};
 
 /// For each code 1 more than its factor on an axis: real, imaginary.
@@ -33,13 +33,17 @@ pub(super) const TABLES: [[[i8; 16]; 2]; 2] = [
 /// # Safety
 /// The processor has AVX2 and FMA, and the lengths fit.
 #[target_feature(enable = "avx2,fma")]
-pub(super) unsafe fn multiply(unit: &Unit<'_>, acts: &[u8], out: &mut [[f32; ROWS]; 2]) {
+pub(super) unsafe fn multiply(
+    unit: &Unit<'_>,
+    acts: &[u8],
+    ahead: impl Ahead,
+    out: &mut [[f32; ROWS]; 2],
+) {
     by_blocks(unit, acts, out, |codes, x, sums| {
-        prefetch(codes.as_ptr(), BLOCK_BYTES, unit.ahead);
         // SAFETY: the caller says that the instructions are there.
         unsafe {
-            half(codes, 0, x, sums);
-            half(codes, 1, x, sums);
+            half(codes, 0, x, ahead, sums);
+            half(codes, 1, x, Never, sums);
         }
     });
 }
@@ -50,7 +54,13 @@ pub(super) unsafe fn multiply(unit: &Unit<'_>, acts: &[u8], out: &mut [[f32; ROW
 /// The processor has AVX2, and `half` is 0 or 1.
 #[inline(never)]
 #[target_feature(enable = "avx2")]
-unsafe fn half(codes: &[u8; BLOCK_BYTES], half: usize, x: &Block<'_>, sums: &mut [[f32; ROWS]; 4]) {
+unsafe fn half(
+    codes: &[u8; BLOCK_BYTES],
+    half: usize,
+    x: &Block<'_>,
+    ahead: impl Ahead,
+    sums: &mut [[f32; ROWS]; 4],
+) {
     let table = |t: &[i8; 16]| {
         // SAFETY: sixteen bytes.
         _mm256_broadcastsi128_si256(unsafe { _mm_loadu_si128(t.as_ptr().cast()) })
@@ -67,6 +77,7 @@ unsafe fn half(codes: &[u8; BLOCK_BYTES], half: usize, x: &Block<'_>, sums: &mut
         // 64 imaginary parts are there.
         unsafe {
             let bytes = codes.as_ptr().add(CHUNK_BYTES * chunk + 32 * half);
+            ahead.line(bytes);
             let bytes = _mm256_loadu_si256(bytes.cast());
             let low = _mm256_and_si256(bytes, nibble);
             let high = _mm256_and_si256(_mm256_srli_epi16::<4>(bytes), nibble);

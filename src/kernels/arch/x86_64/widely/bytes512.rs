@@ -3,7 +3,7 @@
 
 use std::arch::x86_64::*;
 
-use super::super::packed::prefetch;
+use super::super::packed::Ahead;
 use super::bytes256::TABLES;
 use crate::widely::{BLOCK_BYTES, BLOCK_CHUNKS, Block, CHUNK_BYTES, ROWS, Unit, by_blocks};
 
@@ -12,11 +12,15 @@ use crate::widely::{BLOCK_BYTES, BLOCK_CHUNKS, Block, CHUNK_BYTES, ROWS, Unit, b
 /// # Safety
 /// The processor has AVX-512 with VNNI, and the lengths fit.
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512vnni")]
-pub(super) unsafe fn multiply(unit: &Unit<'_>, acts: &[u8], out: &mut [[f32; ROWS]; 2]) {
+pub(super) unsafe fn multiply(
+    unit: &Unit<'_>,
+    acts: &[u8],
+    ahead: impl Ahead,
+    out: &mut [[f32; ROWS]; 2],
+) {
     by_blocks(unit, acts, out, |codes, x, sums| {
-        prefetch(codes.as_ptr(), BLOCK_BYTES, unit.ahead);
         // SAFETY: the caller says that the instructions are there.
-        unsafe { stream_of_block(codes, x, sums) }
+        unsafe { stream_of_block(codes, x, ahead, sums) }
     });
 }
 
@@ -26,7 +30,12 @@ pub(super) unsafe fn multiply(unit: &Unit<'_>, acts: &[u8], out: &mut [[f32; ROW
 /// The processor has AVX-512 with VNNI.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512vnni")]
-unsafe fn stream_of_block(codes: &[u8; BLOCK_BYTES], x: &Block<'_>, sums: &mut [[f32; ROWS]; 4]) {
+unsafe fn stream_of_block(
+    codes: &[u8; BLOCK_BYTES],
+    x: &Block<'_>,
+    ahead: impl Ahead,
+    sums: &mut [[f32; ROWS]; 4],
+) {
     let table = |t: &[i8; 16]| {
         // SAFETY: sixteen bytes.
         _mm512_broadcast_i32x4(unsafe { _mm_loadu_si128(t.as_ptr().cast()) })
@@ -44,7 +53,9 @@ unsafe fn stream_of_block(codes: &[u8; BLOCK_BYTES], x: &Block<'_>, sums: &mut [
         // SAFETY: one of the block's four chunks, and four activations of each of four fields: 64 real and 64
         // imaginary parts are there.
         unsafe {
-            let bytes = _mm512_loadu_si512(codes.as_ptr().add(CHUNK_BYTES * chunk).cast());
+            let bytes = codes.as_ptr().add(CHUNK_BYTES * chunk);
+            ahead.line(bytes);
+            let bytes = _mm512_loadu_si512(bytes.cast());
             let low = _mm512_and_si512(bytes, nibble);
             let high = _mm512_and_si512(_mm512_srli_epi16::<4>(bytes), nibble);
             for field in 0..4 {

@@ -5,6 +5,7 @@
 
 use trine_formats::widely::Shape;
 
+use super::packed::with_ahead;
 use crate::widely::tables::Outputs;
 use crate::widely::{
     Form, Int8Kernel, Path, ROWS, StreamSums, Unit, arrange_bytes, arrange_floats,
@@ -73,11 +74,12 @@ whole! {
 /// [`crate::widely::tables::multiply`] for an instruction set that includes AVX2, once lengths were checked.
 pub(crate) fn tables(isa: Isa, unit: &Unit<'_>, tables: &[f32], out: &mut Outputs) {
     assert!(isa.has(Level::Avx2), "tables of {isa}");
+    let ahead = unit.ahead;
     // SAFETY: `isa` proves that the processor has the instruction set, and the caller has compared the lengths.
     unsafe {
         match isa.vectors() {
-            Level::Avx512 => tables512::multiply(unit, tables, out),
-            _ => tables256::multiply(unit, tables, out),
+            Level::Avx512 => with_ahead!(ahead => tables512::multiply(unit, tables, ahead, out)),
+            _ => with_ahead!(ahead => tables256::multiply(unit, tables, ahead, out)),
         }
     }
 }
@@ -92,11 +94,13 @@ pub(crate) fn int8_of(isa: Isa) -> Option<Int8Kernel> {
 }
 
 fn int8_avx2(unit: &Unit<'_>, acts: &[u8], out: &mut [[f32; ROWS]; 2]) {
+    let ahead = unit.ahead;
     // SAFETY: `int8_of` hands this function out only for AVX2, and `Unit::check` has compared the lengths.
-    unsafe { bytes256::multiply(unit, acts, out) }
+    unsafe { with_ahead!(ahead => bytes256::multiply(unit, acts, ahead, out)) }
 }
 
 fn int8_avx512(unit: &Unit<'_>, acts: &[u8], out: &mut [[f32; ROWS]; 2]) {
+    let ahead = unit.ahead;
     // SAFETY: `int8_of` hands this function out only for AVX-512 with VNNI, and `Unit::check` has compared the lengths.
-    unsafe { bytes512::multiply(unit, acts, out) }
+    unsafe { with_ahead!(ahead => bytes512::multiply(unit, acts, ahead, out)) }
 }

@@ -4,7 +4,7 @@ use std::arch::x86_64::*;
 
 use trine_formats::widely::CHUNK;
 
-use super::super::packed::prefetch;
+use super::super::packed::Ahead;
 use crate::Floats;
 use crate::widely::tables::{COLUMN, Outputs, SUMS, finish};
 use crate::widely::{ROWS, Unit, lane_words};
@@ -14,12 +14,17 @@ use crate::widely::{ROWS, Unit, lane_words};
 /// # Safety
 /// The processor has AVX2 and FMA, and the lengths fit.
 #[target_feature(enable = "avx2,fma")]
-pub(super) unsafe fn multiply(unit: &Unit<'_>, tables: &[f32], out: &mut Outputs) {
+pub(super) unsafe fn multiply(
+    unit: &Unit<'_>,
+    tables: &[f32],
+    ahead: impl Ahead,
+    out: &mut Outputs,
+) {
     let (shape, streams) = (unit.shape, unit.shape.streams());
     let mut lanes = Floats::scratch(CHUNK * streams * SUMS);
     let size = (streams, shape.chunks(), lane_words(shape));
     // SAFETY: the caller says that the lengths of a unit and of its tables fit, and `lanes` has the sums of all.
-    unsafe { table_sums_avx2(size, unit.weights, unit.ahead, tables, &mut lanes) };
+    unsafe { table_sums_avx2(size, unit.weights, ahead, tables, &mut lanes) };
     finish(unit, &mut lanes, out);
 }
 
@@ -32,7 +37,7 @@ pub(super) unsafe fn multiply(unit: &Unit<'_>, tables: &[f32], out: &mut Outputs
 unsafe fn table_sums_avx2(
     (streams, chunks, words): (usize, usize, usize),
     weights: &[u8],
-    ahead: usize,
+    ahead: impl Ahead,
     tables: &[f32],
     out: &mut [f32],
 ) {
@@ -42,9 +47,8 @@ unsafe fn table_sums_avx2(
     for ((tables, weights), out) in lane_tables.zip(lane_weights).zip(lane_sums) {
         let streams = weights.chunks_exact(words * 4 * ROWS);
         for (weights, out) in streams.zip(out.as_chunks_mut().0) {
-            prefetch(weights.as_ptr(), weights.len(), ahead);
             // SAFETY: the caller says that the processor has AVX2.
-            unsafe { lane_sums_avx2(weights, tables, out) };
+            unsafe { lane_sums_avx2(weights, ahead, tables, out) };
         }
     }
 }
@@ -55,13 +59,14 @@ unsafe fn table_sums_avx2(
 /// The processor has AVX2.
 #[inline(never)]
 #[target_feature(enable = "avx2")]
-unsafe fn lane_sums_avx2(weights: &[u8], tables: &[f32], out: &mut [f32; SUMS]) {
+unsafe fn lane_sums_avx2(weights: &[u8], ahead: impl Ahead, tables: &[f32], out: &mut [f32; SUMS]) {
     // of rows 0 to 7 and of rows 8 to 15
     let mut sums = [[_mm256_setzero_ps(); 2]; 4];
     let columns = tables.chunks(CHUNK * COLUMN);
     for (codes, columns) in weights.chunks_exact(4 * ROWS).zip(columns) {
         // SAFETY: the codes of sixteen rows are 64 bytes, and a column has four tables of four floats.
         unsafe {
+            ahead.line(codes.as_ptr());
             let codes = codes.as_ptr().cast::<__m256i>();
             let mut low = _mm256_loadu_si256(codes);
             let mut high = _mm256_loadu_si256(codes.add(1));

@@ -5,7 +5,7 @@ use std::arch::x86_64::*;
 
 use trine_formats::widely::CHUNK;
 
-use super::super::packed::prefetch;
+use super::super::packed::Ahead;
 use crate::Floats;
 use crate::widely::tables::{COLUMN, Outputs, SUMS, finish};
 use crate::widely::{ROWS, Unit, lane_words};
@@ -15,7 +15,12 @@ use crate::widely::{ROWS, Unit, lane_words};
 /// # Safety
 /// The processor has AVX-512, and the lengths fit.
 #[target_feature(enable = "avx2,fma,avx512f,avx512bw,avx512vl,avx512dq")]
-pub(super) unsafe fn multiply(unit: &Unit<'_>, tables: &[f32], out: &mut Outputs) {
+pub(super) unsafe fn multiply(
+    unit: &Unit<'_>,
+    tables: &[f32],
+    ahead: impl Ahead,
+    out: &mut Outputs,
+) {
     let (shape, streams) = (unit.shape, unit.shape.streams());
     let mut lanes = Floats::scratch(CHUNK * streams * SUMS);
     let lane_tables = tables.chunks_exact(shape.chunks() * COLUMN);
@@ -28,7 +33,7 @@ pub(super) unsafe fn multiply(unit: &Unit<'_>, tables: &[f32], out: &mut Outputs
             continue;
         };
         // SAFETY: the caller says that the processor has the instructions.
-        unsafe { lane_sums(weights, unit.ahead, tables, sums) };
+        unsafe { lane_sums(weights, ahead, tables, sums) };
     }
     finish(unit, &mut lanes, out);
 }
@@ -61,7 +66,7 @@ pub(crate) fn arrange(chunks: usize, re: &[[u8; 4]], im: &[[u8; 4]], out: &mut [
 /// The processor has AVX-512.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq")]
-unsafe fn lane_sums(weights: &[u8], ahead: usize, tables: &[f32], out: &mut [f32; 2 * SUMS]) {
+unsafe fn lane_sums(weights: &[u8], ahead: impl Ahead, tables: &[f32], out: &mut [f32; 2 * SUMS]) {
     let mut sums = [[_mm512_setzero_ps(); 4]; 2];
     let (first, second) = weights.split_at(weights.len() / 2);
     let words = first.as_chunks::<{ 4 * ROWS }>().0.iter();
@@ -70,10 +75,8 @@ unsafe fn lane_sums(weights: &[u8], ahead: usize, tables: &[f32], out: &mut [f32
     for ((first, second), columns) in words.zip(columns) {
         // SAFETY: the codes of sixteen rows are 64 bytes, and a column has four tables of four floats.
         unsafe {
-            let mut codes = [first, second].map(|codes| {
-                prefetch(codes.as_ptr(), codes.len(), ahead);
-                _mm512_loadu_si512(codes.as_ptr().cast())
-            });
+            ahead.line(first.as_ptr());
+            let mut codes = [first, second].map(|codes| _mm512_loadu_si512(codes.as_ptr().cast()));
             for column in columns.as_chunks::<COLUMN>().0 {
                 let table = |k: usize| {
                     let table = column.as_ptr().add(4 * k);
@@ -89,6 +92,7 @@ unsafe fn lane_sums(weights: &[u8], ahead: usize, tables: &[f32], out: &mut [f32
                     *codes = _mm512_srli_epi32::<2>(*codes);
                 }
             }
+            ahead.line(second.as_ptr());
         }
     }
     for (sums, out) in sums

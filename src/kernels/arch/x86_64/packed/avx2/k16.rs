@@ -105,7 +105,7 @@ fn multiply<C: CodesOf16x8, const VNNI: bool>(
             match out.len() / ROWS {
                 1 => with_ahead!(ahead => one::<C>(w, acts, ahead, out)),
                 tokens if VNNI && tokens >= many => product(w, acts, out),
-                _ => tile::<C>(w, acts, out),
+                _ => tile::<C>(w, acts, ahead, out),
             }
         }
     }
@@ -188,7 +188,7 @@ unsafe fn one<C: CodesOf16x8>(w: *const u8, acts: Acts, ahead: impl Ahead, out: 
 }
 
 #[target_feature(enable = "avx2,f16c")]
-unsafe fn tile<C: CodesOf16x8>(w: *const u8, acts: Acts, out: &mut [f32]) {
+unsafe fn tile<C: CodesOf16x8>(w: *const u8, acts: Acts, ahead: usize, out: &mut [f32]) {
     let mut tile = Tile::new();
     for v in 0..VECTORS {
         let tile = tile.start(out.len() / ROWS);
@@ -202,11 +202,17 @@ unsafe fn tile<C: CodesOf16x8>(w: *const u8, acts: Acts, out: &mut [f32]) {
                     token.d = _mm256_mul_ps(head.d, dy);
                 }
                 for l in 0..CHAINS {
+                    let from = w.wrapping_add(at::<C>(b).1 + C::BYTES / CHAINS * l);
+                    let part_bytes = const { C::BYTES.div_ceil(CHAINS) };
                     let codes = C::codes(parts.add(64 * C::PART_LINES * l));
                     by_tokens!(t in tile.len(), T => {
                         let y = y.add(acts.stride * t + 32 * l);
+                        // The other half of the rows finds the lines in the cache.
+                        let ahead = if v == 0 && t == 0 { ahead } else { 0 };
+                        ahead.share(from, part_bytes, T, 1 + T);
                         let sums: [_; T] = Kernel::corrected(&head.scales, &codes, y, acts.stride);
-                        for (token, sum) in tile[t..].iter_mut().zip(sums) {
+                        for (t, (token, sum)) in tile[t..].iter_mut().zip(sums).enumerate() {
+                            ahead.share(from, part_bytes, t, 1 + T);
                             step::<C>(token, l, sum);
                         }
                     });

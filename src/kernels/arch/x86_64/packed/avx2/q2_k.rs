@@ -9,7 +9,7 @@
 
 use std::arch::x86_64::*;
 
-use super::super::{Ahead, check, prefetch, with_ahead};
+use super::super::{Ahead, check, with_ahead};
 use super::block32::{Avx2, FourDwords};
 use super::lanes::{VECTORS, shuffle_dwords};
 use super::vnni::{AvxVnni, EightDwords, LINE};
@@ -287,7 +287,6 @@ unsafe fn many<P: Products>(
     out.fill(0.0);
     for (b, block) in group_of_rows.as_chunks::<BYTES>().0.iter().enumerate() {
         let block = block.as_ptr();
-        prefetch(block, BYTES, ahead);
         // SAFETY: block b of the activations of all tokens is there, as `check` saw.
         unsafe {
             let heads: [_; VECTORS] = std::array::from_fn(|v| Head::new(block, v));
@@ -295,7 +294,7 @@ unsafe fn many<P: Products>(
                 for (g, scales) in scales.iter_mut().enumerate() {
                     scales[v] = head.scale(g);
                 }
-                unpack::<P>(block, v, &scales, &mut room);
+                unpack::<P>(block, v, &scales, ahead, &mut room);
             }
             let y = acts.add(ACT * b);
             by_tokens!(t in tokens, T => {
@@ -314,16 +313,25 @@ unsafe fn many<P: Products>(
     }
 }
 
-/// Writes the codes of the rows of vector v, times their scales where products want them so.
+/// Writes the codes of the rows of vector v, times their scales where products want them so, and asks for half of what lies
+/// `ahead` of the block.
 ///
 /// # Safety
 /// The processor has AVX2; the block is readable.
 #[inline]
 #[target_feature(enable = "avx2")]
-unsafe fn unpack<P: Products>(block: *const u8, v: usize, scales: &Scales, room: &mut Room) {
+unsafe fn unpack<P: Products>(
+    block: *const u8,
+    v: usize,
+    scales: &Scales,
+    ahead: impl Ahead,
+    room: &mut Room,
+) {
     let three = _mm256_set1_epi8(3);
     for set in 0..4 {
+        let from = block.wrapping_add(BYTES / 8 * (4 * v + set));
         for c in 0..4 {
+            ahead.share(from, BYTES.div_ceil(8), c, 4);
             // SAFETY: a block has sixteen lines of codes.
             let line = unsafe { load(block.add(CODES + 64 * (4 * set + c) + 32 * v)) };
             let planes = [

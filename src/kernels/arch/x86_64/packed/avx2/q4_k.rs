@@ -162,7 +162,7 @@ fn multiply<P: Products, C: CodesOf32x8>(
             if out.len() == ROWS {
                 with_ahead!(ahead => one::<C>(group, acts.as_ptr(), ahead, out));
             } else {
-                tile::<P, C>(group, acts.as_ptr(), stride, out);
+                tile::<P, C>(group, acts.as_ptr(), stride, ahead, out);
             }
         }
     }
@@ -303,6 +303,7 @@ unsafe fn tile<P: Products, C: CodesOf32x8>(
     group: &[u8],
     acts: *const u8,
     stride: usize,
+    ahead: usize,
     out: &mut [f32],
 ) {
     let mut tile = Tile::new();
@@ -318,11 +319,17 @@ unsafe fn tile<P: Products, C: CodesOf32x8>(
                     header.start(token, acts.add(stride * t));
                 }
                 for l in 0..CHAINS {
+                    let from = block.wrapping_add(bytes::<C>() / CHAINS * l);
+                    let part_bytes = const { bytes::<C>().div_ceil(CHAINS) };
                     let codes = C::codes(part::<C>(block, v, l));
                     by_tokens!(t in tile.len(), T => {
                         let y = acts.add(stride * t + 32 * l);
+                        // The other half of the rows finds the lines in the cache.
+                        let ahead = if v == 0 && t == 0 { ahead } else { 0 };
+                        ahead.share(from, part_bytes, T, 1 + T);
                         let sums = <P as Sums<T>>::sums::<C>(&header, &codes, y, stride);
-                        for (token, sum) in tile[t..].iter_mut().zip(sums) {
+                        for (t, (token, sum)) in tile[t..].iter_mut().zip(sums).enumerate() {
+                            ahead.share(from, part_bytes, t, 1 + T);
                             token.step(l, sum);
                         }
                     });

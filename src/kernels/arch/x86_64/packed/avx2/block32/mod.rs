@@ -6,7 +6,7 @@
 use std::arch::x86_64::*;
 
 use super::super::lanes::unroll;
-use super::super::{Ahead, check, prefetch, with_ahead};
+use super::super::{Ahead, Never, check, with_ahead};
 use super::vnni::AvxVnni;
 use super::{broadcast, broadcast_float, halves, load, store};
 use crate::packed::block32::{self, Block32, ByteCodes, LINE, PackedStep, RECORD, ROWS};
@@ -107,7 +107,12 @@ fn multiply<P: Products, B: Block32>(
     }
 }
 
-/// Writes the codes of a block, or its weights where they are signed. They are not returned, because the compiler would copy
+/// Whether the codes of a block have to be unpacked.
+const fn packed<P: Products, B: Block32>() -> bool {
+    B::LINES < 8 || signed::<P, B>()
+}
+
+/// Writes the codes of a block, or its weights where they are signed, and asks for what lies `ahead`. They are not returned, because the compiler would copy
 /// them where it does not inline the call.
 ///
 /// # Safety
@@ -115,12 +120,13 @@ fn multiply<P: Products, B: Block32>(
 #[inline]
 #[target_feature(enable = "avx2")]
 #[expect(clippy::needless_range_loop, reason = "vector v of two dwords")]
-unsafe fn unpack<P: Products, B: Block32>(block: *const u8, codes: &mut Codes) {
+unsafe fn unpack<P: Products, B: Block32>(block: *const u8, ahead: impl Ahead, codes: &mut Codes) {
     // SAFETY: a packed block has `LINES` lines, and eight masks where it has fifth bits.
     unsafe {
         unroll!(G in [0 1 2 3 4 5 6 7] {
             if G < B::LINES {
                 for v in 0..ROWS / 8 {
+                    ahead.share(block, B::PACKED, ROWS / 8 * G + v, ROWS / 8 * B::LINES);
                     let line = load(block.add(B::LINES_START + LINE * G + 32 * v));
                     if B::LINES == 8 {
                         codes[G][v] = weights::<P, B>(line, block, G, v);
@@ -262,13 +268,17 @@ unsafe fn step<B: Block32>(
 /// The processor has AVX2; a packed block is readable.
 #[inline]
 #[target_feature(enable = "avx2")]
-unsafe fn codes<P: Products, B: Block32>(block: *const u8, room: &mut Codes) -> *const u8 {
+unsafe fn codes<P: Products, B: Block32>(
+    block: *const u8,
+    ahead: impl Ahead,
+    room: &mut Codes,
+) -> *const u8 {
     // SAFETY: a packed block has lines at `LINES_START`.
     unsafe {
-        if B::LINES == 8 && !signed::<P, B>() {
+        if const { !packed::<P, B>() } {
             return block.add(B::LINES_START);
         }
-        unpack::<P, B>(block, room);
+        unpack::<P, B>(block, ahead, room);
     }
     (&raw const *room).cast()
 }
@@ -287,7 +297,7 @@ unsafe fn one<P: Products, B: Block32>(
         let ask = |i| ahead.share(block, B::PACKED, i, TILES * (2 + VECTORS));
         // SAFETY: a whole block and a whole record.
         unsafe {
-            let (codes, heads) = (codes::<P, B>(block, &mut room), heads::<B>(block));
+            let (codes, heads) = (codes::<P, B>(block, Never, &mut room), heads::<B>(block));
             for (h, totals) in totals.iter_mut().enumerate() {
                 let first = h * (2 + VECTORS);
                 let codes = codes.add(32 * VECTORS * h);
@@ -319,30 +329,37 @@ unsafe fn many<P: Products, B: Block32>(
     out.fill(0.0);
     for (b, block) in group.chunks_exact(B::PACKED).enumerate() {
         let block = block.as_ptr();
-        prefetch(block, B::PACKED, ahead);
         // SAFETY: a whole block, and block b of all tokens, as `check` saw.
         unsafe {
-            let (codes, heads) = (codes::<P, B>(block, &mut room), heads::<B>(block));
+            let (codes, heads) = (codes::<P, B>(block, ahead, &mut room), heads::<B>(block));
             let records = acts.as_ptr().add(RECORD * b);
+            // Products of codes that are unpacked are too short to ask in.
+            let ask = |t, i, of| {
+                if const { !packed::<P, B>() } && t == 0 {
+                    ahead.share(block, B::PACKED, i, of);
+                }
+            };
             if const { matches!(B::STEP, PackedStep::PlusOffset) } {
                 // Scales and offsets of one tile stay in registers, those of two do not.
                 for h in 0..TILES {
                     by_tokens!(t in tokens, T => {
                         let out = &mut out[ROWS * t..][..ROWS * T];
-                        add::<P, B, T>(codes, &heads, h, records.add(stride * t), stride, out);
+                        let ask = |i, of| ask(t, of * h + i, of * TILES);
+                        add::<P, B, T>(codes, &heads, h, records.add(stride * t), stride, ask, out);
                     });
                 }
             } else {
                 by_tokens!(t in tokens, T => for h in 0..TILES {
                     let out = &mut out[ROWS * t..][..ROWS * T];
-                    add::<P, B, T>(codes, &heads, h, records.add(stride * t), stride, out);
+                    let ask = |i, of| ask(t, of * h + i, of * TILES);
+                    add::<P, B, T>(codes, &heads, h, records.add(stride * t), stride, ask, out);
                 });
             }
         }
     }
 }
 
-/// The block step of the rows of tile h and of T tokens, whose sums are in `out`.
+/// The block step of the rows of tile h and of T tokens, whose sums are in `out`. `ask(i, of)` is called `of` times on the way.
 ///
 /// # Safety
 /// The processor has the instruction set; the codes of all rows and the records are readable.
@@ -354,13 +371,16 @@ unsafe fn add<P: Dot<T>, B: Block32, const T: usize>(
     h: usize,
     record: *const u8,
     stride: usize,
+    ask: impl Fn(usize, usize),
     out: &mut [f32],
 ) {
+    ask(0, 1 + VECTORS * T);
     // SAFETY: the caller's codes and records.
     let isums = unsafe { P::dot::<B>(codes.add(32 * VECTORS * h), record, stride) };
     for (t, isums) in isums.iter().enumerate() {
         let out = &mut out[ROWS * t + 8 * VECTORS * h..][..8 * VECTORS];
         for (v, out) in out.chunks_exact_mut(8).enumerate() {
+            ask(1 + VECTORS * t + v, 1 + VECTORS * T);
             // SAFETY: eight floats; the record of token t.
             unsafe {
                 let total = _mm256_loadu_ps(out.as_ptr());

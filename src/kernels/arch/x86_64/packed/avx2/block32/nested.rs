@@ -5,7 +5,7 @@
 
 use std::arch::x86_64::*;
 
-use super::super::super::{Ahead, check, prefetch, with_ahead};
+use super::super::super::{Ahead, check, with_ahead};
 use super::super::{broadcast_float, halves, load, store};
 use super::{Codes, Dot, Products, TILES, VECTORS};
 use crate::packed::Layout;
@@ -128,12 +128,13 @@ unsafe fn many<P: Products, C: Nested>(
     out.fill(0.0);
     for (b, block) in group.chunks_exact(C::PACKED).enumerate() {
         let block = block.as_ptr();
-        prefetch(block, C::PACKED, ahead);
         // SAFETY: a whole block, and its records of all tokens, as `check` saw.
         unsafe {
             for (sub, room) in room[..C::SUBS].iter_mut().enumerate() {
                 let lines = block.add(C::LINES_START + LINE * C::LINES * sub);
+                let from = block.wrapping_add(C::PACKED / C::SUBS * sub);
                 for v in 0..ROWS / 8 {
+                    ahead.share(from, const { C::PACKED.div_ceil(C::SUBS) }, v, ROWS / 8);
                     let codes = codes::<C>(lines.add(32 * v));
                     for (room, codes) in room.iter_mut().zip(codes) {
                         room[v] = codes;

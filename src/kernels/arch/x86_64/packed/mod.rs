@@ -318,7 +318,7 @@ macro_rules! with_ahead {
         }
     };
 }
-use with_ahead;
+pub(super) use with_ahead;
 
 /// Asks for the `bytes` bytes that lie `ahead` bytes behind `p` to be brought into the second-level cache; 0 asks for
 /// nothing.

@@ -260,8 +260,9 @@ impl Matrix {
     pub fn probed(&self, isa: Isa) -> Option<Box<dyn Probed>> {
         match &self.weights {
             Weights::Packed(packed) => Some(Box::new(packed.clone())),
+            Weights::Planes(planes) => Some(Box::new(planes.clone().probed(isa))),
             Weights::Widely(widely) => Some(Box::new(widely.clone().probed(isa))),
-            _ => None,
+            Weights::Rows { .. } => None,
         }
     }
 
@@ -270,7 +271,7 @@ impl Matrix {
         match &self.weights {
             Weights::Rows { data, .. } => (None, data.len()),
             Weights::Packed(p) => (Some(p.layout().name), p.bytes()),
-            Weights::Planes(p) if p.is_packed() => (Some("nibbles of bit planes"), p.bytes()),
+            Weights::Planes(p) if p.is_packed() => (Some(bitplane::NAME), p.bytes()),
             Weights::Planes(p) => (Some("bit planes"), p.bytes()),
             Weights::Widely(w) => w.layout(),
         }

@@ -134,6 +134,8 @@ pub struct PackedRows<'a> {
     pub tables: &'a [u8],
     /// Of each row; 1 for single precision.
     pub scales: &'a [f32],
+    /// How many bytes behind the weights in work products of one token, or a few, ask for memory; 0 for nothing.
+    pub ahead: usize,
 }
 
 impl<'a> PackedRows<'a> {

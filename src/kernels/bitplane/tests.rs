@@ -10,6 +10,9 @@ use crate::testing::{Random, isas, same, skipped};
 
 const PATHS: [NumberPath; 2] = [NumberPath::F32, NumberPath::I16];
 
+/// Bytes by which memory is asked for in advance, beyond the end of it too; no bit depends on them.
+const AHEADS: [usize; 4] = [0, 64, 8192, 1 << 20];
+
 type Multiply = Box<dyn Fn(&Rows<'_>, Arrangement, &[u8], usize, &mut [f32])>;
 
 /// The kernels that this processor runs, among them those that it has better ones for.
@@ -30,10 +33,16 @@ fn kernels() -> Vec<(String, Isa, Multiply)> {
         .chain(plain.iter().map(|&isa| (isa, " plain")))
     {
         if reads_packed(isa) {
-            let run = move |rows: &Rows<'_>, form, acts: &[u8], tokens, out: &mut [f32]| {
-                multiply_packed(isa, rows, form, acts, tokens, out);
-            };
-            all.push((format!("packed, {isa}{more}"), isa, Box::new(run)));
+            for ahead in AHEADS {
+                let run = move |rows: &Rows<'_>, form, acts: &[u8], tokens, out: &mut [f32]| {
+                    multiply_packed(isa, rows, ahead, (form, acts), tokens, out);
+                };
+                all.push((
+                    format!("packed, {isa}{more}, {ahead} ahead"),
+                    isa,
+                    Box::new(run),
+                ));
+            }
         }
     }
     for isa in plain.into_iter().filter(|isa| isa.has(Level::Avx2)) {
@@ -47,8 +56,8 @@ fn kernels() -> Vec<(String, Isa, Multiply)> {
 fn multiply_packed(
     isa: Isa,
     rows: &Rows<'_>,
-    form: Arrangement,
-    acts: &[u8],
+    ahead: usize,
+    (form, acts): (Arrangement, &[u8]),
     tokens: usize,
     out: &mut [f32],
 ) {
@@ -61,7 +70,10 @@ fn multiply_packed(
         _ => NumberPath::I16,
     };
     let held = Packed::of(isa, path, rows, count);
-    let packed = held.rows();
+    let packed = packed::PackedRows {
+        ahead,
+        ..held.rows()
+    };
     assert_eq!(packed.rows(), count);
     let at = count / 2 / packed::PAIR * packed::PAIR;
     for range in [0..at, at..count] {
@@ -116,6 +128,7 @@ impl Packed {
             lines: self.lines.each_ref().map(|lines| &lines[..]),
             tables: &self.tables,
             scales: &self.scales,
+            ahead: 0,
         }
     }
 }

@@ -1,22 +1,25 @@
 //! How fast products of any-precision rows are, from bit planes and from packed codes, in turns.
 //!
 //! ```sh
-//! cargo run --release -p trine-kernels --example planes -- avx2,avx512 3,4,6,8 1,4,120 [COLUMNS]
+//! cargo run --release -p trine-kernels --example planes -- avx2,avx512 3,4,6,8 1,4,120 [COLUMNS [MB [AHEAD,..]]]
 //! ```
 //!
-//! 64 rows of `COLUMNS` (4096) columns, which stay in the cache, with 16-bit centroids and in single precision. Prints billions of
-//! multiplications per second: the median of many pieces of time and, after the slash, what a tenth of them was faster than.
+//! 64 rows after the other of `COLUMNS` (4096) columns, as many as fill `MB` megabytes (0: 64 rows, which stay in the cache), with
+//! 16-bit centroids and in single precision; packed codes with memory asked for so many bytes in advance, one distance in turn with the
+//! others. Prints billions of multiplications per second: the median of many pieces of time and, after the slash, what a tenth of them was faster than.
 
 use std::error::Error;
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
+use trine_formats::gguf::Blob;
 use trine_kernels::bitplane::packed::{self, Kind, PackedRows, Shape};
 use trine_kernels::bitplane::{Arrangement, NumberPath, Rows, multiply};
+use trine_kernels::packed::Arena;
 use trine_kernels::testing::Random;
 use trine_kernels::{AlignedBytes, Isa, Level};
 
-/// Rows of the matrix.
+/// Rows of a product.
 const ROWS: usize = 64;
 /// Turns of every product.
 const TURNS: usize = 60;
@@ -28,46 +31,84 @@ struct Matrix {
     isa: Isa,
     shape: Shape,
     width: usize,
-    planes: Vec<Vec<u8>>,
+    /// Of all rows, as are tables and scales; those of `lut` serve all products alike.
+    planes: Vec<Blob>,
     lut: Vec<u8>,
-    lines: [AlignedBytes; 3],
-    tables: AlignedBytes,
+    lines: [Blob; 3],
+    tables: Blob,
     scales: Vec<f32>,
     tokens: usize,
     /// Arrangements of the activations for planes and for packed codes.
     acts: [(Arrangement, AlignedBytes); 2],
-    rates: [Vec<f64>; 2],
+    /// Bytes by which packed codes are asked for in advance.
+    aheads: Vec<usize>,
+    /// Of the planes, then of packed codes with each distance.
+    rates: Vec<Vec<f64>>,
+    /// The first row of the next product.
+    next: usize,
+}
+
+/// Bytes where those of a model lie: on large pages where the system has them.
+fn region(bytes: usize, fill: impl FnOnce(&mut [u8])) -> Result<Blob, Box<dyn Error>> {
+    let region = Arena::default().region(bytes, |out| {
+        fill(out);
+        true
+    })?;
+    Ok(region.ok_or("no memory")?)
 }
 
 impl Matrix {
-    fn new(isa: Isa, path: NumberPath, width: usize, columns: usize, tokens: usize) -> Matrix {
+    fn new(
+        isa: Isa,
+        path: NumberPath,
+        [width, columns, tokens, bytes]: [usize; 4],
+        aheads: &[usize],
+    ) -> Result<Matrix, Box<dyn Error>> {
         let mut random = Random(1);
         let shape = Shape { columns, groups: 1 };
-        let planes: Vec<_> = (0..width)
-            .map(|_| random.bytes(ROWS * columns / 8))
-            .collect();
+        let part = ROWS * columns / 8;
+        let times = bytes.div_ceil(part * width).max(1);
+        let rows = times * ROWS;
+        let mut planes = Vec::new();
+        for _ in 0..width {
+            let bits = random.bytes(part);
+            let fill = |out: &mut [u8]| {
+                out.chunks_exact_mut(part)
+                    .for_each(|out| out.copy_from_slice(&bits));
+            };
+            planes.push(region(times * part, fill)?);
+        }
         // Ordinary half floats.
         let half = |i: usize| (0x3000 | (i * 37 % 0xC00) as u16).to_le_bytes();
         let lut: Vec<u8> = (0..ROWS << width).flat_map(half).collect();
         let parts: Vec<&[u8]> = planes.iter().map(|p| &p[..]).collect();
-        let rows = Rows {
-            columns,
-            groups: 1,
-            planes: &parts,
-            lut: &lut,
-        };
-        let lines = Kind::ALL.map(|kind| {
+        let mut lines = Vec::new();
+        for kind in Kind::ALL {
             let here = kind.planes().start..width.min(kind.planes().end);
-            if here.is_empty() {
-                return AlignedBytes::new(0);
+            let bytes = if here.is_empty() {
+                0
+            } else {
+                rows * shape.row_bytes(kind)
+            };
+            lines.push(region(bytes, |out| {
+                if !here.is_empty() {
+                    packed::pack(isa, kind, shape, &parts[here], rows, out);
+                }
+            })?);
+        }
+        let mut scales = vec![1.0; rows];
+        let tables = region(rows * shape.table_bytes(width), |out| {
+            let outs = out.chunks_exact_mut(ROWS * shape.table_bytes(width));
+            for (out, scales) in outs.zip(scales.chunks_exact_mut(ROWS)) {
+                let rows = Rows {
+                    columns,
+                    groups: 1,
+                    planes: &parts,
+                    lut: &lut,
+                };
+                packed::pack_tables(isa, path, &rows, out, scales);
             }
-            let mut out = AlignedBytes::new(ROWS * shape.row_bytes(kind));
-            packed::pack(isa, kind, shape, &parts[here], ROWS, &mut out);
-            out
-        });
-        let mut tables = AlignedBytes::new(ROWS * shape.table_bytes(width));
-        let mut scales = vec![1.0; ROWS];
-        packed::pack_tables(isa, path, &rows, &mut tables, &mut scales);
+        })?;
         let x: Vec<f32> = (0..columns * tokens).map(|_| random.float()).collect();
         let acts = [false, true].map(|packed| {
             let form = Arrangement::of(path, isa, tokens, packed, columns, 1);
@@ -78,44 +119,54 @@ impl Matrix {
             }
             (form, acts)
         });
-        Matrix {
+        Ok(Matrix {
             isa,
             shape,
             width,
             planes,
             lut,
-            lines,
+            lines: lines.try_into().map_err(|_| "kinds of lines")?,
             tables,
             scales,
             tokens,
             acts,
-            rates: [Vec::new(), Vec::new()],
-        }
+            aheads: aheads.to_vec(),
+            rates: vec![Vec::new(); 1 + aheads.len()],
+            next: 0,
+        })
     }
 
-    /// One turn of planes (0) or packed codes (1): weights times activations per second.
-    fn turn(&self, which: usize) -> f64 {
-        let planes: Vec<&[u8]> = self.planes.iter().map(|p| &p[..]).collect();
-        let rows = Rows {
-            columns: self.shape.columns,
-            groups: 1,
-            planes: &planes,
-            lut: &self.lut,
-        };
+    /// One turn of planes (0) or packed codes (with distance `which - 1`): weights times activations per second.
+    fn turn(&mut self, which: usize) -> f64 {
+        let part = ROWS * self.shape.columns / 8;
         let packed = PackedRows {
             shape: self.shape,
             width: self.width,
             lines: self.lines.each_ref().map(|lines| &lines[..]),
             tables: &self.tables,
             scales: &self.scales,
+            ahead: which.checked_sub(1).map_or(0, |i| self.aheads[i]),
         };
-        let (form, acts) = &self.acts[which];
+        let (form, acts) = &self.acts[which.min(1)];
         let mut out = vec![0.0; ROWS * self.tokens];
         let (start, mut count) = (Instant::now(), 0);
         loop {
-            match which {
-                0 => multiply(self.isa, &rows, *form, acts, self.tokens, &mut out),
-                _ => packed::multiply(self.isa, &packed, *form, acts, self.tokens, &mut out),
+            let range = self.next..self.next + ROWS;
+            self.next = range.end % self.scales.len();
+            if which > 0 {
+                let rows = packed.part(&range);
+                packed::multiply(self.isa, &rows, *form, acts, self.tokens, &mut out);
+            } else {
+                let plane = |p: usize| &self.planes[p][range.start / ROWS * part..][..part];
+                let mut planes = [&[][..]; 8];
+                (0..self.width).for_each(|p| planes[p] = plane(p));
+                let rows = Rows {
+                    columns: self.shape.columns,
+                    groups: 1,
+                    planes: &planes[..self.width],
+                    lut: &self.lut,
+                };
+                multiply(self.isa, &rows, *form, acts, self.tokens, &mut out);
             }
             black_box(&out);
             count += ROWS * self.shape.columns * self.tokens;
@@ -130,9 +181,12 @@ impl Matrix {
 fn main() -> Result<(), Box<dyn Error>> {
     let args: Vec<String> = std::env::args().skip(1).collect();
     let [isas, widths, tokens, rest @ ..] = args.as_slice() else {
-        return Err("usage: planes ISA,.. WIDTH,.. TOKENS,.. [COLUMNS]".into());
+        return Err("usage: planes ISA,.. WIDTH,.. TOKENS,.. [COLUMNS [MB [AHEAD,..]]]".into());
     };
-    let columns = rest.first().map_or(Ok(4096), |text| text.parse())?;
+    let number = |i: usize, or: usize| rest.get(i).map_or(Ok(or), |text| text.parse());
+    let (columns, mb) = (number(0, 4096)?, number(1, 0)?);
+    let aheads = rest.get(2).map_or("0", |text| text).split(',');
+    let aheads: Vec<usize> = aheads.map(str::parse).collect::<Result<_, _>>()?;
     let mut all = Vec::new();
     for width in widths.split(',') {
         for tokens in tokens.split(',') {
@@ -141,7 +195,8 @@ fn main() -> Result<(), Box<dyn Error>> {
                 let isa = level.and_then(|&level| Isa::of(level));
                 let isa = isa.ok_or("an instruction set that this processor does not have")?;
                 for path in [NumberPath::I16, NumberPath::F32] {
-                    let m = Matrix::new(isa, path, width.parse()?, columns, tokens.parse()?);
+                    let sizes = [width.parse()?, columns, tokens.parse()?, mb << 20];
+                    let m = Matrix::new(isa, path, sizes, &aheads)?;
                     all.push((format!("{width} bits, {tokens} tokens, {isa}, {path:?}"), m));
                 }
             }
@@ -149,7 +204,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     }
     for turn in 0..=TURNS {
         for (_, m) in &mut all {
-            for which in 0..2 {
+            for which in 0..m.rates.len() {
                 let rate = m.turn(which);
                 if turn > 0 {
                     m.rates[which].push(rate);
@@ -158,11 +213,16 @@ fn main() -> Result<(), Box<dyn Error>> {
         }
     }
     for (name, m) in &mut all {
-        let [planes, packed] = m.rates.each_mut().map(|rates| {
+        let mut rates = m.rates.iter_mut().map(|rates| {
             rates.sort_by(f64::total_cmp);
             format!("{:5.1}/{:5.1}", rates[TURNS / 2], rates[TURNS * 9 / 10])
         });
-        println!("{name:32} planes {planes}, packed {packed} GMAC/s");
+        let planes = rates.next().unwrap_or_default();
+        print!("{name:32} planes {planes}, packed");
+        for (ahead, rates) in m.aheads.iter().zip(rates) {
+            print!(" {rates} ({ahead} ahead)");
+        }
+        println!(" GMAC/s");
     }
     Ok(())
 }

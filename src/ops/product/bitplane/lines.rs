@@ -39,6 +39,13 @@ impl Lines {
         Lines::new(self.isa, self.arena.clone())
     }
 
+    /// Whether a kind of lines was packed.
+    #[cfg(test)]
+    pub fn has(&self, kind: Kind) -> bool {
+        let mut kinds = Kind::ALL.into_iter().zip(&self.kinds);
+        kinds.any(|(k, lines)| k == kind && lines.get().is_some())
+    }
+
     /// The tables of a matrix at the width of `view`; `None` when the system has no memory for them.
     pub fn tables(&self, path: NumberPath, view: &ApView) -> Option<Tables> {
         tables(self.isa, path, view, &self.arena)

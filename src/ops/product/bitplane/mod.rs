@@ -8,7 +8,8 @@ use trine_formats::anyprec::{ApView, SparseView};
 
 use lines::{Lines, Tables};
 
-use super::SharedArena;
+use super::probe::Probed;
+use super::{SharedArena, prefetch};
 use crate::kernels::Isa;
 use crate::kernels::bitplane::packed::{self, PackedRows};
 use crate::kernels::bitplane::sparse::{self, Entries};
@@ -16,9 +17,12 @@ use crate::kernels::bitplane::{Arrangement, NumberPath, Rows, in_blocks, multipl
 use crate::pool::{self, Parts};
 
 mod lines;
+mod probed;
 #[cfg(test)]
 mod tests;
 
+/// Name of the layout of packed codes.
+pub const NAME: &str = "nibbles of bit planes";
 /// Bytes of activations that a task reads again for every pair of rows: they stay in the second-level cache.
 const ACTIVATIONS: usize = 1 << 19;
 /// Bytes of weights that one task reads at least when there is one token: the hardware's prefetcher needs long runs,
@@ -137,6 +141,11 @@ impl BitplaneMatrix {
         Arrangement::of(self.path, isa, tokens, self.is_packed(), columns, groups)
     }
 
+    /// The matrix as its products of one token are measured.
+    pub fn probed(self, isa: Isa) -> impl Probed {
+        probed::ProbedMatrix { w: self, isa }
+    }
+
     fn at(&self, width: u8) -> &AtWidth {
         let found = self.widths.iter().find(|w| w.view.width == width);
         found.unwrap_or_else(|| panic!("no width of {width} bits"))
@@ -160,6 +169,7 @@ impl BitplaneMatrix {
             lines: lines.of(width, self.widest()?)?,
             tables: bytes,
             scales,
+            ahead: prefetch::ahead(NAME),
         })
     }
 }

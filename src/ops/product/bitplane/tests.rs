@@ -226,3 +226,34 @@ fn packed_matrices_take_any_width_at_any_time() {
         }
     }
 }
+
+#[test]
+fn pieces_of_packed_matrices_are_products_of_the_narrowest_width() {
+    let mut random = Random(7);
+    let widest = random_view(&mut random, (131, 1152, 2), 6);
+    let narrow = narrower(&mut random, &widest, 3);
+    let isa = Isa::detect();
+    for path in PATHS {
+        let plain = BitplaneMatrix::new(path, [widest.clone(), narrow.clone()]);
+        assert_eq!(plain.clone().probed(isa).name(), None, "{path:?}");
+        let packed = plain.packed(&SharedArena::default(), isa);
+        if !packed.is_packed() {
+            continue;
+        }
+        let lines = packed.lines.clone().expect("just packed");
+        let probed = packed.probed(isa);
+        assert_eq!(probed.name(), Some(NAME), "{path:?}");
+        // A row is 10 lines of nibbles, each group an odd one of blocks, and two tables.
+        let row = 10 * 64 + 2 * 32;
+        let pieces: Vec<_> = probed.pieces(40 * row).collect();
+        assert_eq!(pieces.len(), 3, "{path:?}");
+        for piece in pieces {
+            assert_eq!(piece.bytes, 40 * row, "{path:?}");
+            (piece.multiply)(4096);
+        }
+        assert!(
+            !lines.has(packed::Kind::Planes45),
+            "only nibbles were packed"
+        );
+    }
+}

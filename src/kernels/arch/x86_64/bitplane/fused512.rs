@@ -2,6 +2,7 @@
 
 use std::arch::x86_64::*;
 
+use super::super::packed::{Ahead, with_ahead};
 use super::rows512::{Sink, Tables, walk};
 use super::{lut, packed512, sums};
 use crate::bitplane::packed::PackedRows;
@@ -68,11 +69,14 @@ unsafe fn products<const B: usize, P: Product>(rows: &Rows<'_>, acts: &[u8], out
 /// # Safety
 /// AVX-512 with VNNI, VBMI and GFNI. The lengths fit.
 pub(super) unsafe fn packed_floats(rows: &PackedRows<'_>, acts: &[u8], out: &mut [f32]) {
+    let ahead = rows.ahead;
     macro_rules! by_width {
         ($($width:literal)*) => {
             match rows.width {
                 // SAFETY: the caller says that the processor has the instructions and the lengths fit; the width is `$width`.
-                $($width => unsafe { packed_products::<$width>(rows, acts, out) },)*
+                $($width => unsafe {
+                    with_ahead!(ahead => packed_products::<$width, _>(rows, acts, out, ahead))
+                },)*
                 _ => unreachable!("checked before"),
             }
         };
@@ -83,7 +87,12 @@ pub(super) unsafe fn packed_floats(rows: &PackedRows<'_>, acts: &[u8], out: &mut
 #[target_feature(
     enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx512vbmi,gfni,avx2,fma,f16c"
 )]
-unsafe fn packed_products<const B: usize>(rows: &PackedRows<'_>, acts: &[u8], out: &mut [f32]) {
+unsafe fn packed_products<const B: usize, A: Ahead>(
+    rows: &PackedRows<'_>,
+    acts: &[u8],
+    out: &mut [f32],
+    ahead: A,
+) {
     for (i, out) in out.chunks_mut(BATCH).enumerate() {
         // SAFETY: `out` has one place for each row that is there, and the activations have all blocks; at most `BATCH` products
         // are stored, under a mask of as many bits.
@@ -91,7 +100,7 @@ unsafe fn packed_products<const B: usize>(rows: &PackedRows<'_>, acts: &[u8], ou
             let mut lanes = [_mm512_setzero_ps(); BATCH];
             for (r, lanes) in lanes.iter_mut().enumerate().take(out.len()) {
                 let mut product = Floats::new(acts, rows.shape.columns);
-                packed512::walk::<B, Floats>(rows, BATCH * i + r, &mut product);
+                packed512::walk::<B, Floats, A>(rows, BATCH * i + r, &mut product, ahead);
                 *lanes = product.lanes();
             }
             let there = ((1u32 << out.len()) - 1) as u16;

@@ -2,6 +2,7 @@
 
 use std::arch::x86_64::*;
 
+use super::super::packed::{Ahead, Never};
 use super::codes512::codes;
 use super::lut::{Fixed, fixed, odd_group};
 use super::rows512::{Sink, Tables, Walk, tables};
@@ -65,6 +66,10 @@ pub(super) fn four<const B: usize>(nibbles: [__m512i; 2], two_bits: [__m512i; 2]
 pub(super) struct Run {
     pub(super) nibbles: *const u8,
     pub(super) two_bits: [*const u8; 2],
+    /// 1 for the second row of a pair.
+    second: usize,
+    /// Whole fours of blocks.
+    fours: usize,
 }
 
 impl Run {
@@ -84,6 +89,8 @@ impl Run {
         let (nibbles, two_bits) = (rows.shape.nibble_lines(), rows.shape.two_bit_lines());
         let none = std::ptr::null();
         Run {
+            second: row % PAIR,
+            fours: rows.shape.blocks() / 4,
             nibbles: at(rows.lines[0], nibbles),
             two_bits: [
                 if B > 4 {
@@ -134,6 +141,64 @@ impl Run {
         ];
         four::<B>(nibbles, two_bits)
     }
+
+    /// Asks for share `k` of four of the lines so far behind those of blocks `4 i` to `4 i + 3` of a pair of rows, whose first one
+    /// this is, where `R` is 2. Where it is 1, the first row asks in order for as many lines as if all of the first half of the pair
+    /// were its own, and the second one for those of the other half: where each asked for its own,
+    /// every other line, codes of 8 bits came at 9.8 instead of 14.0 billions per second.
+    /// All but `i` should be known when it is compiled.
+    #[inline(always)]
+    pub(super) fn ask<const B: usize, const R: usize>(
+        &self,
+        i: usize,
+        k: usize,
+        ahead: impl Ahead,
+    ) {
+        let line = |data: *const u8, per_row: usize, j: usize| {
+            let line = if R == PAIR {
+                i * PAIR * per_row + j
+            } else {
+                (self.second * self.fours + i) * per_row + j
+            };
+            let pair = data.wrapping_sub(self.second * LINE);
+            ahead.line(pair.wrapping_add(line * LINE));
+        };
+        let (j, odd) = (k / 2, k % 2 == 1);
+        if R == PAIR {
+            line(self.nibbles, 2, k);
+            if B > 4 && !odd {
+                line(self.two_bits[0], 1, j);
+            }
+            if B > 6 && odd {
+                line(self.two_bits[1], 1, j);
+            }
+        } else if !odd {
+            line(self.nibbles, 2, j);
+        } else if B > 4 && j == 0 {
+            line(self.two_bits[0], 1, 0);
+        } else if B > 6 && j == 1 {
+            line(self.two_bits[1], 1, 0);
+        }
+    }
+}
+
+/// Asks for line `i` of those that lie so far behind the tables of a group of `R` rows, as long as there are as many.
+#[inline(always)]
+pub(super) fn ask_tables<const B: usize, const R: usize>(
+    rows: &PackedRows<'_>,
+    (row, group): (usize, usize),
+    i: usize,
+    ahead: impl Ahead,
+) {
+    let per_row = (2 * entries(B)).div_ceil(LINE);
+    if i < R * per_row {
+        let table = ((row + i / per_row) * rows.shape.groups + group) * 2 * entries(B);
+        ahead.line(
+            rows.tables
+                .as_ptr()
+                .wrapping_add(table + i % per_row * LINE),
+        );
+    }
 }
 
 /// The table of a group of a row.
@@ -181,7 +246,7 @@ pub(super) unsafe fn table<const B: usize>(
 /// What the upper bytes of fixed point are combined with in memory.
 pub(super) const FLIP: u8 = 0x80;
 
-/// Hands the blocks of row `row` to `sink`.
+/// Hands the blocks of row `row` to `sink`, and asks for the memory so far behind.
 ///
 /// # Safety
 /// AVX-512 with VNNI, VBMI and GFNI. The rows have this one, of width `B`.
@@ -189,10 +254,11 @@ pub(super) const FLIP: u8 = 0x80;
 #[target_feature(
     enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx512vbmi,gfni,avx2,fma,f16c"
 )]
-pub(super) unsafe fn walk<const B: usize, S: Sink>(
+pub(super) unsafe fn walk<const B: usize, S: Sink, A: Ahead>(
     rows: &PackedRows<'_>,
     row: usize,
     sink: &mut S,
+    ahead: A,
 ) {
     let blocks = rows.shape.blocks();
     for group in 0..rows.shape.groups {
@@ -204,7 +270,9 @@ pub(super) unsafe fn walk<const B: usize, S: Sink>(
             );
             let first = group * blocks;
             for i in 0..blocks / 4 {
+                ask_tables::<B, 1>(rows, (row, group), i, ahead);
                 for (k, codes) in run.four::<B>(i, true).into_iter().enumerate() {
+                    run.ask::<B, 1>(i, k, ahead);
                     sink.block::<B>(&table, first + 4 * i + k, codes);
                 }
             }
@@ -245,7 +313,7 @@ impl Walk for PackedRows<'_> {
             ($($width:literal)*) => {
                 match self.width {
                     // SAFETY: `Walk::walk` asks that the processor has the instructions and that the row is there; its width is `$width`.
-                    $($width => unsafe { walk::<$width, S>(self, row, sink) },)*
+                    $($width => unsafe { walk::<$width, S, _>(self, row, sink, Never) },)*
                     _ => unreachable!("checked before"),
                 }
             };

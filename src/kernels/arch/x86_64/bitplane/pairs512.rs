@@ -9,7 +9,8 @@
 
 use std::arch::x86_64::*;
 
-use super::packed512::{Run, table};
+use super::super::packed::{Ahead, with_ahead};
+use super::packed512::{Run, ask_tables, table};
 use super::rows512::Tables;
 use super::sums;
 use crate::bitplane::Arrangement;
@@ -35,10 +36,11 @@ pub(crate) unsafe fn multiply(rows: &PackedRows<'_>, acts: &[u8], tokens: usize,
             }
         };
     }
+    let ahead = rows.ahead;
     if tokens == 1 {
         macro_rules! one {
             ($width:literal) => {
-                one::<$width>(rows, acts, out)
+                with_ahead!(ahead => one::<$width, _>(rows, acts, out, ahead))
             };
         }
         return by_width!(one, 1 2 3 4 5 6 7 8);
@@ -82,7 +84,12 @@ struct Some<'a> {
 #[target_feature(
     enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx512vbmi,gfni,avx2,fma,f16c"
 )]
-unsafe fn one<const B: usize>(rows: &PackedRows<'_>, acts: &[u8], out: &mut [f32]) {
+unsafe fn one<const B: usize, A: Ahead>(
+    rows: &PackedRows<'_>,
+    acts: &[u8],
+    out: &mut [f32],
+    ahead: A,
+) {
     let scales = rows.scales.chunks(BATCH);
     let acts = [acts.as_ptr()];
     for ((i, out), scales) in out.chunks_mut(BATCH).enumerate().zip(scales) {
@@ -93,11 +100,11 @@ unsafe fn one<const B: usize>(rows: &PackedRows<'_>, acts: &[u8], out: &mut [f32
             for r in (0..out.len()).step_by(PAIR) {
                 let row = BATCH * i + r;
                 if B < 8 {
-                    [[lanes[r]], [lanes[r + 1]]] = lanes_of::<B, 2, 1>(rows, row, acts);
+                    [[lanes[r]], [lanes[r + 1]]] = lanes_of::<B, 2, 1, A>(rows, row, acts, ahead);
                 } else {
                     // the tables of two would not fit in the registers
-                    [[lanes[r]]] = lanes_of::<B, 1, 1>(rows, row, acts);
-                    [[lanes[r + 1]]] = lanes_of::<B, 1, 1>(rows, row + 1, acts);
+                    [[lanes[r]]] = lanes_of::<B, 1, 1, A>(rows, row, acts, ahead);
+                    [[lanes[r + 1]]] = lanes_of::<B, 1, 1, A>(rows, row + 1, acts, ahead);
                 }
             }
             let scales = _mm512_maskz_loadu_ps(there, scales.as_ptr());
@@ -124,7 +131,7 @@ unsafe fn several<const B: usize, const T: usize>(
         let outs = out.chunks_exact_mut(some.tokens).enumerate();
         for r in (0..outs.len()).step_by(PAIR) {
             // SAFETY: the lengths fit, and lines and tables come in pairs of rows: a last single row has zeros at its side.
-            let pair = unsafe { lanes_of::<B, PAIR, T>(rows, batch * i + r, acts) };
+            let pair = unsafe { lanes_of::<B, PAIR, T, _>(rows, batch * i + r, acts, rows.ahead) };
             lanes[T * r..][..PAIR * T].copy_from_slice(pair.as_flattened());
         }
         // SAFETY: room for sixteen.
@@ -138,15 +145,16 @@ unsafe fn several<const B: usize, const T: usize>(
     }
 }
 
-/// Lanes of `R` rows and `T` tokens that are left to be added.
+/// Lanes of `R` rows and `T` tokens that are left to be added; asks for the memory so far behind the rows.
 #[inline]
 #[target_feature(
     enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx512vbmi,gfni,avx2,fma,f16c"
 )]
-unsafe fn lanes_of<const B: usize, const R: usize, const T: usize>(
+unsafe fn lanes_of<const B: usize, const R: usize, const T: usize, A: Ahead>(
     rows: &PackedRows<'_>,
     row: usize,
     acts: [*const u8; T],
+    ahead: A,
 ) -> [[__m512; T]; R] {
     let (blocks, groups) = (rows.shape.blocks(), rows.shape.groups);
     let mut lanes = [[_mm512_setzero_ps(); T]; R];
@@ -168,7 +176,9 @@ unsafe fn lanes_of<const B: usize, const R: usize, const T: usize>(
                 for r in 0..R {
                     codes[r] = run[r].four::<B>(i, true);
                 }
+                ask_tables::<B, R>(rows, (row, group), i, ahead);
                 for k in 0..4 {
+                    run[0].ask::<B, R>(i, k, ahead);
                     block::<B, R, T>(&tables, &codes, k, acts, place, &mut lanes);
                 }
                 place = place.after(4);

@@ -112,8 +112,8 @@ const fn packed<P: Products, B: Block32>() -> bool {
     B::LINES < 8 || signed::<P, B>()
 }
 
-/// Writes the codes of a block, or its weights where they are signed, and asks for what lies `ahead`. They are not returned, because the compiler would copy
-/// them where it does not inline the call.
+/// Writes the codes of a block, or its weights where they are signed, and asks for what lies `ahead`. They are not returned,
+/// because the compiler would copy them where it does not inline the call.
 ///
 /// # Safety
 /// The processor has AVX2; a packed block is readable.
@@ -333,10 +333,11 @@ unsafe fn many<P: Products, B: Block32>(
         unsafe {
             let (codes, heads) = (codes::<P, B>(block, ahead, &mut room), heads::<B>(block));
             let records = acts.as_ptr().add(RECORD * b);
-            // Products of codes that are unpacked are too short to ask in.
-            let ask = |t, i, of| {
+            // Codes that are unpacked have asked there; the rest is for the products of the first tokens.
+            let ask = |t, h, i, of| {
                 if const { !packed::<P, B>() } && t == 0 {
-                    ahead.share(block, B::PACKED, i, of);
+                    let from = block.wrapping_add(B::PACKED / TILES * h);
+                    ahead.share(from, const { B::PACKED.div_ceil(TILES) }, i, of);
                 }
             };
             if const { matches!(B::STEP, PackedStep::PlusOffset) } {
@@ -344,14 +345,14 @@ unsafe fn many<P: Products, B: Block32>(
                 for h in 0..TILES {
                     by_tokens!(t in tokens, T => {
                         let out = &mut out[ROWS * t..][..ROWS * T];
-                        let ask = |i, of| ask(t, of * h + i, of * TILES);
+                        let ask = |i, of| ask(t, h, i, of);
                         add::<P, B, T>(codes, &heads, h, records.add(stride * t), stride, ask, out);
                     });
                 }
             } else {
                 by_tokens!(t in tokens, T => for h in 0..TILES {
                     let out = &mut out[ROWS * t..][..ROWS * T];
-                    let ask = |i, of| ask(t, of * h + i, of * TILES);
+                    let ask = |i, of| ask(t, h, i, of);
                     add::<P, B, T>(codes, &heads, h, records.add(stride * t), stride, ask, out);
                 });
             }

@@ -8,7 +8,7 @@ use super::activation::Activation;
 use super::matmul::{Activations, Matrix, encode, encoded_bytes};
 use crate::kernels::packed::Encoding;
 use crate::kernels::{AlignedBytes, Floats};
-use crate::pool::{self, Parts};
+use crate::pool;
 
 /// Rows of the matrices, columns of what they give, that a task computes: a block of the encodings with the largest one.
 const COLUMNS: usize = 256;
@@ -40,14 +40,12 @@ pub fn gated(
     let (rows, tokens) = (gate.rows(), x.tokens());
     let row_bytes = encoded_bytes(encoding, rows);
     let mut encoded = AlignedBytes::scratch(tokens * row_bytes);
-    let out = Parts::new(&mut encoded);
-    let across = rows.div_ceil(COLUMNS);
-    let at_once = tokens_of_a_task(tokens, across);
-    pool::for_each(across * tokens.div_ceil(at_once), |task| {
-        let first = task % across * COLUMNS;
+    let at_once = tokens_of_a_task(tokens, rows.div_ceil(COLUMNS));
+    let size = (at_once, encoded_bytes(encoding, COLUMNS));
+    pool::tiles_mut(&mut encoded, row_bytes, size, |mut tile| {
+        let first = tile.cols.start / size.1 * COLUMNS;
         let columns = first..rows.min(first + COLUMNS);
-        let first = task / across * at_once;
-        let some = first..tokens.min(first + at_once);
+        let some = tile.rows.clone();
         let [gate, up] = both.each_ref().map(|(w, acts)| {
             let act_bytes = (w.layout().act_bytes)(w.cols());
             (*w, &acts[some.start * act_bytes..some.end * act_bytes])
@@ -61,12 +59,8 @@ pub fn gated(
             values
         });
         activation.chunk(isa, &mut values, &ups);
-        let [from, to] = [columns.start, columns.end].map(|c| encoded_bytes(encoding, c));
-        for (t, values) in some.zip(values.chunks_exact(columns.len())) {
-            let at = t * row_bytes;
-            // SAFETY: tasks differ in their columns or their tokens, and each visits a token once.
-            let block = unsafe { out.part(at + from..at + to) };
-            encode(encoding, isa, values, block);
+        for (t, values) in values.chunks_exact(columns.len()).enumerate() {
+            encode(encoding, isa, values, tile.row(t));
         }
     });
     Some(Activations::of_encoded(encoding, encoded, rows, isa))

@@ -250,13 +250,13 @@ impl Dense {
 impl Dense {
     /// What goes into `down`, encoded, where nothing but the activation stands between the matrices.
     fn gated(&self, both: [&Linear; 2], acts: &Activations<'_>) -> Option<Activations<'static>> {
-        let between = self.divisors.is_some() || self.sub_norm.is_some();
-        let [gate, up] = both.map(Linear::bare);
-        let next = self.down.low_rank.is_empty().then_some(&self.down.weight);
-        match between {
-            true => None,
-            false => gated([gate?, up?], self.activation, next?, acts),
+        let bare = self.divisors.is_none() && self.sub_norm.is_none();
+        // Adapters want the values themselves.
+        if !bare || !self.down.low_rank.is_empty() {
+            return None;
         }
+        let [gate, up] = both.map(Linear::bare);
+        gated([gate?, up?], self.activation, &self.down.weight, acts)
     }
 
     /// Records [`Dense::apply`].

@@ -1,8 +1,8 @@
 //! Both products of a gated network, its activation and the encoding for the next product, in one region of the pool.
 //!
 //! Done one after the other, the products of a prompt are written to rows that no second-level cache holds, read for the
-//! activation, written, and read again to be encoded; writing them alone takes up to a fifth of a prompt's time. Here a task takes some columns
-//! from the products to the encoded blocks, a quarter of the bytes, while they stay in its own cache.
+//! activation, written, and read again to be encoded; writing them alone takes up to a fifth of a prompt's time. Here a
+//! task takes some columns from the products to the encoded blocks, a quarter of the bytes, while they stay in its cache.
 
 use super::activation::Activation;
 use super::matmul::{Activations, Matrix, encode, encoded_bytes};
@@ -46,15 +46,12 @@ pub fn gated(
         let first = tile.cols.start / size.1 * COLUMNS;
         let columns = first..rows.min(first + COLUMNS);
         let some = tile.rows.clone();
-        let [gate, up] = both.each_ref().map(|(w, acts)| {
-            let act_bytes = (w.layout().act_bytes)(w.cols());
-            (*w, &acts[some.start * act_bytes..some.end * act_bytes])
-        });
-        // With the activation's result in the gate's place.
-        let [mut values, ups] = [gate, up].map(|(w, acts)| {
-            let lanes = w.layout().rows;
-            let mut values = Floats::scratch(some.len() * columns.len());
+        // The activation leaves its result in the gate's place.
+        let [mut values, ups] = both.each_ref().map(|(w, acts)| {
+            let (lanes, act_bytes) = (w.layout().rows, (w.layout().act_bytes)(w.cols()));
+            let acts = &acts[some.start * act_bytes..some.end * act_bytes];
             let groups = columns.start / lanes..columns.end.div_ceil(lanes);
+            let mut values = Floats::scratch(some.len() * columns.len());
             w.multiply_groups(groups, acts, &mut values);
             values
         });

@@ -2,7 +2,7 @@
 
 use std::cell::RefCell;
 use std::io;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use rayon::prelude::*;
 use trine_formats::anyprec::ApView;
@@ -291,6 +291,9 @@ enum Form {
     Widely(Path),
 }
 
+/// Rows in a form.
+type Prepared = (Form, Arc<AlignedBytes>);
+
 /// Activation rows and their prepared forms, each made once however many matrices want it.
 pub struct Activations<'a> {
     /// Empty where the rows came encoded.
@@ -299,7 +302,7 @@ pub struct Activations<'a> {
     cols: usize,
     isa: Isa,
     width: u8,
-    prepared: Mutex<Vec<(Form, Arc<AlignedBytes>)>>,
+    prepared: Mutex<Vec<Prepared>>,
     observer: Option<Arc<dyn ActivationObserver>>,
 }
 
@@ -387,8 +390,9 @@ impl<'a> Activations<'a> {
     pub(super) fn arranged(&self, layout: &Layout) -> Arc<AlignedBytes> {
         let row_bytes = (layout.act_bytes)(self.cols);
         let encoded_bytes = encoded_bytes(layout.encoding, self.cols);
+        // Before the lock is taken to make what was asked for.
         let given = match self.x {
-            [] => self.prepared(Form::Encoded(layout.encoding)),
+            [] => find(&self.lock(), Form::Encoded(layout.encoding)),
             _ => None,
         };
         self.prepare_rows(
@@ -427,10 +431,8 @@ impl<'a> Activations<'a> {
         &self.x[t * self.cols..][..self.cols]
     }
 
-    fn prepared(&self, form: Form) -> Option<Arc<AlignedBytes>> {
-        let prepared = self.prepared.lock().unwrap_or_else(|e| e.into_inner());
-        let found = prepared.iter().find(|(f, _)| *f == form);
-        found.map(|(_, bytes)| bytes.clone())
+    fn lock(&self) -> MutexGuard<'_, Vec<Prepared>> {
+        self.prepared.lock().unwrap_or_else(|e| e.into_inner())
     }
 
     fn prepare(
@@ -449,16 +451,22 @@ impl<'a> Activations<'a> {
         row_bytes: usize,
         row: impl Fn(usize, &mut [u8]) + Sync,
     ) -> Arc<AlignedBytes> {
-        if let Some(bytes) = self.prepared(form) {
+        // Held until the rows are made, so that they are made once.
+        let mut prepared = self.lock();
+        if let Some(bytes) = find(&prepared, form) {
             return bytes;
         }
         let mut bytes = AlignedBytes::scratch(row_bytes * self.tokens());
         pool::chunks_mut(&mut bytes, row_bytes, row);
         let bytes = Arc::new(bytes);
-        let mut prepared = self.prepared.lock().unwrap_or_else(|e| e.into_inner());
         prepared.push((form, bytes.clone()));
         bytes
     }
+}
+
+fn find(prepared: &[Prepared], form: Form) -> Option<Arc<AlignedBytes>> {
+    let found = prepared.iter().find(|(f, _)| *f == form);
+    found.map(|(_, bytes)| bytes.clone())
 }
 
 /// Bytes of a row of `cols` values, encoded.
